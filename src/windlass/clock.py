@@ -1,0 +1,127 @@
+"""Time, in one place. Nothing else in Windlass reads a clock.
+
+Every engine call takes `now` as a parameter; it comes from one `Clock`. Ownership never rests on a clock: the lease
+token decides, and a clock that is wrong only moves the moment at which an abandoned job is taken back.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from windlass.errors import InvalidInput
+from windlass.types import Micros
+
+SECOND: Final = 1_000_000
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+
+_UNITS: Final = {
+    "us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND, "w": 604_800 * SECOND,
+}  # fmt: skip
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+
+
+class Clock(Protocol):
+    """Where `now` comes from. Must never run backwards within a process."""
+
+    def now(self) -> Micros: ...
+
+
+class SystemClock:
+    """The wall clock, held back so that it never runs backwards in this process."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def now(self) -> Micros:
+        self._last = max(self._last, time.time_ns() // 1_000)
+        return self._last
+
+
+class ManualClock:
+    """A clock that moves only when a test says so."""
+
+    def __init__(self, start: datetime | Micros = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self._now = start if isinstance(start, int) else instant(start)
+
+    def now(self) -> Micros:
+        return self._now
+
+    def advance(self, by: Micros | str | timedelta) -> Micros:
+        self._now += by if isinstance(by, int) else duration(by)
+        return self._now
+
+
+class AnchoredClock:
+    """A stored anchor plus the time since boot: the same answer in every process of one machine.
+
+    Whatever a process's wall clock says (a container with a wrong date, an administrator, a step by NTP), two workers on
+    one file agree, so neither takes back a lease that the other still holds.
+    """
+
+    def __init__(self, utc: Micros, boot: Micros) -> None:
+        self._offset = utc - boot
+        self._last = 0
+
+    def now(self) -> Micros:
+        self._last = max(self._last, self._offset + since_boot())
+        return self._last
+
+    def move_to(self, utc: Micros, boot: Micros) -> Micros:
+        """Adopt another anchor and say by how much it differs from the one held so far."""
+        step = (utc - boot) - self._offset
+        self._offset = utc - boot
+        return step
+
+
+def since_boot() -> Micros:
+    """Microseconds since the machine started, sleep included where the platform can tell."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000
+
+
+def wall() -> Micros:
+    return time.time_ns() // 1_000
+
+
+def instant(value: datetime) -> Micros:
+    """An aware datetime as stored. A naive one is refused: nobody knows which hour it means."""
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidInput("datetime", f"{value!r} has no time zone; use datetime.now(UTC) or attach one")
+    return (value - EPOCH) // MICROSECOND
+
+
+def moment(value: Micros) -> datetime:
+    """A stored instant as an aware datetime in UTC."""
+    return EPOCH + timedelta(microseconds=value)
+
+
+def from_nanoseconds(value: int, *, not_before: bool) -> Micros:
+    """Nanoseconds to the store's precision: a not-before time rounds up and `now` rounds down, so nothing runs early."""
+    return -(-value // 1_000) if not_before else value // 1_000
+
+
+def duration(value: timedelta | float | str, *, field: str = "duration") -> Micros:
+    """A duration as people write it: `timedelta`, seconds, or `"5m"`, `"1h30m"`, `"250ms"`. Never negative."""
+    if isinstance(value, timedelta):
+        micros = value // MICROSECOND
+    elif isinstance(value, str):
+        micros = _parse(value.strip(), field)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(field, f"{value!r} is not a duration; use a timedelta, seconds, or text such as '5m'")
+    elif value != value or value in (float("inf"), float("-inf")):
+        raise InvalidInput(field, f"{value!r} is not a duration")
+    else:
+        micros = round(value * SECOND)
+    if micros < 0:
+        raise InvalidInput(field, f"must not be negative, got {value!r}")
+    return micros
+
+
+def _parse(text: str, field: str) -> Micros:
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise InvalidInput(field, f"{text!r} is not a duration; write '30s', '5m', '1h30m', '250ms' or '2d'")
+    return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)

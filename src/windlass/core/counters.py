@@ -1,0 +1,53 @@
+"""Arithmetic for rows that many jobs share. SQL runs the same formulas as deltas; memory calls these functions.
+
+None of it may start from a value read earlier: two workers that both read "one left" and both write "none left" count
+one ending instead of two.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from windlass.clock import SECOND
+from windlass.core.changes import Ending
+from windlass.types import Group, Micros
+
+
+def take(used: int, maximum: int | None, wanted: int = 1) -> int | None:
+    """Permits in use after taking `wanted` more, or None when that would pass the maximum (None = no cap)."""
+    return None if maximum is not None and used + wanted > maximum else used + wanted
+
+
+def give_back(used: int, returned: int = 1) -> int:
+    """Never below zero: a permit returned twice must not become a permit out of thin air."""
+    return max(used - returned, 0)
+
+
+def count_member(group: Group, ending: Ending, now: Micros) -> Group:
+    """One member has ended. A group that has no member left is not counted further."""
+    if group.remaining == 0:
+        return group
+    remaining = group.remaining - 1
+    return replace(
+        group,
+        remaining=remaining,
+        succeeded=group.succeeded + (ending == "succeeded"),
+        failed=group.failed + (ending == "failed"),
+        cancelled=group.cancelled + (ending == "cancelled"),
+        finished_at=now if remaining == 0 else None,
+    )
+
+
+def refill(tokens: float, burst: float, per_second: float, elapsed: Micros) -> float:
+    """A token bucket after `elapsed`; time that runs backwards adds nothing."""
+    return min(burst, tokens + per_second * max(elapsed, 0) / SECOND)
+
+
+def spend(tokens: float, wanted: float = 1.0) -> float | None:
+    return tokens - wanted if tokens >= wanted else None
+
+
+def wait_for(tokens: float, per_second: float, wanted: float = 1.0) -> Micros:
+    """How long until `wanted` tokens are there, rounded up so that nobody wakes a microsecond early."""
+    missing = wanted - tokens
+    return 0 if missing <= 0 else -int(-missing * SECOND // per_second)

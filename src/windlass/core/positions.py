@@ -1,0 +1,38 @@
+"""Where a job stands in its queue.
+
+`tail`: position = gap × a sequence that never repeats, so the tail is the tail without a read. `dense` (spec 003 §3.2):
+the largest position among queued jobs of the same queue and priority, plus the gap; or the gap when there is none.
+Gaps let a job be put between two others without touching them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GAP: Final = 100
+
+
+def tail(seq: int) -> int:
+    return GAP * seq
+
+
+def dense(last: int | None) -> int:
+    return GAP if last is None else last + GAP
+
+
+def between(before: int | None, after: int | None) -> int | None:
+    """A position strictly between two neighbours (None = no neighbour on that side), or None when the gap is used up."""
+    if before is None and after is None:
+        return GAP
+    if before is None:
+        assert after is not None
+        return after - GAP
+    if after is None:
+        return before + GAP
+    middle = (before + after) // 2
+    return middle if before < middle < after else None
+
+
+def renormalised(count: int) -> list[int]:
+    """Fresh positions for `count` queued jobs, in their order."""
+    return [GAP * n for n in range(1, count + 1)]

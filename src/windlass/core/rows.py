@@ -1,0 +1,171 @@
+"""What each change makes of a row. Drivers that keep rows as values (memory, the example in examples/) apply these
+functions as they are; SQL drivers write the same columns in one statement each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec.structs import replace
+
+from windlass.core.changes import Effect, Replay, Report, RetryChild, Settlement
+from windlass.core.eligibility import is_due
+from windlass.types import Claimed, Job, Micros, NewJob, Run
+
+
+def touched(job: Job, now: Micros) -> Micros:
+    """updated_at strictly increases with every write, whatever the clock does, so that it doubles as a revision."""
+    return max(now, job.updated_at + 1)
+
+
+def enqueued(new: NewJob, *, seq: int, position: int, now: Micros) -> Job:
+    return Job(
+        seq=seq, id=new.id, queue=new.queue, type=new.type, org_id=new.org_id, state="queued",
+        ready=is_due(new.run_at, now), priority=new.priority, position=position, created_at=now, queued_at=now,
+        updated_at=now, run_at=new.run_at, timeout_ns=new.timeout_ns, attempts=new.attempts, executions=0, skipped=0,
+        lost=0, max_attempts=new.max_attempts, max_lost=new.max_lost, lease_token=None, lease_expires_at=None,
+        worker_id=None, claimed_at=None, started_at=None, finished_at=None, failed_at=None, last_token=None,
+        last_outcome=None, dead_kind=None, dead_at=None, dead_reason=None, retry_mode=new.retry_mode,
+        crash_policy=new.crash_policy, on_unknown=new.on_unknown, retry_policy=new.retry_policy,
+        idempotency_scope=new.idempotency_scope, idempotency_key=new.idempotency_key, dedupe_key=new.dedupe_key,
+        template_id=new.template_id, template_version=new.template_version, schedule_id=new.schedule_id,
+        fire_at=new.fire_at, group_id=new.group_id, group_seq=new.group_seq, waiting_on=0, after_rule="cancel",
+        parked_on=None, limit_keys=new.limit_keys, tags=new.tags, retry_of=None, manual=False, superseded_by=None,
+        cancel_requested_at=None, progress=None, progress_note=None, headers=new.headers or {}, codec=new.codec,
+        last_error="", result=None, payload=new.payload,
+    )  # fmt: skip
+
+
+def child_of(parent: Job, child: RetryChild, *, seq: int, position: int, now: Micros) -> Job:
+    """The next link of a chain. It inherits the work and its place in a group, not the idempotency key."""
+    return Job(
+        seq=seq, id=child.id, queue=parent.queue, type=parent.type, org_id=parent.org_id, state="queued",
+        ready=is_due(child.run_at, now), priority=parent.priority, position=position, created_at=now, queued_at=now,
+        updated_at=now, run_at=child.run_at, timeout_ns=parent.timeout_ns, attempts=child.attempts, executions=0,
+        skipped=0, lost=0, max_attempts=parent.max_attempts, max_lost=parent.max_lost, lease_token=None,
+        lease_expires_at=None, worker_id=None, claimed_at=None, started_at=None, finished_at=None, failed_at=None,
+        last_token=None, last_outcome=None, dead_kind=None, dead_at=None, dead_reason=None,
+        retry_mode=parent.retry_mode, crash_policy=parent.crash_policy, on_unknown=parent.on_unknown,
+        retry_policy=parent.retry_policy, idempotency_scope=None, idempotency_key=None, dedupe_key=parent.dedupe_key,
+        template_id=parent.template_id, template_version=parent.template_version, schedule_id=parent.schedule_id,
+        fire_at=parent.fire_at, group_id=parent.group_id, group_seq=parent.group_seq, waiting_on=0,
+        after_rule=parent.after_rule, parked_on=None, limit_keys=parent.limit_keys, tags=parent.tags,
+        retry_of=parent.id, manual=child.manual, superseded_by=None, cancel_requested_at=None, progress=None,
+        progress_note=None, headers=parent.headers, codec=parent.codec, last_error="", result=None,
+        payload=parent.payload,
+    )  # fmt: skip
+
+
+def replaced(job: Job, new: NewJob, now: Micros) -> Job:
+    """A duplicate with on_duplicate="replace": new payload and time, same identity and place."""
+    return replace(
+        job, payload=new.payload, codec=new.codec, headers=new.headers or {}, run_at=new.run_at,
+        ready=is_due(new.run_at, now) and job.waiting_on == 0 and job.parked_on is None, updated_at=touched(job, now),
+    )  # fmt: skip
+
+
+def claimed(job: Job, *, token: str, worker_id: str, lease_for: Micros, start: bool, now: Micros) -> Job:
+    return replace(
+        job, state="running", lease_token=token, lease_expires_at=now + lease_for, worker_id=worker_id,
+        claimed_at=now, started_at=now if start else None, executions=job.executions + 1, progress=None,
+        progress_note=None, updated_at=touched(job, now),
+    )  # fmt: skip
+
+
+def run_prefix(token: str, now: Micros) -> str:
+    """All but the end of the run ids of one claim: a time-ordered UUID (version 7) whose last twelve digits are the
+    job's seq, so that a run is found by its id without an index of its own."""
+    digest = hashlib.blake2b(token.encode(), digest_size=4).hexdigest()
+    millis = f"{(now // 1_000) & 0xFFFFFFFFFFFF:012x}"
+    return f"{millis[:8]}-{millis[8:]}-7{digest[:3]}-{'89ab'[int(digest[3], 16) & 3]}{digest[4:7]}-"
+
+
+def run_of(job: Job, run_id: str) -> Run:
+    """The run row of a job that was just claimed."""
+    assert job.claimed_at is not None, "claimed without claimed_at"
+    return Run(
+        run_id=run_id, job_id=job.id, attempt_no=job.executions, worker_id=job.worker_id, org_id=job.org_id,
+        queue=job.queue, type=job.type, template_id=job.template_id, template_version=job.template_version,
+        claimed_at=job.claimed_at, started_at=job.started_at, finished_at=None, status=None,
+        wait_us=max(job.claimed_at - max(job.queued_at, job.run_at or 0), 0), cpu_us=None, peak_rss=None, exit_code=None,
+        log_path=None, artifacts=(), params=job.payload, error=None, traceback=None,
+    )  # fmt: skip
+
+
+def as_claimed(job: Job, run_id: str, handle: object) -> Claimed:
+    assert job.lease_token is not None, "claimed without a lease"
+    assert job.lease_expires_at is not None, "claimed without an expiry"
+    assert job.claimed_at is not None, "claimed without claimed_at"
+    return Claimed(
+        handle, job.lease_token, run_id, job.id, job.type, job.queue, job.org_id, job.codec, job.payload, job.headers,
+        job.priority, job.timeout_ns, job.attempts, job.executions, job.skipped, job.lost, job.max_attempts,
+        job.max_lost, job.retry_mode, job.crash_policy, job.on_unknown, job.retry_policy, job.group_id, job.limit_keys,
+        job.created_at, job.claimed_at, job.lease_expires_at,
+    )  # fmt: skip
+
+
+def extended(
+    job: Job, *, expires_at: Micros, started_at: Micros | None, progress: float | None, note: str | None, now: Micros
+) -> Job:
+    return replace(
+        job, lease_expires_at=expires_at, started_at=job.started_at if job.started_at is not None else started_at,
+        progress=job.progress if progress is None else progress,
+        progress_note=job.progress_note if note is None else note, updated_at=touched(job, now),
+    )  # fmt: skip
+
+
+def settled(job: Job, change: Settlement, effect: Effect, now: Micros) -> Job:
+    """The job after a settlement whose guard held."""
+    terminal = effect.finished_at is not None
+    run_at = job.run_at if effect.keep_run_at else effect.run_at
+    started_at = job.started_at if job.started_at is not None else change.started_at
+    return replace(
+        job, state=effect.state, ready=job.ready if terminal else is_due(run_at, now), run_at=run_at,
+        attempts=job.attempts if effect.attempts is None else effect.attempts, skipped=job.skipped + effect.skipped,
+        lost=job.lost + effect.lost, lease_token=None, lease_expires_at=None,
+        worker_id=job.worker_id if terminal else None, started_at=started_at, finished_at=effect.finished_at,
+        failed_at=job.failed_at if effect.failed_at is None else effect.failed_at, last_token=change.token,
+        last_outcome=effect.outcome, dead_kind=effect.dead_kind,
+        dead_at=effect.finished_at if effect.state == "dead" else None, dead_reason=effect.dead_reason,
+        superseded_by=effect.superseded_by if effect.superseded_by is not None else job.superseded_by,
+        last_error=job.last_error if effect.last_error is None else effect.last_error, result=effect.result,
+        updated_at=touched(job, now),
+    )  # fmt: skip
+
+
+def closed(run: Run, change: Settlement, effect: Effect) -> Run:
+    """The run after a settlement. A run that never began has started_at = finished_at."""
+    report = change.report or Report()
+    started_at = run.started_at if run.started_at is not None else change.started_at
+    return replace(
+        run, status=effect.run_status, started_at=change.at if started_at is None else started_at,
+        finished_at=change.at, error=effect.error, traceback=report.traceback, exit_code=report.exit_code,
+        cpu_us=report.cpu_us, peak_rss=report.peak_rss, log_path=report.log_path,
+        artifacts=run.artifacts + report.artifacts,
+    )  # fmt: skip
+
+
+def cancelled(job: Job, reason: str, now: Micros) -> Job:
+    """A queued job that a person cancelled."""
+    return replace(
+        job, state="cancelled", parked_on=None, finished_at=now, last_error=reason, updated_at=touched(job, now)
+    )
+
+
+def cancel_requested(job: Job, now: Micros) -> Job:
+    return replace(job, cancel_requested_at=now, updated_at=touched(job, now))
+
+
+def replayed(job: Job, change: Replay, now: Micros) -> Job:
+    """A dead `same_job` row back in the queue. Its runs stay; its skipped counter takes the spent executions in, so
+    that a replayed job has its whole allowance again when the attempts are reset."""
+    reset = change.reset_attempts
+    return replace(
+        job, state="queued", ready=True, run_at=None, attempts=0 if reset else job.attempts,
+        skipped=job.executions if reset else job.skipped, lost=0 if reset else job.lost, finished_at=None, dead_kind=None,
+        dead_at=None, dead_reason=None, worker_id=None, cancel_requested_at=None, updated_at=touched(job, now),
+    )  # fmt: skip
+
+
+def brought_forward(job: Job, now: Micros) -> Job:
+    return replace(job, run_at=None, ready=job.waiting_on == 0 and job.parked_on is None, updated_at=touched(job, now))

@@ -1,0 +1,95 @@
+"""Keys that keep the same work from being queued twice, and what a duplicate enqueue is told.
+
+Two separate mechanisms. An *idempotency key* is taken once and stays taken after the job has ended and even after it has
+been pruned. A *dedupe key* is only taken while a job that carries it is queued or running.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from windlass.types import Job, Micros, NewJob
+
+Scope = Literal["type", "queue", "org", "global"]
+LONGEST_KEY: Final = 200
+
+
+def stable_json(value: Any) -> str:
+    """JSON text with the keys of every object sorted, at any depth; arrays keep their order."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def dedupe_key(type: str, org_id: str | None, payload: Any) -> str:  # noqa: A002 - spec 004 names it so
+    """`<type>::<org_id or "global">::<sorted json>`, exactly as spec 004 writes it."""
+    return f"{type}::{'global' if org_id is None else org_id}::{stable_json(payload)}"
+
+
+def stored_dedupe_key(type: str, org_id: str | None, payload: Any) -> str:  # noqa: A002
+    """The same meaning without its collisions: an organisation called `global`, a `::` inside a name, endless length."""
+    return bounded("::".join([_escape(type), "" if org_id is None else "=" + _escape(org_id), stable_json(payload)]))
+
+
+def idempotency_scope(scope: Scope, *, type: str, queue: str, org_id: str | None) -> str:  # noqa: A002
+    """Inside which a key is unique. Jobs of an organisation never collide with those of another."""
+    within = "" if org_id is None else f"org:{_escape(org_id)}/"
+    match scope:
+        case "type":
+            return bounded(f"{within}type:{_escape(type)}")
+        case "queue":
+            return bounded(f"{within}queue:{_escape(queue)}")
+        case "org" | "global":
+            return bounded(f"{within}global" if scope == "org" else "global")
+
+
+def bounded(key: str) -> str:
+    """Long keys are hashed: they only need to be equal or different."""
+    return key if len(key) <= LONGEST_KEY else "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+
+
+def clean_key(key: str | None) -> str | None:
+    """Blank means no key."""
+    return None if key is None or not key.strip() else key.strip()
+
+
+def _escape(part: str) -> str:
+    return part.replace("%", "%25").replace(":", "%3A").replace("/", "%2F")
+
+
+# ------------------------------------------------------------------------------------------------- answering an enqueue
+
+
+def enqueue_rounds(jobs: Sequence[NewJob]) -> list[list[int]]:
+    """Split a batch (by index) so that no round holds one key twice: a duplicate inside a batch is answered exactly as
+    if it had been sent in a later call."""
+    out: list[list[int]] = [[]]
+    turn_of: dict[tuple[str, ...], int] = {}
+    for index, job in enumerate(jobs):
+        keys = keys_of(job)
+        turn = max((turn_of.get(key, -1) + 1 for key in keys), default=0)
+        for key in keys:
+            turn_of[key] = turn
+        if turn == len(out):
+            out.append([])
+        out[turn].append(index)
+    return out
+
+
+def keys_of(job: NewJob) -> list[tuple[str, ...]]:
+    keys: list[tuple[str, ...]] = []
+    if job.idempotency_key is not None and job.idempotency_scope is not None:
+        keys.append(("idempotency", job.idempotency_scope, job.idempotency_key))
+    if job.dedupe_key is not None:
+        keys.append(("dedupe", job.dedupe_key))
+    return keys
+
+
+def may_replace(existing: Job) -> bool:
+    """`on_duplicate="replace"` changes a job only while nobody has begun to run it."""
+    return existing.state == "queued" and existing.executions == 0
+
+
+def is_taken(expires_at: Micros | None, now: Micros) -> bool:
+    return expires_at is None or expires_at > now

@@ -1,0 +1,54 @@
+"""Numbered, forward-only schema steps: which are known, which are applied, which are missing. No IO on a database."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+
+from msgspec import Struct
+
+from windlass.errors import MigrationChanged, SchemaTooNew
+
+
+class Migration(Struct, frozen=True):
+    version: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def known(package: str) -> list[Migration]:
+    """`0001_what_it_does.sql`, … in their order, without gaps."""
+    found = sorted((f for f in files(package).iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    steps = [Migration(int(f.name[:4]), f.name[5:-4], f.read_text("utf-8")) for f in found]
+    assert [step.version for step in steps] == list(range(1, len(steps) + 1)), "migrations are numbered without gaps"
+    return steps
+
+
+def missing(steps: list[Migration], applied: Mapping[int, str], where: str) -> list[Migration]:
+    """Steps to apply, given version → checksum of those that were."""
+    newest = max(applied, default=0)
+    if newest > len(steps):
+        raise SchemaTooNew(where, newest, len(steps))
+    for step in steps:
+        if step.version in applied and applied[step.version] != step.checksum:
+            raise MigrationChanged(f"{step.version:04d}_{step.name}")
+    return [step for step in steps if step.version not in applied]
+
+
+def statements(text: str) -> Iterator[str]:
+    """One statement at a time; a trigger's body belongs to its statement."""
+    gathered = ""
+    for line in text.splitlines(keepends=True):
+        gathered += line
+        if sqlite3.complete_statement(gathered):
+            yield gathered
+            gathered = ""
+    assert not gathered.strip() or all(not line.strip() or line.startswith("--") for line in gathered.splitlines()), (
+        "the text ends inside a statement"
+    )

@@ -1,0 +1,215 @@
+"""The driver contract. The docstrings below are the promises; `windlass.testing.conformance` tries each of them.
+
+A driver is dumb on purpose. It stores rows, applies values that core computed, and refuses what its guard does not
+allow. It never knows what a retry policy is. Four rules hold for every method:
+
+* **Batch first.** Every write takes a sequence and is one transaction: all of the batch's applied units are stored, or
+  none is. Units are independent, as if sent one after the other in the order given: one that is refused changes nothing
+  and does not disturb its neighbours. `windlass.drivers.singular` offers the one-job calls on top.
+* **`now` is a parameter**, in microseconds. A driver never reads a clock. What it compares, it compares with that value:
+  due means run_at <= now, expired means lease_expires_at <= now.
+* **Guarded.** A change to a job's own row happens only while the guard holds, tested in the same atomic step. A change
+  to a row that jobs share (a group's counters, a limit's permits) is a delta made by the store.
+* **Closed is closed.** After `close` every method raises `DriverClosed`; closing twice is fine.
+
+Errors: `InvalidInput` and its kin for bad arguments, before anything is written; `StoreError` and its kin when the store
+cannot do it, and then nothing of the call is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, Queue, Run, State
+
+
+class Capabilities(Struct, frozen=True, kw_only=True):
+    """Declared facts. Suites and shells ask these, never the name of a database."""
+
+    durable: bool  # what `enqueue` acknowledged survives the death of every process
+    shared: bool  # several driver objects, in several processes, may open the same store
+    wakeups: Literal["push", "poll"]  # whether `wait` is told of work, or looks for it
+    sql: bool  # the store's rules are also enforced against statements that do not come from the driver
+
+
+class Enqueued(Struct, frozen=True, gc=False):
+    """`existed`: the key was taken, `id` names the job that holds it (the head of its chain), nothing was inserted."""
+
+    id: str
+    existed: bool = False
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A wish for work. `token` must be new for every claim: it is the fence."""
+
+    queues: tuple[str, ...]
+    limit: int
+    lease_for: Micros
+    worker_id: str
+    token: str
+    types: tuple[str, ...] | None = None  # None = any
+    start: bool = True  # False: taken ahead of a free slot, the handler begins later
+    reclaim: bool = True  # False: leave expired leases alone (the caller distrusts its clock)
+
+
+class Renewal(Struct, frozen=True, gc=False):
+    handle: Handle
+    token: str
+    started_at: Micros | None = None
+    progress: float | None = None
+    progress_note: str | None = None
+
+
+class Extended(Struct, frozen=True, gc=False):
+    answer: Answer
+    expires_at: Micros | None = None
+    cancel_requested: bool = False
+
+
+class JobQuery(Struct, frozen=True, kw_only=True):
+    """Which jobs, newest first. A cursor is the seq of the last job of the page before."""
+
+    states: tuple[State, ...] = ()
+    queues: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    org_id: str | None = None
+    group_id: str | None = None
+    retry_of: str | None = None
+    superseded: bool = False  # include rows that a later link of their chain took over
+    before: int | None = None
+    limit: int = 50
+
+
+class Page(Struct, frozen=True):
+    jobs: tuple[Job, ...]
+    cursor: int | None  # pass as `before` for the next page; None = this was the last
+
+
+class Count(Struct, frozen=True, gc=False):
+    queue: str
+    label: Label
+    jobs: int
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long finished jobs are kept, from `finished_at`. None = for ever."""
+
+    succeeded: Micros | None = None
+    cancelled: Micros | None = None
+    dead: Micros | None = None
+
+
+class Shared(Struct, frozen=True, kw_only=True):
+    """Rows that jobs share, as they stand."""
+
+    queues: tuple[Queue, ...] = ()
+    groups: tuple[Group, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    outbox: tuple[Event, ...] = ()
+
+
+class Driver(Protocol):
+    """Durable storage for jobs."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        """Store jobs as queued, in the order given; answer in the same order.
+
+        A job is ready at once when run_at is None or <= now, else it waits for its time. Its position is the tail of its
+        queue, or on a queue with dense positions the largest of its queue and priority plus the gap.
+
+        Invalid jobs raise `InvalidInput`, a used id `DuplicateId`; then nothing of the batch is stored. A job whose
+        idempotency key is taken in its scope, or whose dedupe key is held by a queued or running job, is not inserted:
+        the answer names the job that holds it. `on_duplicate`: `ignore` changes no byte of it, `touch` only
+        updated_at, `replace` its payload and time while nobody has begun it, `raise` raises `DuplicateJob`. A key
+        stays taken after the job has ended and after it was pruned, until it expires.
+        """
+        ...
+
+    async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
+        """Lease up to `limit` runnable jobs and answer them in dispatch order; an empty list when there is none.
+
+        In one transaction: (1) unless told not to, take back expired leases of these queues that need no decision
+        (`Expire`: back to the queue, run_at None, lost + 1, run closed); (2) promote every job whose time has come; (3)
+        pick in the one total order over all queues named, skipping paused queues, other types and jobs without a
+        permit (those are parked); (4) write state, token, expiry = now + lease_for, worker, claimed_at, executions + 1,
+        started_at (None with start=False) and the run row.
+
+        Never answers a job under a valid lease or a finished one. `lease_for` <= 0 raises `InvalidLeaseDuration`.
+        """
+        ...
+
+    async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
+        """Set the expiry of leases that are still valid to now + lease_for; the token stays.
+
+        Also writes the true start of a prefetched job (once) and progress, and tells whether somebody asked to cancel.
+        Refused renewals change nothing: not_inflight, expired or mismatch, in this order.
+        """
+        ...
+
+    async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
+        """End executions: close the run, move the job, apply the riders, each unit whole or not at all.
+
+        `applied` when the guard held: running, lease_expires_at > now, same token (`lapsed`: expired, same token). A
+        call that already took effect is answered `repeated` and changes nothing: last_token is this token and
+        last_outcome this outcome, or a fail after an ack; but a retry on a finished job is `not_inflight`. Otherwise
+        `not_inflight`, `expired`, `mismatch`, in this order (`lapsed`: not_inflight, mismatch, not_lapsed).
+
+        A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel). A
+        refused unit's riders leave no trace. An ended run never changes again.
+        """
+        ...
+
+    async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
+        """The sweep over all queues: take back what needs no decision, at most `limit` jobs, and answer how many;
+        with them the lapsed jobs that do need one (at most `limit`), as they stand. Core decides, `settle` applies."""
+        ...
+
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+        """Apply what people and services ask for, each guarded by the state of its row.
+
+        Cancel: queued → cancelled (`applied`), running → `requested`, cancelled → `unchanged`, else `wrong_state`.
+        Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
+        PutQueue, PutLimit, PutGroup: insert or change. A job that is not there is `not_found`.
+        """
+        ...
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        """The rows as they stand, in the order asked, None where there is none."""
+        ...
+
+    async def runs(self, job_id: str) -> list[Run]:
+        """Every execution of a job, first to last. `params` is always what the run was given."""
+        ...
+
+    async def find(self, query: JobQuery) -> Page:
+        """A page of jobs, newest (largest seq) first."""
+        ...
+
+    async def count(self, *, now: Micros) -> list[Count]:
+        """Exact numbers of jobs that have not ended, by queue and label, and of dead letters; superseded rows are not
+        counted. Finished successes are history, not load: they are not counted here."""
+        ...
+
+    async def shared(self) -> Shared:
+        """Queues, groups, limits and the outbox."""
+        ...
+
+    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
+        """Delete at most `limit` finished jobs, with their runs, that are older than their state's retention. A chain
+        goes as one, by its last link; a group goes only when every member may. Idempotency keys stay."""
+        ...
+
+    async def wait(self, *, timeout: float) -> bool:
+        """Return soon after something may have become claimable, at the latest after `timeout` seconds. True = told."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun, then refuse everything. Twice is fine."""
+        ...

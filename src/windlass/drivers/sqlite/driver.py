@@ -1,0 +1,154 @@
+"""A file as a job store: one writer thread with group commit, one reader thread, a watcher; many processes on one file.
+
+WAL with `synchronous=FULL`: what `enqueue` acknowledged survives a power cut. `durability="relaxed"` gives that up for
+speed, by name. Every write is one short `BEGIN IMMEDIATE` transaction; waiting for the lock is bounded by `busy_timeout`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from windlass.clock import AnchoredClock
+from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.drivers.protocol import (
+    Capabilities,
+    Claim,
+    Count,
+    Enqueued,
+    Extended,
+    JobQuery,
+    Page,
+    Renewal,
+    Retention,
+    Shared,
+)
+from windlass.drivers.sqlite import inspect, jobs, leases, people, settlement
+from windlass.drivers.sqlite.checkpoint import GuardedCheckpoint, is_affected
+from windlass.drivers.sqlite.files import Identity, prepare
+from windlass.drivers.sqlite.lane import Lane
+from windlass.drivers.sqlite.library import Connection, Library, version
+from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connection, read_anchor
+from windlass.drivers.sqlite.watcher import Watcher
+from windlass.drivers.statement import Op, T
+from windlass.errors import DriverClosed
+from windlass.types import Claimed, Job, Micros, NewJob, Run
+
+Durability = Literal["full", "relaxed"]
+_kept_after_fork: Final[list[object]] = []  # a child must never close, and so never collect, its parent's connections
+
+
+class SqliteDriver:
+    def __init__(
+        self, path: str | os.PathLike[str], *, durability: Durability = "full", sqlite: Library = "apsw",
+        busy_timeout: float = 5.0, inline: bool = False, inotify: bool = True,
+    ) -> None:  # fmt: skip
+        self.path: Final = str(Path(path).absolute())
+        self.library: Final = sqlite
+        self._durable = durability == "full"
+        self._busy_s = busy_timeout
+        self._inotify = inotify
+        self._closed = False
+        self._watcher: Watcher | None = None
+        prepare(self.path)
+        self._control = self._connect()
+        try:
+            migrate(self._control, self.path, busy_timeout)
+            self.clock: Final[AnchoredClock] = clock_at(read_anchor(self._control, self.path, busy_timeout))
+            identity = Identity(self.path)
+            connection = self._connect()
+            self._writer = Lane("writer", connection, begin="begin immediate", path=self.path, identity=identity, busy_s=busy_timeout, inline=inline)  # fmt: skip
+            self._reader = Lane("reader", self._connect(), begin="begin", path=self.path, identity=identity, busy_s=busy_timeout, inline=inline)  # fmt: skip
+        except BaseException:
+            self._control.close()
+            raise
+        if sqlite == "stdlib" and is_affected(version(sqlite)):
+            self._control.execute("pragma wal_autocheckpoint = 0")
+            self._writer.between = GuardedCheckpoint(self.path, connection, self._connect())
+        os.register_at_fork(before=lambda: _kept_after_fork.append(self) if not self._closed else None)
+
+    def _connect(self) -> Connection:
+        return open_connection(self.library, self.path, busy_s=self._busy_s, durable=self._durable)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        pushes = self._watcher is None or self._watcher.pushes
+        return Capabilities(durable=True, shared=True, wakeups="push" if pushes and self._inotify else "poll", sql=True)
+
+    # --------------------------------------------------------------------------------------------------------- writes
+
+    async def enqueue(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        return await self._write(lambda: jobs.enqueue(jobs_, now))
+
+    async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
+        return await self._write(lambda: leases.claim(claim, now))
+
+    async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
+        return await self._write(lambda: leases.extend(renewals, lease_for, now))
+
+    async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
+        return await self._write(lambda: settlement.settle(changes, now))
+
+    async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
+        return await self._write(lambda: leases.expire(now, limit))
+
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+        return await self._write(lambda: people.alter(changes, now))
+
+    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
+        return await self._write(lambda: inspect.prune(retention, now, limit))
+
+    # ---------------------------------------------------------------------------------------------------------- reads
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return await self._read(lambda: inspect.get(ids))
+
+    async def runs(self, job_id: str) -> list[Run]:
+        return await self._read(lambda: inspect.runs(job_id))
+
+    async def find(self, query: JobQuery) -> Page:
+        return await self._read(lambda: inspect.find(query))
+
+    async def count(self, *, now: Micros) -> list[Count]:
+        return await self._read(lambda: inspect.count(now))
+
+    async def shared(self) -> Shared:
+        return await self._read(inspect.shared)
+
+    async def _write(self, make: Callable[[], Op[T]]) -> T:
+        return await self._writer.submit(make)
+
+    async def _read(self, make: Callable[[], Op[T]]) -> T:
+        return await self._reader.submit(make)
+
+    # ------------------------------------------------------------------------------------------------ time and wake-ups
+
+    def remeasure(self) -> Micros:
+        """Adopt the machine's present anchor. Answers the step; after one of more than a second the caller should take
+        nothing back for one lease."""
+        if self._closed:
+            raise DriverClosed
+        anchor = read_anchor(self._control, self.path, self._busy_s)
+        step = self.clock.move_to(anchor.utc, anchor.boot)
+        if abs(step) > 1_000_000:
+            log.warning("the clock of %s moved by %.1f s", self.path, step / 1_000_000)
+        return step
+
+    async def wait(self, *, timeout: float) -> bool:
+        if self._closed:
+            raise DriverClosed
+        if self._watcher is None:
+            self._watcher = Watcher(self.path, self._connect, use_inotify=self._inotify)
+        return await self._watcher.wait(timeout)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._watcher is not None:
+            self._watcher.close()
+        self._reader.close()
+        self._writer.close()
+        self._control.close()

@@ -1,0 +1,131 @@
+"""Claiming, extending and taking back: values → statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from windlass.core.admission import check_lease, check_limit, check_progress, check_queues
+from windlass.core.changes import Expire, storable
+from windlass.core.eligibility import PROMOTE_BITE
+from windlass.core.guards import judge, rounds
+from windlass.core.rows import run_prefix
+from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.drivers.sqlite.limits import allowed, free_permits
+from windlass.drivers.sqlite.rows import claimed_in, strings_in, to_json
+from windlass.drivers.sqlite.settlement import addressed, guards_of
+from windlass.drivers.sqlite.sql import SQL
+from windlass.drivers.statement import Op
+from windlass.types import Claimed, Micros
+
+EXPIRED = Expire(handle=None, token="", at=0, lapsed=True).reason
+
+
+def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
+    check_queues(wish.queues)
+    check_limit(wish.limit)
+    check_lease(wish.lease_for)
+    if wish.reclaim:
+        yield from take_back(list(wish.queues), now)
+    opened = yield SQL.open_queues(queues=to_json(list(dict.fromkeys(wish.queues))))
+    queues = [str(row[0]) for row in opened]
+    yield from promote(queues, now)
+    prefix = run_prefix(wish.token, now)
+    limited = bool((yield SQL.any_limit()))
+    taken: list[Claimed] = []
+    while len(taken) < wish.limit:
+        wanted = wish.limit - len(taken)
+        seqs = yield from pick(queues, wish.types, wanted)
+        if not seqs:
+            break
+        granted = (yield from allowed(seqs, now)) if limited else seqs
+        taken += yield from lease(granted, wish, prefix, now)
+        if not limited:
+            break
+    return taken
+
+
+def promote(queues: list[str], now: Micros) -> Op[None]:
+    """Until a bite is not full, so that the order is total over all due jobs."""
+    names = to_json(queues)
+    while len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) == PROMOTE_BITE:
+        pass
+
+
+def pick(queues: list[str], types: tuple[str, ...] | None, limit: int) -> Op[list[int]]:
+    """The first `limit` ready jobs over all these queues, in dispatch order."""
+    found: list[tuple[Any, ...]] = []
+    for queue in queues:
+        if types is None:
+            found += yield SQL.pick(queue=queue, limit=limit)
+        else:
+            found += yield SQL.pick_types(queue=queue, limit=limit, types=to_json(types))
+    if len(queues) > 1:
+        found.sort()
+    return [row[3] for row in found[:limit]]
+
+
+def lease(seqs: list[int], wish: Claim, prefix: str, now: Micros) -> Op[list[Claimed]]:
+    if not seqs:
+        return []
+    names = to_json(seqs)
+    rows = yield SQL.claim(
+        seqs=names, token=wish.token, expires_at=now + wish.lease_for, worker_id=wish.worker_id, now=now,
+        started_at=now if wish.start else None,
+    )  # fmt: skip
+    yield SQL.insert_runs(seqs=names, prefix=prefix)
+    assert len(rows) == len(seqs), "a picked row was not queued any more, inside one write transaction"
+    by_seq = {row[0]: row for row in rows}  # returning promises no order, the contract does
+    return [claimed_in(by_seq[seq], f"{prefix}{seq:012x}") for seq in seqs]
+
+
+def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[int]:
+    """Expire every lapsed lease of these queues that needs no decision (or the first `limit`)."""
+    names, count = to_json(queues), 0
+    while limit is None or count < limit:
+        bite = PROMOTE_BITE if limit is None else min(PROMOTE_BITE, limit - count)
+        rows = yield SQL.expire(queues=names, now=now, bite=bite)
+        if rows:
+            yield SQL.close_expired(seqs=to_json([row[0] for row in rows]), error=EXPIRED, now=now)
+            for _, limit_keys in rows:
+                yield from free_permits(strings_in(limit_keys), now)
+        count += len(rows)
+        if len(rows) < bite:
+            break
+    return count
+
+
+def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
+    check_limit(limit)
+    queues = yield SQL.leased_queues()
+    count = yield from take_back([row[0] for row in queues], now, limit)
+    rows = yield SQL.undecided(now=now, limit=limit)
+    return count, [claimed_in(row[:-1], row[-1]) for row in rows]
+
+
+def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:
+    check_lease(lease_for)
+    for renewal in renewals:
+        check_progress(renewal.progress)
+    answers: dict[int, Extended] = {}
+    seqs = yield from addressed([renewal.handle for renewal in renewals])
+    for turn in rounds(zip(seqs, enumerate(renewals), strict=True)):
+        items = to_json(
+            [
+                (seq, r.token, r.started_at, r.progress, r.progress_note and storable(r.progress_note))
+                for seq, (_, r) in turn
+            ]
+        )
+        rows = yield SQL.extend(items=items, expires_at=now + lease_for, now=now)
+        done = {seq: wish for seq, wish in rows}
+        begun = [(seq, r.token, r.started_at) for seq, (_, r) in turn if r.started_at is not None and seq in done]
+        if begun:
+            yield SQL.begin_runs(items=to_json(begun))
+        refused = [(seq, index, r) for seq, (index, r) in turn if seq not in done]
+        guards = yield from guards_of([seq for seq, _, _ in refused])
+        for seq, (index, _) in turn:
+            if seq in done:
+                answers[index] = Extended("applied", now + lease_for, done[seq] is not None)
+        for seq, index, r in refused:
+            answers[index] = Extended(judge(guards.get(seq), token=r.token, outcome=None, lapsed=False, now=now))
+    return [answers[index] for index in range(len(renewals))]

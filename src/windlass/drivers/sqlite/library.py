@@ -1,0 +1,132 @@
+"""One SQLite library per process and file: apsw (the default) or the standard library's, behind the same five calls.
+
+POSIX drops a process's locks on a file when *any* descriptor of it is closed, so two SQLite libraries on one file in one
+process silently lose the write lock. Windlass therefore uses one, and says which.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Protocol
+
+import apsw
+
+from windlass.drivers.statement import Op, Row, T
+from windlass.errors import (
+    ConstraintViolated,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+Library = Literal["apsw", "stdlib"]
+CACHED_STATEMENTS = 200
+
+
+class Connection(Protocol):
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]: ...
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]: ...
+    def in_transaction(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class ApswConnection:
+    def __init__(self, path: str, busy_ms: int) -> None:
+        self._connection = apsw.Connection(path, statementcachesize=CACHED_STATEMENTS)
+        self._connection.set_busy_timeout(busy_ms)
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        return self._connection.execute(sql, params).fetchall()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]:
+        return self._connection.executemany(sql, rows).fetchall()
+
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class StdlibConnection:
+    """Also what wraps a caller's own connection, for a transaction that is theirs."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: str, busy_ms: int) -> StdlibConnection:
+        return cls(
+            sqlite3.connect(
+                path,
+                timeout=busy_ms / 1000,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=CACHED_STATEMENTS,
+            )  # fmt: skip
+        )
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        return self._connection.execute(sql, params).fetchall()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]:
+        self._connection.executemany(sql, rows)
+        return []
+
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def connect(library: Library, path: str, busy_ms: int) -> Connection:
+    return ApswConnection(path, busy_ms) if library == "apsw" else StdlibConnection.open(path, busy_ms)
+
+
+def run(connection: Connection, op: Op[T]) -> T:
+    """Drive an operation to its answer."""
+    try:
+        statement = next(op)
+        while True:
+            if statement.many:
+                rows = connection.many(statement.sql, statement.params)
+            else:
+                rows = connection.execute(statement.sql, statement.params)
+            statement = op.send(rows)
+    except StopIteration as stop:
+        answer: T = stop.value
+        return answer
+
+
+def version(library: Library) -> str:
+    return apsw.sqlite_lib_version() if library == "apsw" else sqlite3.sqlite_version
+
+
+ERRORS = (apsw.Error, sqlite3.Error)
+
+
+def translate(error: Exception, path: str, waited: float) -> StoreError:
+    """The library's exception as ours. Foreign exceptions never leave the driver."""
+    code = getattr(error, "result", None)
+    if code is None:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match code:
+        case apsw.SQLITE_BUSY | apsw.SQLITE_LOCKED:
+            return StoreBusy(path, waited)
+        case apsw.SQLITE_FULL:
+            return StoreFull(path)
+        case apsw.SQLITE_READONLY | apsw.SQLITE_PERM:
+            return StoreReadOnly(path)
+        case apsw.SQLITE_CORRUPT | apsw.SQLITE_NOTADB:
+            return StoreCorrupt(path, str(error))
+        case apsw.SQLITE_CONSTRAINT:
+            return ConstraintViolated(f"{path}: the schema refused a row: {error}")
+        case apsw.SQLITE_CANTOPEN:
+            return StoreUnavailable(f"{path}: cannot be opened ({error})")
+        case _:
+            return StoreError(f"{path}: {type(error).__name__}: {error}")

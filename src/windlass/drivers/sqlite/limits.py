@@ -1,0 +1,52 @@
+"""Permits and parking: a limit bounds valid leases, and a job without a permit is not walked over again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.core.changes import AlterAnswer, PutLimit
+from windlass.drivers.sqlite.rows import strings_in, to_json
+from windlass.drivers.sqlite.sql import SQL
+from windlass.drivers.statement import Op
+from windlass.types import Micros
+
+
+def allowed(seqs: Sequence[int], now: Micros) -> Op[list[int]]:
+    """Those of the picked jobs that got all their permits. The others are parked; as soon as parking one lets another
+    job through, the rest is left for a fresh pick, because that job may stand before them."""
+    rows = yield SQL.limit_keys(seqs=to_json(seqs))
+    keys_of = {seq: strings_in(keys) for seq, keys in rows}
+    granted: list[int] = []
+    for seq in seqs:
+        keys = keys_of[seq]
+        full = (yield SQL.full_key(keys=to_json(keys))) if keys else []
+        if not full:
+            if keys:
+                yield SQL.take_permits(keys=to_json(keys))
+            granted.append(seq)
+            continue
+        yield SQL.park(seq=seq, key=full[0][0], now=now)
+        if (yield from unpark([key for key in keys if key != full[0][0]], now)):
+            break
+    return granted
+
+
+def free_permits(keys: Sequence[str], now: Micros) -> Op[None]:
+    if keys:
+        yield SQL.free_permits.many([(1, key) for key in keys])
+        yield from unpark(keys, now)
+
+
+def unpark(keys: Sequence[str], now: Micros, most: int = 1) -> Op[int]:
+    """Let the first jobs that wait for a key with room be considered again; -1 = all of them."""
+    count = 0
+    for key in keys:
+        count += len((yield SQL.unpark(key=key, now=now, most=most)))
+    return count
+
+
+def put_limit(change: PutLimit, now: Micros) -> Op[AlterAnswer]:
+    rows = yield SQL.put_limit(key=change.key, max_used=change.max_used)
+    room = -1 if change.max_used is None else max(change.max_used - rows[0][0], 0)
+    yield from unpark([change.key], now, room)
+    return "applied"

@@ -1,0 +1,441 @@
+-- The whole schema. Times are integer microseconds since 1970-01-01 UTC; durations are microseconds too,
+-- except jobs.timeout_ns. Column defaults exist so that `insert into jobs(type) values ('x')` by hand makes a
+-- good row; the engine itself always binds every value and never relies on them.
+--
+-- The CHECKs are the second half of assertions made in core/: a row that breaks one cannot be stored.
+-- The triggers only raise. Their bodies never run on the hot path, only their WHEN clauses are evaluated.
+
+-- ----------------------------------------------------------------------------------------------------------- jobs
+
+create table jobs (
+  seq                 integer primary key autoincrement,   -- never reused: handles and positions rest on it
+  id                  text    not null unique default (lower(hex(randomblob(16)))),
+  queue               text    not null default 'default',
+  type                text    not null,
+  org_id              text,
+  state               text    not null default 'queued',
+  ready               integer not null default 1,          -- due, no unfinished predecessor, not parked
+  priority            integer not null default 0,
+  position            integer,                             -- filled by the trigger below when a hand leaves it out
+  created_at          integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000),
+  queued_at           integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000),
+  updated_at          integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000),
+  run_at              integer,                             -- null = now
+  timeout_ns          integer not null default 0,
+  attempts            integer not null default 0,          -- recorded failures
+  executions          integer not null default 0,          -- run rows
+  skipped             integer not null default 0,          -- runs that were released, snoozed or cancelled
+  lost                integer not null default 0,          -- leases that expired or were revoked
+  max_attempts        integer not null default 0,          -- total executions allowed; 0 = unset
+  max_lost            integer not null default 0,          -- 0 = reclaimed for ever
+  lease_token         text,
+  lease_expires_at    integer,
+  worker_id           text,
+  claimed_at          integer,
+  started_at          integer,
+  finished_at         integer,
+  failed_at           integer,
+  last_token          text,
+  last_outcome        text,
+  dead_kind           text,
+  dead_at             integer,
+  dead_reason         text,
+  retry_mode          text    not null default 'same_job',
+  crash_policy        text    not null default 'requeue',
+  on_unknown          text    not null default 'wait',
+  retry_policy        text,
+  idempotency_scope   text,
+  idempotency_key     text,
+  dedupe_key          text,
+  template_id         text,
+  template_version    integer,
+  schedule_id         text,
+  fire_at             integer,
+  group_id            text,
+  group_seq           integer,
+  waiting_on          integer not null default 0,          -- predecessors that have not finished
+  after_rule          text    not null default 'cancel',   -- when a predecessor ends badly
+  parked_on           text,                                -- the limit key this job waits for
+  limit_keys          text,                                -- json array
+  tags                text,                                -- json array
+  retry_of            text,
+  manual              integer not null default 0,
+  superseded_by       text,
+  cancel_requested_at integer,
+  progress            real,
+  progress_note       text,
+  headers             text,                                -- json object
+  codec               text    not null default 'json',
+  last_error          text    not null default '',
+  result              blob,
+  payload             blob    not null default x'7b7d',    -- {}
+
+  constraint state_known        check (state in ('queued', 'running', 'succeeded', 'dead', 'cancelled')),
+  constraint names_bounded      check (length(id) between 1 and 200 and length(type) between 1 and 200
+                                       and length(queue) between 1 and 200),
+  constraint lease_is_a_pair    check ((lease_token is null) = (lease_expires_at is null)),
+  constraint running_is_leased  check ((state = 'running') = (lease_token is not null)),
+  constraint dead_is_explained  check ((state = 'dead') = (dead_kind is not null) and (state = 'dead') = (dead_at is not null)),
+  constraint dead_kind_known    check (dead_kind in ('exhausted', 'rejected', 'lost', 'superseded')),
+  constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
+  constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
+                                       and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
+  constraint ready_is_free      check (ready = 0 or (ready = 1 and waiting_on = 0 and parked_on is null)),
+  constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
+  constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
+                                       and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
+  constraint superseded_by_one  check (dead_kind is not 'superseded' or superseded_by is not null),
+  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
+) strict;
+
+-- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
+-- seq, the rowid, is the implicit last column of every index: it ends the total order.
+create index jobs_ready    on jobs (queue, priority desc, position, created_at) where state = 'queued' and ready = 1;
+create index jobs_waiting  on jobs (queue, run_at)                              where state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null;
+create index jobs_parked   on jobs (parked_on, priority desc, position, created_at) where state = 'queued' and parked_on is not null;
+create index jobs_blocked  on jobs (queue)                                      where state = 'queued' and waiting_on > 0;
+create index jobs_leased   on jobs (queue, lease_expires_at)                    where state = 'running';
+create index jobs_finished on jobs (state, finished_at)                         where finished_at is not null;
+create index jobs_dead     on jobs (dead_at)                                    where state = 'dead' and dead_kind <> 'superseded';
+create index jobs_group    on jobs (group_id, group_seq)                        where group_id is not null;
+create unique index jobs_dedupe        on jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
+create unique index jobs_retry_of      on jobs (retry_of)   where retry_of is not null and manual = 0;
+create index        jobs_manual_retry  on jobs (retry_of)   where retry_of is not null and manual = 1;
+create unique index jobs_fire          on jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
+
+create trigger jobs_default_position after insert on jobs when new.position is null begin
+  update jobs set position = 100 * seq, updated_at = new.updated_at + 1 where seq = new.seq;
+end;
+
+-- The engine always writes a larger updated_at; only a hand-made update leaves it as it was.
+create trigger jobs_touch after update on jobs when new.updated_at = old.updated_at begin
+  update jobs set updated_at = max(old.updated_at + 1, cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000)
+   where seq = new.seq;
+end;
+
+create trigger jobs_frozen before update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
+  group_seq, retry_of, manual, retry_mode, crash_policy, created_at, queued_at on jobs
+  when new.seq <> old.seq or new.id <> old.id or new.type <> old.type or new.org_id is not old.org_id
+    or new.template_id is not old.template_id or new.template_version is not old.template_version
+    or new.schedule_id is not old.schedule_id or new.fire_at is not old.fire_at or new.group_id is not old.group_id
+    or new.group_seq is not old.group_seq or new.retry_of is not old.retry_of or new.manual <> old.manual
+    or new.retry_mode <> old.retry_mode or new.crash_policy <> old.crash_policy
+    or new.created_at <> old.created_at or new.queued_at <> old.queued_at
+begin select raise(abort, 'this column of a job never changes'); end;
+
+create trigger jobs_payload_frozen before update of payload, codec, headers on jobs
+  when old.executions > 0 and (new.payload <> old.payload or new.codec <> old.codec or new.headers is not old.headers)
+begin select raise(abort, 'the payload is frozen once a job has been claimed'); end;
+
+create trigger jobs_order_frozen before update of priority, position on jobs
+  when old.state <> 'queued' and (new.priority <> old.priority or new.position is not old.position)
+begin select raise(abort, 'priority and position change only while a job is queued'); end;
+
+create trigger jobs_one_way before update of state on jobs
+  when (old.state in ('succeeded', 'cancelled') and new.state <> old.state)
+    or (old.state = 'dead' and new.state not in ('dead', 'queued'))
+    or (old.state = 'dead' and new.state = 'queued' and (old.retry_mode = 'new_job' or old.dead_kind = 'superseded'))
+    or (old.state = 'running' and new.state = 'queued' and old.retry_mode = 'new_job')
+    or (old.state = 'queued' and new.state = 'succeeded')
+begin select raise(abort, 'a job does not make this change of state'); end;
+
+create trigger jobs_started_once before update of started_at on jobs
+  when new.started_at is not old.started_at
+    and not (old.state = 'queued' and new.state = 'running') and not (old.state = 'running' and old.started_at is null)
+begin select raise(abort, 'started_at is written once per execution'); end;
+
+create trigger jobs_ended_once before update of finished_at, dead_at, dead_kind, dead_reason on jobs
+  when old.finished_at is not null and new.state = old.state
+    and (new.finished_at is not old.finished_at or new.dead_at is not old.dead_at or new.dead_reason is not old.dead_reason
+         or (new.dead_kind is not old.dead_kind and new.dead_kind <> 'superseded'))
+begin select raise(abort, 'how and when a job ended is written once'); end;
+
+create trigger jobs_delete before delete on jobs when old.state not in ('succeeded', 'dead', 'cancelled')
+begin select raise(abort, 'only a finished job may be deleted'); end;
+
+-- ----------------------------------------------------------------------------------------------------------- runs
+
+-- One execution each. The row is also the usage event: who, what, outcome, wait, CPU, memory.
+-- run_id ends in the job's seq (hex), which is how a run is found by its id without an index of its own.
+create table runs (
+  job_seq          integer not null references jobs (seq) on delete cascade,
+  attempt_no       integer not null,
+  run_id           text    not null,
+  worker_id        text,
+  org_id           text,
+  queue            text    not null,
+  type             text    not null,
+  template_id      text,
+  template_version integer,
+  claimed_at       integer not null,
+  started_at       integer,
+  finished_at      integer,
+  status           text,                                   -- null while it runs
+  wait_us          integer,                                -- from due to claimed
+  cpu_us           integer,
+  peak_rss         integer,
+  exit_code        integer,
+  log_path         text,
+  artifacts        text    not null default '[]',          -- json array, append-only
+  params           blob,                                   -- null = equal to the job's frozen payload
+  error            text,
+  traceback        text,
+  primary key (job_seq, attempt_no),
+  constraint status_known     check (status in ('completed', 'failed', 'skipped')),
+  constraint ended_has_status check ((status is null) = (finished_at is null)),
+  constraint ended_has_start  check (status is null or started_at is not null),
+  constraint artifacts_array  check (json_valid(artifacts) and json_type(artifacts) = 'array'),
+  constraint attempts_count   check (attempt_no >= 1)
+) strict, without rowid;
+
+create trigger runs_frozen before update of job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id,
+  template_version, claimed_at, wait_us, params on runs
+  when new.job_seq <> old.job_seq or new.attempt_no <> old.attempt_no or new.run_id <> old.run_id
+    or new.worker_id is not old.worker_id or new.org_id is not old.org_id or new.queue <> old.queue or new.type <> old.type
+    or new.template_id is not old.template_id or new.template_version is not old.template_version
+    or new.claimed_at <> old.claimed_at or new.wait_us is not old.wait_us or new.params is not old.params
+begin select raise(abort, 'this column of a run never changes'); end;
+
+create trigger runs_started_once before update of started_at on runs
+  when new.started_at is not old.started_at and (old.started_at is not null or old.status is not null)
+begin select raise(abort, 'started_at of a run is written once'); end;
+
+create trigger runs_ended_once before update of status, finished_at, exit_code, error, traceback, log_path, cpu_us, peak_rss on runs
+  when old.status is not null
+    and (new.status is not old.status or new.finished_at is not old.finished_at or new.exit_code is not old.exit_code
+         or new.error is not old.error or new.traceback is not old.traceback or new.log_path is not old.log_path
+         or new.cpu_us is not old.cpu_us or new.peak_rss is not old.peak_rss)
+begin select raise(abort, 'a run that has ended never changes'); end;
+
+create trigger runs_artifacts_append before update of artifacts on runs
+  when substr(new.artifacts, 1, length(old.artifacts) - 1) <> substr(old.artifacts, 1, length(old.artifacts) - 1)
+begin select raise(abort, 'artifacts are append-only'); end;
+
+create trigger runs_delete before delete on runs when exists (select 1 from jobs where seq = old.job_seq)
+begin select raise(abort, 'a run is deleted only together with its job'); end;
+
+-- ------------------------------------------------------------------------------------- uniqueness and predecessors
+
+create table idempotency_keys (
+  scope      text not null,
+  key        text not null,
+  job_id     text not null,                                -- outlives the job: no foreign key
+  expires_at integer,                                      -- null = for ever
+  primary key (scope, key)
+) strict, without rowid;
+
+create table dependencies (
+  job_seq   integer not null references jobs (seq) on delete cascade,
+  parent_id text    not null,
+  primary key (parent_id, job_seq)
+) strict, without rowid;
+create index dependencies_job on dependencies (job_seq);
+
+create table groups (
+  group_id   text    primary key,
+  name       text    not null default '',
+  mode       text    not null default 'parallel' check (mode in ('parallel', 'sequential')),
+  on_failure text    not null default 'stop' check (on_failure in ('stop', 'continue', 'skip')),
+  total      integer not null default 0 check (total >= 0),
+  remaining  integer not null default 0 check (remaining >= 0),
+  succeeded  integer not null default 0 check (succeeded >= 0),
+  failed     integer not null default 0 check (failed >= 0),
+  cancelled  integer not null default 0 check (cancelled >= 0),
+  created_at integer not null,
+  finished_at integer,
+  constraint members_conserved check (total = remaining + succeeded + failed + cancelled)
+) strict, without rowid;
+
+-- One row per key: global, queue:x, type:y, key:z, tag:t, org:o. Concurrency (used, max_used) and rate (tokens) alike.
+create table limits (
+  key         text primary key,
+  used        integer not null default 0,
+  max_used    integer,
+  tokens      real,
+  burst       real,
+  per_second  real,
+  refilled_at integer,
+  weight      real not null default 1,
+  constraint permits_bounded check (used >= 0 and (max_used is null or max_used >= 0)),
+  constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
+                                    and (tokens is null or (tokens >= 0 and tokens <= burst)))
+) strict, without rowid;
+
+-- --------------------------------------------------------------------------------------------- queues and the fleet
+
+create table queues (
+  name       text primary key check (length(name) between 1 and 200),
+  positions  text    not null default 'tail' check (positions in ('tail', 'dense')),
+  fairness   text    not null default 'strict' check (fairness in ('strict', 'fair')),
+  preset     text,
+  settings   text,                                         -- json object: defaults for new jobs of this queue
+  paused_at  integer,
+  created_at integer not null,
+  updated_at integer not null
+) strict, without rowid;
+
+create table queue_stats (
+  queue    text    not null,
+  minute   integer not null,
+  depth    text    not null,                               -- json: label -> count
+  oldest   integer,
+  finished text    not null,                               -- json: outcome -> count
+  waits    text    not null,                               -- json: log-scale histogram
+  runs     text    not null,
+  primary key (queue, minute)
+) strict, without rowid;
+
+create table workers (
+  id             text primary key,
+  hostname       text    not null,
+  pid            integer,
+  pool_size      integer not null default 1,
+  version        text,
+  queues         text,
+  types          text,
+  started_at     integer not null,
+  last_heartbeat integer not null
+) strict, without rowid;
+create index workers_heartbeat on workers (last_heartbeat);
+
+create table leader (
+  one          integer primary key check (one = 1),
+  worker_id    text,
+  epoch        integer not null default 0,
+  leader_until integer
+) strict;
+
+create table reservations (
+  reservation_id text primary key,
+  queue          text    not null,
+  reserved_by    text    not null,
+  status         text    not null default 'ACTIVE' check (status in ('ACTIVE', 'RELEASED', 'EXPIRED')),
+  reserved_at    integer not null,
+  granted_at     integer,
+  expires_at     integer not null,
+  ended_at       integer,
+  outcome        text,
+  constraint active_is_open check ((status = 'ACTIVE') = (ended_at is null))
+) strict, without rowid;
+create unique index reservations_active on reservations (queue) where status = 'ACTIVE';
+
+-- ------------------------------------------------------------------------------------------ templates and schedules
+
+create table templates (
+  template_id text    not null,
+  version     integer not null,
+  name        text    not null,
+  type        text    not null,
+  queue       text    not null,
+  params      blob    not null,
+  settings    text,
+  archived_at integer,
+  created_at  integer not null,
+  primary key (template_id, version)
+) strict, without rowid;
+create unique index templates_name on templates (name, version);
+
+create table schedules (
+  schedule_id       text primary key,
+  template_id       text    not null,
+  name              text    not null unique,
+  cron_expression   text    not null,
+  timezone          text    not null default 'UTC',
+  enabled           integer not null default 1,
+  param_overrides   blob,
+  catch_up          text    not null default 'last',
+  overlap           text    not null default 'allow',
+  jitter            integer not null default 0,
+  declared          integer not null default 0,
+  last_triggered_at integer,
+  next_trigger_at   integer,
+  created_at        integer not null,
+  updated_at        integer not null
+) strict, without rowid;
+create index schedules_due on schedules (next_trigger_at) where enabled = 1 and next_trigger_at is not null;
+
+-- ------------------------------------------------------------------------------------------------- what leaves here
+
+create table webhooks (
+  webhook_id text primary key,
+  url        text    not null,
+  events     text    not null,                             -- json array of event names
+  secret     text    not null,
+  org_id     text,
+  enabled    integer not null default 1,
+  created_at integer not null
+) strict, without rowid;
+
+create table outbox (
+  event_id   integer primary key autoincrement,
+  event      text    not null,
+  job_id     text,
+  org_id     text,
+  body       text    not null,
+  created_at integer not null
+) strict;
+
+create table deliveries (
+  event_id        integer not null,
+  webhook_id      text    not null,
+  status          text    not null default 'queued' check (status in ('queued', 'sent', 'failed')),
+  attempts        integer not null default 0,
+  next_attempt_at integer,
+  last_error      text,
+  response        text,
+  finished_at     integer,
+  primary key (event_id, webhook_id)
+) strict, without rowid;
+create index deliveries_due on deliveries (next_attempt_at) where status = 'queued';
+
+create table usage_batches (
+  batch_id  integer primary key autoincrement,
+  at        integer not null,
+  org_id    text,
+  queue     text    not null,
+  type      text    not null,
+  outcome   text    not null,
+  runs      integer not null,
+  run_us    integer not null,
+  wait_us   integer not null,
+  cpu_us    integer not null
+) strict;
+
+create table usage_hourly (
+  hour     integer not null,
+  org_id   text    not null,
+  queue    text    not null,
+  type     text    not null,
+  outcome  text    not null,
+  runs     integer not null,
+  run_us   integer not null,
+  wait_us  integer not null,
+  cpu_us   integer not null,
+  peak_rss integer,
+  primary key (hour, org_id, queue, type, outcome)
+) strict, without rowid;
+
+create table api_tokens (
+  token_id     text primary key,
+  name         text    not null,
+  digest       blob    not null unique,                    -- sha-256; the token itself is never stored
+  scopes       text    not null,
+  org_id       text,
+  queues       text,
+  expires_at   integer,
+  last_used_at integer,
+  revoked_at   integer,
+  created_at   integer not null
+) strict, without rowid;
+
+create table audit (
+  audit_id integer primary key autoincrement,
+  at       integer not null,
+  actor    text    not null,
+  action   text    not null,
+  subject  text    not null,
+  detail   text
+) strict;
+
+create trigger audit_frozen before update on audit begin select raise(abort, 'the audit log is append-only'); end;
+create trigger audit_kept   before delete on audit begin select raise(abort, 'the audit log is append-only'); end;

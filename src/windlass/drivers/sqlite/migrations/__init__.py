@@ -1,0 +1,1 @@
+"""Schema steps of the SQLite store, applied in their order."""

@@ -1,0 +1,76 @@
+"""Rows of SQLite ⇄ values. The column order of every `select` is the field order of the value it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from windlass.drivers.statement import Row
+from windlass.types import Claimed, Job, Run, State
+
+_encode = msgspec.json.Encoder().encode
+_strings = msgspec.json.Decoder(tuple[str, ...]).decode
+_mapping = msgspec.json.Decoder(dict[str, str]).decode
+
+# Places of the columns that are stored as json or as 0/1.
+_FIELDS = list(Job.__struct_fields__)
+_READY, _MANUAL = _FIELDS.index("ready"), _FIELDS.index("manual")
+_LIMIT_KEYS, _TAGS, _HEADERS = _FIELDS.index("limit_keys"), _FIELDS.index("tags"), _FIELDS.index("headers")
+_ARTIFACTS = Run.__struct_fields__.index("artifacts")
+
+
+def to_json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def strings_out(values: tuple[str, ...]) -> str | None:
+    return to_json(values) if values else None
+
+
+def mapping_out(values: dict[str, str] | None) -> str | None:
+    return to_json(values) if values else None
+
+
+def strings_in(text: str | None) -> tuple[str, ...]:
+    return _strings(text) if text else ()
+
+
+def job_in(row: Row) -> Job:
+    values = list(row)
+    values[_READY], values[_MANUAL] = bool(values[_READY]), bool(values[_MANUAL])
+    values[_LIMIT_KEYS], values[_TAGS] = strings_in(values[_LIMIT_KEYS]), strings_in(values[_TAGS])
+    values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
+    return Job(**dict(zip(_FIELDS, values, strict=True)))
+
+
+def run_in(row: Row) -> Run:
+    values = list(row)
+    values[_ARTIFACTS] = strings_in(values[_ARTIFACTS])
+    return Run(**dict(zip(Run.__struct_fields__, values, strict=True)))
+
+
+def claimed_in(row: Row, run_id: str) -> Claimed:
+    """From the columns of `claim` and `undecided`: the hot path, so it unpacks instead of looking up names."""
+    (seq, id_, type_, queue, org_id, codec, payload, headers, priority, timeout_ns, attempts, executions, skipped, lost,
+     max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, limit_keys, created_at,
+     claimed_at, expires_at, token) = row  # fmt: skip
+    return Claimed(
+        (seq, executions), token, run_id, id_, type_, queue, org_id, codec, payload,
+        _mapping(headers) if headers else {}, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts,
+        max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id,
+        _strings(limit_keys) if limit_keys else (), created_at, claimed_at, expires_at,
+    )  # fmt: skip
+
+
+class Guard(msgspec.Struct, frozen=True, gc=False):
+    """What `core.guards.judge` and `core.settle.honour_cancel` look at."""
+
+    seq: int
+    state: State
+    lease_token: str | None
+    lease_expires_at: int | None
+    last_token: str | None
+    last_outcome: str | None
+    cancel_requested_at: int | None
+    group_id: str | None

@@ -1,0 +1,70 @@
+-- Reading, and forgetting. Column order: windlass.types.Job and Run.
+
+-- name: get_jobs
+select seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
+       attempts, executions, skipped, lost, max_attempts, max_lost, lease_token, lease_expires_at, worker_id, claimed_at,
+       started_at, finished_at, failed_at, last_token, last_outcome, dead_kind, dead_at, dead_reason, retry_mode,
+       crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id,
+       template_version, schedule_id, fire_at, group_id, group_seq, waiting_on, after_rule, parked_on, limit_keys, tags,
+       retry_of, manual, superseded_by, cancel_requested_at, progress, progress_note, headers, codec, last_error, result,
+       payload
+  from jobs where id in (select value from json_each(:ids));
+
+-- name: get_runs
+select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,
+       runs.claimed_at, runs.started_at, runs.finished_at, status, wait_us, cpu_us, peak_rss, exit_code, log_path, artifacts,
+       coalesce(params, payload), error, traceback
+  from runs join jobs on jobs.seq = job_seq where jobs.id = :id order by attempt_no;
+
+-- name: count_jobs
+-- core/eligibility.py: label_of. One pass over each partial index; finished successes are not touched.
+select queue, 'queued', count(*) from jobs indexed by jobs_ready where state = 'queued' and ready = 1 group by 1
+union all
+select queue, case when run_at <= :now then 'queued' else 'scheduled' end, count(*) from jobs indexed by jobs_waiting
+ where state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null group by 1, 2
+union all
+select queue, 'parked', count(*) from jobs indexed by jobs_parked
+ where state = 'queued' and parked_on is not null and waiting_on = 0 group by 1
+union all
+select queue, 'blocked', count(*) from jobs indexed by jobs_blocked where state = 'queued' and waiting_on > 0 group by 1
+union all
+select queue, case when started_at is null then 'claimed' else 'running' end, count(*)
+  from jobs indexed by jobs_leased where state = 'running' group by 1, 2
+union all
+select queue, 'dead', count(*) from jobs indexed by jobs_dead where state = 'dead' and dead_kind <> 'superseded' group by 1;
+
+-- name: all_queues
+select name, positions, preset, settings, paused_at from queues order by name;
+
+-- name: all_groups
+select group_id, name, mode, on_failure, total, remaining, succeeded, failed, cancelled, created_at, finished_at
+  from groups order by group_id;
+
+-- name: all_limits
+select key, max_used, used from limits order by key;
+
+-- name: all_events
+select event, job_id, org_id, body, created_at from outbox order by event_id;
+
+-- name: prunable
+-- core/retention.py: the heads of chains that may go, oldest first. A null cutoff keeps for ever.
+select seq from jobs as head
+ where finished_at is not null and dead_kind is not 'superseded'
+   and ((state = 'succeeded' and finished_at <= :succeeded) or (state = 'cancelled' and finished_at <= :cancelled)
+        or (state = 'dead' and finished_at <= :dead))
+   and (group_id is null or not exists (
+     select 1 from jobs as member
+      where member.group_id = head.group_id and member.dead_kind is not 'superseded'
+        and not coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
+                         or (member.state = 'cancelled' and member.finished_at <= :cancelled)
+                         or (member.state = 'dead' and member.finished_at <= :dead), 0)))
+ order by finished_at, seq
+ limit :limit;
+
+-- name: delete_chains
+with recursive doomed (seq, retry_of) as (
+  select seq, retry_of from jobs where seq in (select value from json_each(:seqs))
+  union
+  select jobs.seq, jobs.retry_of from jobs join doomed on jobs.id = doomed.retry_of
+)
+delete from jobs where seq in (select seq from doomed) returning seq;

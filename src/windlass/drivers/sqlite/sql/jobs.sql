@@ -1,0 +1,70 @@
+-- Enqueueing: rows, keys and places. core/rows.py: enqueued, child_of, replaced.
+
+-- name: last_seq
+select seq from sqlite_sequence where name = 'jobs';
+
+-- name: queue_rules
+select name, positions from queues where name in (select value from json_each(:names));
+
+-- name: last_position
+-- core/positions.py: dense
+select max(position) from jobs where queue = :queue and priority = :priority and state = 'queued';
+
+-- name: insert_job
+-- The parameters after :now are the fields of NewJob in their order; drivers/sqlite/jobs.py relies on it.
+insert into jobs (
+  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, manual,
+  last_error, id, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
+  crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
+  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload)
+values (
+  :seq, :ready, :position, :now, :now, :now, 'queued', 0, 0, 0, 0, 'cancel', 0,
+  '', :id, :type, :queue, :org_id, :priority, :run_at, :timeout_ns, :attempts, :max_attempts, :max_lost, :retry_mode,
+  :crash_policy, :on_unknown, :retry_policy, :idempotency_scope, :idempotency_key, :dedupe_key, :template_id, :template_version,
+  :schedule_id, :fire_at, :group_id, :group_seq, :limit_keys, :tags, :headers, :codec, :payload);
+
+-- name: insert_child
+-- The next link of a retry chain, copied from its parent in the store. core/rows.py: child_of
+insert into jobs (
+  seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
+  attempts, executions, skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
+  dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
+  waiting_on, after_rule, limit_keys, tags, retry_of, manual, headers, codec, last_error, payload)
+select
+  :seq, :id, queue, type, org_id, 'queued', :ready, priority, :position, :now, :now, :now, :run_at, timeout_ns,
+  :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
+  dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
+  0, after_rule, limit_keys, tags, id, :manual, headers, codec, '', payload
+from jobs where seq = :parent_seq;
+
+-- name: ids_in_use
+select id from jobs where id in (select value from json_each(:ids));
+
+-- name: key_holder
+select job_id from idempotency_keys where scope = :scope and key = :key and (expires_at is null or expires_at > :now);
+
+-- name: take_key
+insert into idempotency_keys (scope, key, job_id, expires_at) values (:scope, :key, :job_id, :expires_at)
+on conflict (scope, key) do update set job_id = excluded.job_id, expires_at = excluded.expires_at;
+
+-- name: dedupe_holder
+select id from jobs where dedupe_key = :key and dedupe_key is not null and state in ('queued', 'running');
+
+-- name: chain_head
+-- Follow superseded_by to the end; a job that was pruned stands for itself.
+with recursive chain (id, next, depth) as (
+  select id, superseded_by, 0 from jobs where id = :id
+  union all
+  select jobs.id, jobs.superseded_by, depth + 1 from jobs join chain on jobs.id = chain.next
+)
+select coalesce(next, id) from chain order by depth desc limit 1;
+
+-- name: touch
+update jobs set updated_at = max(:now, updated_at + 1) where id = :id;
+
+-- name: replace_job
+-- core/uniqueness.py: may_replace
+update jobs
+   set payload = :payload, codec = :codec, headers = :headers, run_at = :run_at,
+       ready = (:due and waiting_on = 0 and parked_on is null), updated_at = max(:now, updated_at + 1)
+ where id = :id and state = 'queued' and executions = 0;

@@ -1,0 +1,96 @@
+-- Claiming, extending and taking back. core/eligibility.py holds the same rules in Python.
+
+-- name: promote
+-- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing.
+update jobs set ready = 1, updated_at = max(:now, updated_at + 1)
+ where seq in (
+   select seq from jobs indexed by jobs_waiting
+    where queue in (select value from json_each(:queues)) and state = 'queued' and ready = 0 and waiting_on = 0
+      and parked_on is null and run_at <= :now
+    limit :bite)
+returning seq;
+
+-- name: open_queues
+select value from json_each(:queues)
+ where not exists (select 1 from queues where name = value and paused_at is not null);
+
+-- name: pick
+-- The one total order (core/eligibility.py: dispatch_order), answered from the index alone.
+select -priority, position, created_at, seq from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
+-- name: pick_types
+select -priority, position, created_at, seq from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1 and type in (select value from json_each(:types))
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
+-- name: claim
+update jobs
+   set state = 'running', lease_token = :token, lease_expires_at = :expires_at, worker_id = :worker_id,
+       claimed_at = :now, started_at = :started_at, executions = executions + 1, progress = null, progress_note = null,
+       updated_at = max(:now, updated_at + 1)
+ where seq in (select value from json_each(:seqs)) and state = 'queued'
+returning seq, id, type, queue, org_id, codec, payload, headers, priority, timeout_ns, attempts, executions, skipped, lost,
+          max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, limit_keys, created_at,
+          claimed_at, lease_expires_at, lease_token;
+
+-- name: insert_runs
+-- core/rows.py: run_of
+insert into runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version, claimed_at,
+                  started_at, wait_us, artifacts)
+select seq, executions, :prefix || printf('%012x', seq), worker_id, org_id, queue, type, template_id, template_version,
+       claimed_at, started_at, max(claimed_at - max(queued_at, coalesce(run_at, 0)), 0), '[]'
+  from jobs where seq in (select value from json_each(:seqs));
+
+-- name: extend
+update jobs
+   set lease_expires_at = :expires_at, started_at = coalesce(jobs.started_at, asked.started_at),
+       progress = coalesce(asked.progress, jobs.progress), progress_note = coalesce(asked.note, jobs.progress_note),
+       updated_at = max(:now, updated_at + 1)
+  from (select value ->> 0 as seq, value ->> 1 as token, value ->> 2 as started_at, value ->> 3 as progress, value ->> 4 as note
+          from json_each(:items)) as asked
+ where jobs.seq = asked.seq and state = 'running' and lease_token = asked.token and lease_expires_at > :now
+returning jobs.seq, cancel_requested_at;
+
+-- name: begin_runs
+-- The true start of runs that were claimed before their handler began.
+update runs set started_at = asked.started_at
+  from (select value ->> 0 as seq, value ->> 2 as started_at from json_each(:items)) as asked
+ where job_seq = asked.seq and status is null and runs.started_at is null and asked.started_at is not null;
+
+-- name: expire
+-- core/changes.py: Expire, for every lapsed lease that core/eligibility.py: needs_decision leaves to the driver.
+update jobs
+   set state = 'queued', ready = 1, run_at = null, lost = lost + 1, last_token = lease_token, last_outcome = 'expire',
+       lease_token = null, lease_expires_at = null, worker_id = null, updated_at = max(:now, updated_at + 1)
+ where seq in (
+   select seq from jobs indexed by jobs_leased
+    where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now
+      and crash_policy = 'requeue' and cancel_requested_at is null
+      and (max_lost = 0 or lost + 1 < max_lost)
+      and (max_attempts = 0 or executions - skipped < max_attempts)
+    order by lease_expires_at, seq
+    limit :bite)
+returning seq, limit_keys;
+
+-- name: close_expired
+update runs set status = 'failed', error = :error, finished_at = :now, started_at = coalesce(started_at, :now)
+ where job_seq in (select value from json_each(:seqs)) and status is null;
+
+-- name: leased_queues
+select distinct queue from jobs where state = 'running';
+
+-- name: undecided
+select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, codec, payload, headers, priority, timeout_ns, attempts, executions,
+       skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, limit_keys,
+       created_at, jobs.claimed_at, lease_expires_at, lease_token, run_id
+  from jobs join runs on job_seq = jobs.seq and attempt_no = executions
+ where state = 'running' and lease_expires_at <= :now
+   and (crash_policy = 'fail' or cancel_requested_at is not null
+        or (max_lost > 0 and lost + 1 >= max_lost)
+        or (max_attempts > 0 and executions - skipped >= max_attempts))
+ order by lease_expires_at, jobs.seq
+ limit :limit;

@@ -1,0 +1,59 @@
+-- Ending executions. core/changes.py: effect_of says what each outcome writes; core/guards.py: judge says who may.
+
+-- name: seqs_of
+select id, seq, executions from jobs where id in (select value from json_each(:ids));
+
+-- name: guards
+-- Read under the write lock, only for what the fast path refused or what may bring a job back.
+select seq, state, lease_token, lease_expires_at, last_token, last_outcome, cancel_requested_at, group_id
+  from jobs where seq in (select value from json_each(:seqs));
+
+-- name: ack
+-- The hot path: any number of plain successes in one statement.
+update jobs
+   set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = done.token, last_outcome = 'ack',
+       finished_at = done.at, started_at = coalesce(jobs.started_at, done.started_at), updated_at = max(:now, updated_at + 1)
+  from (select value ->> 0 as seq, value ->> 1 as token, value ->> 2 as at, value ->> 3 as started_at
+          from json_each(:items)) as done
+ where jobs.seq = done.seq and state = 'running' and lease_token = done.token and lease_expires_at > :now
+returning jobs.seq;
+
+-- name: report
+update runs set traceback = :traceback, exit_code = :exit_code, cpu_us = :cpu_us, peak_rss = :peak_rss, log_path = :log_path,
+                artifacts = :artifacts
+ where job_seq = :seq and status is null;
+
+-- name: close_acked
+update runs set status = 'completed', finished_at = done.at, started_at = coalesce(runs.started_at, done.started_at, done.at)
+  from (select value ->> 0 as seq, value ->> 2 as at, value ->> 3 as started_at from json_each(:items)) as done
+ where job_seq = done.seq and status is null;
+
+-- name: move
+update jobs
+   set state = :state, ready = case when :finished_at is null then :ready or (:keep_run_at and (run_at is null or run_at <= :now)) else ready end,
+       run_at = case when :keep_run_at then run_at else :run_at end,
+       attempts = coalesce(:attempts, attempts), skipped = skipped + :skipped, lost = lost + :lost,
+       lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = :outcome,
+       worker_id = case when :finished_at is null then null else worker_id end,
+       started_at = coalesce(started_at, :started_at), finished_at = :finished_at,
+       failed_at = coalesce(:failed_at, failed_at), last_error = coalesce(:last_error, last_error),
+       result = :result, dead_kind = :dead_kind, dead_at = :dead_at, dead_reason = :dead_reason,
+       superseded_by = coalesce(:superseded_by, superseded_by), updated_at = max(:now, updated_at + 1)
+ where seq = :seq and state = 'running' and lease_token = :token;
+
+-- name: close_run
+update runs set status = :status, finished_at = :at, started_at = coalesce(started_at, :started_at, :at), error = :error
+ where job_seq = :seq and status is null;
+
+-- name: count_member
+-- core/counters.py: count_member, as a delta.
+update groups
+   set remaining = remaining - 1, succeeded = succeeded + (:ending = 'succeeded'), failed = failed + (:ending = 'failed'),
+       cancelled = cancelled + (:ending = 'cancelled'), finished_at = case when remaining = 1 then :now end
+ where group_id = :group_id and remaining > 0;
+
+-- name: add_event
+insert into outbox (event, job_id, org_id, body, created_at) values (:event, :job_id, :org_id, :body, :now);
+
+-- name: place
+select queue, priority from jobs where seq = :seq;

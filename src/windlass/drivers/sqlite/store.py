@@ -1,0 +1,163 @@
+"""Opening the file: pragmas, schema, and the clock that all processes of the machine share."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.clock import SECOND, AnchoredClock, since_boot, wall
+from windlass.drivers.migrations import known, missing, statements
+from windlass.drivers.sqlite.library import ERRORS, Connection, Library, connect, translate
+from windlass.types import Micros
+
+log: Final = logging.getLogger("windlass.sqlite")
+LARGEST_LAG: Final[Micros] = SECOND
+
+_BOOTSTRAP: Final = """
+create table if not exists migrations (version integer primary key, name text not null, checksum text not null,
+                                       applied_at integer not null) strict;
+create table if not exists meta (key text primary key, value text not null) strict, without rowid;
+"""
+
+
+class Anchor(Struct, frozen=True):
+    """A moment, told by two clocks: UTC, and the time since this boot of this machine."""
+
+    boot_id: str
+    boot: Micros
+    utc: Micros
+
+
+def open_connection(library: Library, path: str, *, busy_s: float, durable: bool) -> Connection:
+    try:
+        connection = connect(library, path, int(busy_s * 1000))
+        try:
+            _configure(connection, durable=durable)
+        except BaseException:
+            connection.close()
+            raise
+    except ERRORS as error:
+        raise translate(error, path, busy_s) from error
+    return connection
+
+
+def _configure(connection: Connection, *, durable: bool) -> None:
+    [(mode,)] = connection.execute("pragma journal_mode")
+    if mode != "wal":
+        _switch_to_wal(connection)
+    connection.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
+    connection.execute("pragma foreign_keys = on")
+    connection.execute("pragma cache_size = -65536")
+    connection.execute("pragma temp_store = memory")
+    connection.execute("pragma trusted_schema = off")
+
+
+def _switch_to_wal(connection: Connection) -> None:
+    """Switching needs the file alone, and SQLite answers busy at once when two openers try it together."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except ERRORS:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def migrate(connection: Connection, path: str, busy_s: float) -> list[str]:
+    """Bring the schema up to date under the write lock; two openers at once are fine. Answers the steps applied."""
+    try:
+        if _is_current(connection, path):
+            return []
+        connection.execute("begin immediate")
+        try:
+            applied = _migrate(connection, path)
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction():
+                connection.execute("rollback")
+            raise
+    except ERRORS as error:
+        raise translate(error, path, busy_s) from error
+    return applied
+
+
+def _is_current(connection: Connection, path: str) -> bool:
+    if not connection.execute("select 1 from sqlite_master where name = 'migrations'"):
+        return False
+    return not missing(known("windlass.drivers.sqlite.migrations"), _applied(connection), path)
+
+
+def _applied(connection: Connection) -> dict[int, str]:
+    return {row[0]: row[1] for row in connection.execute("select version, checksum from migrations")}
+
+
+def _migrate(connection: Connection, path: str) -> list[str]:
+    for statement in statements(_BOOTSTRAP):
+        connection.execute(statement)
+    steps = missing(known("windlass.drivers.sqlite.migrations"), _applied(connection), path)
+    for step in steps:
+        for statement in statements(step.text):
+            connection.execute(statement)
+        connection.execute(
+            "insert into migrations values (?, ?, ?, ?)", (step.version, step.name, step.checksum, wall())
+        )
+    connection.execute("insert into meta values ('store_id', ?) on conflict do nothing", (secrets.token_hex(16),))
+    return [f"{step.version:04d}_{step.name}" for step in steps]
+
+
+# -------------------------------------------------------------------------------------------------------------- clock
+
+
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux: the moment of boot, to the minute, tells one boot from another well enough
+        return f"boot-{(wall() - since_boot()) // (60 * SECOND)}"
+
+
+def next_anchor(stored: Anchor | None, boot: str, since: Micros, utc: Micros) -> Anchor:
+    """The anchor to use from now on. Time only ever moves forward: a wall clock set back changes nothing."""
+    if stored is None:
+        return Anchor(boot, since, utc)
+    if stored.boot_id != boot:
+        return Anchor(boot, since, max(utc, stored.utc))
+    told = stored.utc + since - stored.boot
+    return Anchor(boot, since, utc) if utc - told > LARGEST_LAG else stored
+
+
+def read_anchor(connection: Connection, path: str, busy_s: float) -> Anchor:
+    """Read the machine's anchor, and move it forward under the write lock where it must be."""
+    try:
+        stored = _stored_anchor(connection)
+        if stored is not None and next_anchor(stored, boot_id(), since_boot(), wall()) == stored:
+            return stored
+        connection.execute("begin immediate")
+        stored = _stored_anchor(connection)
+        anchor = next_anchor(stored, boot_id(), since_boot(), wall())
+        text = msgspec.json.encode(anchor).decode()
+        connection.execute(
+            "insert into meta values ('clock', ?) on conflict do update set value = excluded.value", (text,)
+        )
+        connection.execute("commit")
+    except ERRORS as error:
+        if connection.in_transaction():
+            connection.execute("rollback")
+        raise translate(error, path, busy_s) from error
+    return anchor
+
+
+def _stored_anchor(connection: Connection) -> Anchor | None:
+    rows = connection.execute("select value from meta where key = 'clock'")
+    return msgspec.json.decode(rows[0][0], type=Anchor) if rows else None
+
+
+def clock_at(anchor: Anchor) -> AnchoredClock:
+    return AnchoredClock(anchor.utc, anchor.boot)

@@ -1,0 +1,140 @@
+"""Noticing that another process (or our own writer) has committed, without asking all the time.
+
+Linux: inotify on the WAL file, 0.01 % of a core when idle. Elsewhere: an adaptive poll, 5 ms growing to 100 ms. Both only
+raise a suspicion, which `pragma data_version` confirms. The thread sleeps while nobody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import select
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from windlass.drivers.sqlite.library import ERRORS, Connection
+
+SHORTEST_POLL: Final = 0.005
+LONGEST_POLL: Final = 0.1
+_IN_MODIFY: Final = 0x2
+_IN_NONBLOCK: Final = os.O_NONBLOCK
+_IN_CLOEXEC: Final = os.O_CLOEXEC
+
+Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[bool]"]
+
+
+def watch_file(path: str) -> int | None:
+    """An inotify descriptor that becomes readable when the file is written, or None where there is no inotify."""
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = int(libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
+        if fd >= 0 and libc.inotify_add_watch(fd, os.fsencode(path), _IN_MODIFY) >= 0:
+            return fd
+        if fd >= 0:
+            os.close(fd)
+    except (AttributeError, OSError):
+        pass
+    return None
+
+
+class Watcher:
+    def __init__(self, path: str, connect: Callable[[], Connection], *, use_inotify: bool = True) -> None:
+        self._connection = connect()
+        self._seen = self._version()
+        self._inotify = watch_file(path + "-wal") if use_inotify else None
+        self._waiters: list[Waiter] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._nudge_in, self._nudge_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._thread = threading.Thread(target=self._loop, name="windlass-watcher", daemon=True)
+        self._thread.start()
+
+    @property
+    def pushes(self) -> bool:
+        return self._inotify is not None
+
+    async def wait(self, timeout: float) -> bool:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        waiter = (loop, future)
+        with self._lock:
+            self._waiters.append(waiter)
+        self._nudge()
+        try:
+            return await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            return False
+        finally:
+            with self._lock:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._nudge()
+        self._thread.join()
+        self._connection.close()
+        for fd in (self._nudge_in, self._nudge_out, self._inotify):
+            if fd is not None:
+                os.close(fd)
+
+    def _nudge(self) -> None:
+        try:
+            os.write(self._nudge_out, b"!")
+        except BlockingIOError:  # it was nudged often enough
+            pass
+
+    # ---------------------------------------------------------------------------------------- on the watcher's thread
+
+    def _loop(self) -> None:
+        pause = SHORTEST_POLL
+        while not self._closed:
+            if not self._waiters:
+                self._sleep(None, [self._nudge_in])
+                pause = SHORTEST_POLL
+            elif self._inotify is not None:
+                self._sleep(None, [self._nudge_in, self._inotify])
+            else:
+                self._sleep(pause, [self._nudge_in])
+                pause = min(pause * 1.5, LONGEST_POLL)
+            if self._waiters and self._changed():
+                pause = SHORTEST_POLL
+                self._tell()
+        self._tell()
+
+    def _sleep(self, timeout: float | None, fds: list[int]) -> None:
+        readable, _, _ = select.select(fds, [], [], timeout)
+        for fd in readable:
+            try:
+                os.read(fd, 65_536)
+            except BlockingIOError:
+                continue
+
+    def _version(self) -> int:
+        return int(self._connection.execute("pragma data_version")[0][0])
+
+    def _changed(self) -> bool:
+        try:
+            version = self._version()
+        except ERRORS:  # whoever is woken meets the store's own error, with its own words
+            return True
+        changed, self._seen = version != self._seen, version
+        return changed
+
+    def _tell(self) -> None:
+        with self._lock:
+            waiters, self._waiters = self._waiters, []
+        for loop, future in waiters:
+            try:
+                loop.call_soon_threadsafe(_answer, future)
+            except RuntimeError:  # that loop is gone
+                continue
+
+
+def _answer(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(True)

@@ -1,0 +1,89 @@
+"""A SQL statement is a value; an operation is a generator of them. Neither does IO.
+
+SQL lives in `.sql` files, one per noun, in blocks named after what they do; every SQL driver has the same names. Two
+mechanical rewrites happen at load time and no more: `:name` becomes the client's positional parameter, and nothing else.
+
+An operation yields statements and is sent their rows, so the same code serves the writer thread, a blocking client and
+the caller's own transaction on whatever connection they hold:
+
+    def cancel(job_id, now) -> Op[bool]:
+        rows = yield SQL.cancel(job_id=job_id, now=now)
+        return bool(rows)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from importlib.resources import files
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+Row: TypeAlias = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class Statement(Struct, frozen=True):
+    """`params` is one row of parameters, or with `many` a sequence of rows."""
+
+    sql: str
+    params: Sequence[Any]
+    many: bool = False
+
+
+Op: TypeAlias = Generator[Statement, list[Row], T]
+
+_BLOCK = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_COMMENT = re.compile(r"--.*")
+_PARAMETER = re.compile(r"(?<![\w:']):([a-z_]+)")
+
+
+class Block:
+    """A named piece of SQL. Called with its parameters it makes a statement."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.names: list[str] = []
+        self.sql = _PARAMETER.sub(self._number, _COMMENT.sub("", text).strip().rstrip(";"))
+
+    def _number(self, match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in self.names:
+            self.names.append(name)
+        return f"?{self.names.index(name) + 1}"
+
+    def __call__(self, **params: Any) -> Statement:
+        if params.keys() != set(self.names):
+            raise TypeError(f"block {self.name} takes {sorted(self.names)}, got {sorted(params)}")
+        return Statement(self.sql, tuple(params[name] for name in self.names))
+
+    def many(self, rows: Iterable[Row]) -> Statement:
+        """One execution per row; a row gives the parameters in the order in which they first appear in the text."""
+        return Statement(self.sql, list(rows), many=True)
+
+
+class Blocks:
+    """All blocks of a driver, as attributes."""
+
+    def __init__(self, package: str) -> None:
+        self._blocks: dict[str, Block] = {}
+        for file in sorted(files(package).iterdir(), key=lambda f: f.name):
+            if file.name.endswith(".sql"):
+                self._load(file.name, file.read_text("utf-8"))
+
+    def _load(self, file: str, text: str) -> None:
+        parts = _BLOCK.split(text)
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            if name in self._blocks:
+                raise ValueError(f"{file}: the block {name} exists twice")
+            self._blocks[name] = Block(name, body)
+
+    def __getattr__(self, name: str) -> Block:
+        try:
+            return self._blocks[name]
+        except KeyError:
+            raise AttributeError(f"no SQL block is called {name}") from None
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._blocks.values())

@@ -1,0 +1,142 @@
+"""Every error Windlass raises, on one screen.
+
+Each says what happened, why, and what to type next. `retryable` tells a caller whether the same call may succeed
+later without anything being changed: a busy file, yes; a stale lease token, never.
+"""
+
+from __future__ import annotations
+
+
+class WindlassError(Exception):
+    """The root: catch this to catch everything of ours."""
+
+    retryable = False
+
+
+# ------------------------------------------------------------------------------------------------- what you passed in
+
+
+class InvalidInput(WindlassError, ValueError):
+    """A value that cannot be stored or used. Names the field; nothing was written."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {problem}")
+
+
+class InvalidLeaseDuration(InvalidInput):
+    def __init__(self, lease_for: object) -> None:
+        super().__init__("lease_for", f"must be more than zero, got {lease_for!r}")
+
+
+class DuplicateId(WindlassError):
+    """A job with this id exists. An id is an identity, not an idempotency key."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"a job with the id {job_id!r} already exists; use an idempotency key to enqueue at most once")
+
+
+class DuplicateJob(WindlassError):
+    """on_duplicate="raise" and an equal job is there already. Nothing of the batch was stored."""
+
+    def __init__(self, job_id: str, key: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id!r} already holds the key {key!r} and on_duplicate='raise'")
+
+
+# ------------------------------------------------------------------------------------------------------------- leases
+
+
+class LeaseError(WindlassError):
+    """The caller does not hold this job. Nothing was changed."""
+
+    def __init__(self, job_id: str, why: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id!r}: {why}")
+
+
+class JobNotInflight(LeaseError):
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id, "it is not running, so there is no lease to act on")
+
+
+class LeaseExpired(LeaseError):
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id, "the lease has expired; another worker may take the job")
+
+
+class LeaseMismatch(LeaseError):
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id, "it is running under another lease token")
+
+
+# ---------------------------------------------------------------------------------------------------------- the store
+
+
+class DriverClosed(WindlassError):
+    def __init__(self) -> None:
+        super().__init__("this driver is closed; open a new one")
+
+
+class DriverForked(WindlassError):
+    def __init__(self) -> None:
+        super().__init__("this driver was opened before a fork; open a new one in the child process")
+
+
+class StoreError(WindlassError):
+    """The database could not do what was asked. Nothing of the failed call was stored."""
+
+
+class StoreBusy(StoreError):
+    retryable = True
+
+    def __init__(self, path: str, waited: float) -> None:
+        super().__init__(f"{path}: another connection held the write lock for more than {waited:g} s; try again")
+
+
+class StoreFull(StoreError):
+    retryable = True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: the disk is full; free some space, what is stored is intact and readable")
+
+
+class StoreUnavailable(StoreError):
+    """The file or directory cannot be opened as it stands."""
+
+
+class StoreReadOnly(StoreError):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: the file or its directory is read-only; check with: ls -l {path}")
+
+
+class StoreReplaced(StoreError):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: the file was deleted or replaced while it was open; open the store again")
+
+
+class StoreCorrupt(StoreError):
+    def __init__(self, path: str, detail: str) -> None:
+        super().__init__(f"{path}: not a readable SQLite database ({detail}); restore a backup or move the file away")
+
+
+class ConstraintViolated(StoreError):
+    """The schema refused a row. The engine never causes this on its own."""
+
+
+class SchemaTooNew(StoreError):
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(f"{path}: schema {found} is newer than this version knows ({known}): pip install -U windlass")
+
+
+class MigrationChanged(StoreError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"migration {name} was applied with another text; the schema is not the one this version expects"
+        )
+
+
+class UnknownStore(WindlassError, ValueError):
+    def __init__(self, url: str, known: str) -> None:
+        super().__init__(f"{url!r} names no store I know; use one of {known}")

@@ -1,0 +1,237 @@
+"""The nouns: frozen values that every layer shares. No behaviour, no IO.
+
+Instants are integer microseconds since 1970-01-01 UTC and durations are microseconds (`timeout_ns` alone is in
+nanoseconds), because every driver must agree on every comparison to the last digit. `windlass.clock` converts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+Micros: TypeAlias = int
+
+State = Literal["queued", "running", "succeeded", "dead", "cancelled"]
+Label = Literal["queued", "scheduled", "blocked", "parked", "claimed", "running", "succeeded", "dead", "cancelled"]
+DeadKind = Literal["exhausted", "rejected", "lost", "superseded"]
+RunStatus = Literal["completed", "failed", "skipped"]
+RetryMode = Literal["same_job", "new_job"]
+CrashPolicy = Literal["requeue", "fail"]
+OnUnknown = Literal["wait", "dead"]
+OnDuplicate = Literal["ignore", "touch", "replace", "raise"]
+AfterRule = Literal["cancel", "continue"]
+Positions = Literal["tail", "dense"]
+GroupMode = Literal["parallel", "sequential"]
+OnFailure = Literal["stop", "continue", "skip"]
+
+STATES: Final[tuple[State, ...]] = get_args(State)
+LABELS: Final[tuple[Label, ...]] = get_args(Label)
+TERMINAL: Final[frozenset[State]] = frozenset({"succeeded", "dead", "cancelled"})
+ACTIVE: Final[frozenset[State]] = frozenset({"queued", "running"})
+
+# What a claim returns and a settlement gives back: only the driver that made it looks inside. A job's id is accepted
+# wherever a handle is.
+Handle: TypeAlias = Any
+
+
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
+    """A job as a caller describes it. Policies are part of it: what happens after a crash depends only on this row."""
+
+    id: str
+    type: str
+    queue: str = "default"
+    org_id: str | None = None
+    priority: int = 0
+    run_at: Micros | None = None
+    timeout_ns: int = 0
+    attempts: int = 0
+    max_attempts: int = 0
+    max_lost: int = 0
+    retry_mode: RetryMode = "same_job"
+    crash_policy: CrashPolicy = "requeue"
+    on_unknown: OnUnknown = "wait"
+    retry_policy: str | None = None
+    idempotency_scope: str | None = None
+    idempotency_key: str | None = None
+    dedupe_key: str | None = None
+    template_id: str | None = None
+    template_version: int | None = None
+    schedule_id: str | None = None
+    fire_at: Micros | None = None
+    group_id: str | None = None
+    group_seq: int | None = None
+    limit_keys: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] | None = None
+    codec: str = "json"
+    payload: bytes = b"{}"
+    idempotency_expires_at: Micros | None = None
+    on_duplicate: OnDuplicate = "ignore"
+
+
+class Job(Struct, frozen=True, kw_only=True, gc=False):
+    """One durable unit of work, as stored: a column each. `docs/reference` explains them by name."""
+
+    seq: int
+    id: str
+    queue: str
+    type: str
+    org_id: str | None
+    state: State
+    ready: bool
+    priority: int
+    position: int
+    created_at: Micros
+    queued_at: Micros
+    updated_at: Micros
+    run_at: Micros | None
+    timeout_ns: int
+    attempts: int
+    executions: int
+    skipped: int
+    lost: int
+    max_attempts: int
+    max_lost: int
+    lease_token: str | None
+    lease_expires_at: Micros | None
+    worker_id: str | None
+    claimed_at: Micros | None
+    started_at: Micros | None
+    finished_at: Micros | None
+    failed_at: Micros | None
+    last_token: str | None
+    last_outcome: str | None
+    dead_kind: DeadKind | None
+    dead_at: Micros | None
+    dead_reason: str | None
+    retry_mode: RetryMode
+    crash_policy: CrashPolicy
+    on_unknown: OnUnknown
+    retry_policy: str | None
+    idempotency_scope: str | None
+    idempotency_key: str | None
+    dedupe_key: str | None
+    template_id: str | None
+    template_version: int | None
+    schedule_id: str | None
+    fire_at: Micros | None
+    group_id: str | None
+    group_seq: int | None
+    waiting_on: int
+    after_rule: AfterRule
+    parked_on: str | None
+    limit_keys: tuple[str, ...]
+    tags: tuple[str, ...]
+    retry_of: str | None
+    manual: bool
+    superseded_by: str | None
+    cancel_requested_at: Micros | None
+    progress: float | None
+    progress_note: str | None
+    headers: dict[str, str]
+    codec: str
+    last_error: str
+    result: bytes | None
+    payload: bytes
+
+
+class Claimed(Struct, frozen=True, gc=False):
+    """A leased job with what its run, its settlement and its recovery need, and no more."""
+
+    handle: Handle
+    token: str
+    run_id: str
+    id: str
+    type: str
+    queue: str
+    org_id: str | None
+    codec: str
+    payload: bytes
+    headers: dict[str, str]
+    priority: int
+    timeout_ns: int
+    attempts: int
+    executions: int
+    skipped: int
+    lost: int
+    max_attempts: int
+    max_lost: int
+    retry_mode: RetryMode
+    crash_policy: CrashPolicy
+    on_unknown: OnUnknown
+    retry_policy: str | None
+    group_id: str | None
+    limit_keys: tuple[str, ...]
+    created_at: Micros
+    claimed_at: Micros
+    lease_expires_at: Micros
+
+
+class Run(Struct, frozen=True, kw_only=True, gc=False):
+    """One execution of a job. Immutable once it has a status, but for appended artifacts."""
+
+    run_id: str
+    job_id: str
+    attempt_no: int
+    worker_id: str | None
+    org_id: str | None
+    queue: str
+    type: str
+    template_id: str | None
+    template_version: int | None
+    claimed_at: Micros
+    started_at: Micros | None
+    finished_at: Micros | None
+    status: RunStatus | None
+    wait_us: int | None
+    cpu_us: int | None
+    peak_rss: int | None
+    exit_code: int | None
+    log_path: str | None
+    artifacts: tuple[str, ...]
+    params: bytes
+    error: str | None
+    traceback: str | None
+
+
+class Group(Struct, frozen=True, kw_only=True, gc=False):
+    """Jobs that belong together. The counters are deltas applied by the store, never values read earlier."""
+
+    group_id: str
+    name: str = ""
+    mode: GroupMode = "parallel"
+    on_failure: OnFailure = "stop"
+    total: int = 0
+    remaining: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    created_at: Micros = 0
+    finished_at: Micros | None = None
+
+
+class Limit(Struct, frozen=True, kw_only=True, gc=False):
+    """A cap on valid leases for one key."""
+
+    key: str
+    max_used: int | None
+    used: int = 0
+
+
+class Queue(Struct, frozen=True, kw_only=True, gc=False):
+    name: str
+    positions: Positions = "tail"
+    preset: str | None = None
+    settings: str | None = None
+    paused_at: Micros | None = None
+
+
+class Event(Struct, frozen=True, kw_only=True, gc=False):
+    """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of."""
+
+    event: str
+    job_id: str
+    org_id: str | None
+    body: str
+    created_at: Micros = 0
