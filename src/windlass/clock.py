@@ -17,6 +17,7 @@ from windlass.types import Micros
 SECOND: Final = 1_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
+LONGEST: Final = 365_000 * 86_400 * SECOND  # a thousand years: any instant plus this still is one, in every store
 
 _UNITS: Final = {
     "us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND, "d": 86_400 * SECOND, "w": 604_800 * SECOND,
@@ -111,12 +112,14 @@ def duration(value: timedelta | float | str, *, field: str = "duration") -> Micr
         micros = _parse(value.strip(), field)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(field, f"{value!r} is not a duration; use a timedelta, seconds, or text such as '5m'")
-    elif value != value or value in (float("inf"), float("-inf")):
+    elif value != value:
         raise InvalidInput(field, f"{value!r} is not a duration")
-    else:
-        micros = round(value * SECOND)
+    else:  # clamped first: infinity, and what would become it when multiplied, cannot be rounded
+        micros = round(max(-1, min(value, LONGEST)) * SECOND)
     if micros < 0:
         raise InvalidInput(field, f"must not be negative, got {value!r}")
+    if micros > LONGEST:
+        raise InvalidInput(field, f"{value!r} is longer than a thousand years")
     return micros
 
 

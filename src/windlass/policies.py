@@ -53,6 +53,8 @@ class Exponential(Struct, frozen=True, tag="exponential"):
     factor: float = 2.0
 
     def delay(self, attempt: int) -> Micros:
+        if self.base == 0:
+            return 0
         try:
             return min(round(self.base * self.factor ** max(attempt - 1, 0)), self.cap)
         except OverflowError:  # the 310th attempt of a factor-10 policy must wait for the cap, not crash the settlement
@@ -80,8 +82,8 @@ def linear(first: Duration, step: Duration, cap: Duration = timedelta(days=365))
 
 
 def exponential(base: Duration, *, cap: Duration = timedelta(days=365), factor: float = 2.0) -> Exponential:
-    if not factor >= 1:
-        raise InvalidInput("factor", f"must be 1 or more, got {factor!r}")
+    if not 1 <= factor < float("inf"):
+        raise InvalidInput("factor", f"must be a number of 1 or more, got {factor!r}")
     return Exponential(duration(base, field="base"), duration(cap, field="cap"), float(factor))
 
 

@@ -25,13 +25,15 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     check_queues(wish.queues)
     check_limit(wish.limit)
     check_lease(wish.lease_for)
-    if wish.reclaim:
-        yield from take_back(list(wish.queues), now)
-    opened = yield SQL.open_queues(queues=to_json(list(dict.fromkeys(wish.queues))))
-    queues = [str(row[0]) for row in opened]
-    yield from promote(queues, now)
+    queues = list(dict.fromkeys(wish.queues))
+    [(lapsed, due, limited, paused)] = yield SQL.glance(queues=to_json(queues), now=now)
+    if lapsed and wish.reclaim:
+        yield from take_back(queues, now)
+    if paused:
+        queues = [row[0] for row in (yield SQL.open_queues(queues=to_json(queues)))]
+    if due:
+        yield from promote(queues, now)
     prefix = run_prefix(wish.token, now)
-    limited = bool((yield SQL.any_limit()))
     taken: list[Claimed] = []
     while len(taken) < wish.limit:
         wanted = wish.limit - len(taken)

@@ -55,7 +55,6 @@ def _configure(connection: Connection, *, durable: bool) -> None:
     connection.execute("pragma foreign_keys = on")
     connection.execute("pragma cache_size = -65536")
     connection.execute("pragma temp_store = memory")
-    connection.execute("pragma trusted_schema = off")
 
 
 def _switch_to_wal(connection: Connection) -> None:

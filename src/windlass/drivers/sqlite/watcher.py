@@ -18,6 +18,8 @@ from windlass.drivers.sqlite.library import ERRORS, Connection
 
 SHORTEST_POLL: Final = 0.005
 LONGEST_POLL: Final = 0.1
+FIRST_LOOK: Final = 0.0005  # after inotify: a commit with fsync takes about this long on a good disk
+LAST_LOOK: Final = 1.0  # and never longer than this on a bad one
 _IN_MODIFY: Final = 0x2
 _IN_NONBLOCK: Final = os.O_NONBLOCK
 _IN_CLOEXEC: Final = os.O_CLOEXEC
@@ -91,28 +93,33 @@ class Watcher:
     # ---------------------------------------------------------------------------------------- on the watcher's thread
 
     def _loop(self) -> None:
-        pause = SHORTEST_POLL
+        """inotify tells of the write to the WAL, which comes a moment before the commit can be seen (the fsync lies
+        between), so a suspicion is looked into again and again, ever more slowly, until it is confirmed or stale."""
+        pause: float | None = None
         while not self._closed:
             if not self._waiters:
                 self._sleep(None, [self._nudge_in])
                 pause = SHORTEST_POLL
-            elif self._inotify is not None:
-                self._sleep(None, [self._nudge_in, self._inotify])
-            else:
+            elif self._inotify is None:
                 self._sleep(pause, [self._nudge_in])
-                pause = min(pause * 1.5, LONGEST_POLL)
+                pause = min((pause or SHORTEST_POLL) * 1.5, LONGEST_POLL)
+            elif self._sleep(pause, [self._nudge_in, self._inotify]):
+                pause = FIRST_LOOK
+            elif pause is not None:
+                pause = pause * 2 if pause < LAST_LOOK else None
             if self._waiters and self._changed():
                 pause = SHORTEST_POLL
                 self._tell()
         self._tell()
 
-    def _sleep(self, timeout: float | None, fds: list[int]) -> None:
+    def _sleep(self, timeout: float | None, fds: list[int]) -> bool:
         readable, _, _ = select.select(fds, [], [], timeout)
         for fd in readable:
             try:
                 os.read(fd, 65_536)
             except BlockingIOError:
                 continue
+        return bool(readable)
 
     def _version(self) -> int:
         return int(self._connection.execute("pragma data_version")[0][0])

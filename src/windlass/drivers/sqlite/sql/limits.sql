@@ -1,8 +1,5 @@
 -- Permits and parking. core/counters.py: take, give_back. Counting running jobs inside a claim is forbidden.
 
--- name: any_limit
-select 1 from limits limit 1;
-
 -- name: limit_keys
 select seq, limit_keys from jobs where seq in (select value from json_each(:seqs));
 

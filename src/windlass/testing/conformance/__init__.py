@@ -1,0 +1,44 @@
+"""The proof of a driver: subclass, say how to make one, run pytest.
+
+    class TestMine(DriverConformance):
+        def make_driver(self) -> Driver:
+            return MyDriver(fresh_place())
+
+A driver whose capabilities say `durable` and `shared` adds `DurabilityPromises` and tells how to open `another`; one that
+says `sql` adds `SqlPromises`. Every promise is a method here, and every method's docstring is a line of the contract.
+"""
+
+from windlass.testing.conformance.chains import ChainPromises
+from windlass.testing.conformance.concurrency import ConcurrencyPromises
+from windlass.testing.conformance.durability import DurabilityPromises
+from windlass.testing.conformance.enqueue import EnqueuePromises
+from windlass.testing.conformance.inspecting import InspectionPromises
+from windlass.testing.conformance.leases import LeasePromises
+from windlass.testing.conformance.lifecycle import LifecyclePromises
+from windlass.testing.conformance.ordering import OrderPromises
+from windlass.testing.conformance.people import PeoplePromises
+from windlass.testing.conformance.raw_sql import SqlPromises
+from windlass.testing.conformance.recovery import RecoveryPromises
+from windlass.testing.conformance.settlement import SettlementPromises
+from windlass.testing.conformance.shared_rows import SharedRowPromises
+from windlass.testing.conformance.uniqueness import UniquenessPromises
+
+
+class DriverConformance(
+    EnqueuePromises,
+    OrderPromises,
+    LeasePromises,
+    SettlementPromises,
+    RecoveryPromises,
+    ChainPromises,
+    UniquenessPromises,
+    SharedRowPromises,
+    PeoplePromises,
+    InspectionPromises,
+    LifecyclePromises,
+    ConcurrencyPromises,
+):
+    """What every driver promises."""
+
+
+__all__ = ["DriverConformance", "DurabilityPromises", "SqlPromises"]

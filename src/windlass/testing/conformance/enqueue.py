@@ -1,0 +1,105 @@
+"""Enqueueing: what is stored, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.clock import from_nanoseconds
+from windlass.core.admission import PAYLOAD_LIMIT
+from windlass.errors import DuplicateId, InvalidInput
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+
+
+class EnqueuePromises(Suite):
+    @promise
+    async def test_enqueue_rejects_invalid_record(self, t: Trial) -> None:
+        """An invalid job is refused with the name of the field, and nothing of its batch is stored."""
+        bad: list[tuple[dict[str, object], str]] = [
+            ({"id": ""}, "id"), ({"id": " "}, "id"), ({"id": "x" * 201}, "id"), ({"type": ""}, "type"),
+            ({"type": "x" * 201}, "type"), ({"type": "a\nb"}, "type"), ({"queue": ""}, "queue"),
+            ({"queue": "q" * 201}, "queue"), ({"timeout_ns": -1}, "timeout_ns"), ({"attempts": -1}, "attempts"),
+            ({"max_attempts": -1}, "max_attempts"), ({"max_lost": -1}, "max_lost"),
+            ({"attempts": 3, "max_attempts": 2}, "attempts"), ({"payload": b"x" * (PAYLOAD_LIMIT + 1)}, "payload"),
+            ({"idempotency_key": "k"}, "idempotency_key"), ({"priority": 2**31}, "priority"), ({"run_at": -5}, "run_at"),
+            ({"retry_mode": "new_job"}, "crash_policy"), ({"limit_keys": ("a", "a")}, "limit_keys"),
+        ]  # fmt: skip
+        for fields, field in bad:
+            with pytest.raises(InvalidInput) as caught:
+                await t.driver.enqueue([t.new(id="good"), t.new(**fields)], now=t.now)
+            assert caught.value.field == field
+        assert await t.driver.get(["good"]) == [None]
+
+    @promise
+    async def test_names_hold_any_printable_text_up_to_200_characters(self, t: Trial) -> None:
+        """Ids, types and queues are any printable text of 1 to 200 characters."""
+        names = ["service:nextjs", "a/b", "ünïcødé ✓", "x" * 200, "🙂", "'; drop table jobs; --", '"><script>']
+        for name in names:
+            await t.enqueue(id=name, type=name, queue=name)
+        for job in await t.jobs(names):
+            assert job.id == job.type == job.queue
+            assert (await t.take(job.queue)).id == job.id
+
+    @promise
+    async def test_enqueue_ready_is_reservable_immediately(self, t: Trial) -> None:
+        """A job without a time is runnable at once."""
+        job_id = await t.enqueue(payload=b"\x00\xff{}", codec="bytes", headers={"trace": "1"}, org_id="acme")
+        job = await t.take()
+        assert (job.id, job.payload, job.codec, job.headers, job.org_id) == (
+            job_id, b"\x00\xff{}", "bytes", {"trace": "1"}, "acme",
+        )  # fmt: skip
+        assert job.lease_expires_at > t.now
+        assert job.token
+
+    @promise
+    async def test_schedule_blocks_before_due_then_reserves_after_due(self, t: Trial) -> None:
+        """A job is due at its time exactly: not a microsecond (or a nanosecond) before."""
+        due = from_nanoseconds((t.now + MINUTE) * 1_000 - 1, not_before=True)
+        assert due == t.now + MINUTE
+        job_id = await t.enqueue(run_at=due)
+        t.clock.advance(MINUTE - 1)
+        assert await t.claim() == []
+        t.clock.advance(1)
+        assert (await t.take()).id == job_id
+
+    @promise
+    async def test_a_time_in_the_past_is_due_at_once(self, t: Trial) -> None:
+        """run_at <= now is due."""
+        now = await t.enqueue(run_at=t.now)
+        past = await t.enqueue(run_at=t.now - MINUTE)
+        assert [job.id for job in await t.claim()] == [now, past]
+
+    @promise
+    async def test_a_new_row_is_complete(self, t: Trial) -> None:
+        """A new job is queued, unleased, not dead; counters are zero; every time of birth is the given now."""
+        job = await t.job(await t.enqueue(run_at=t.now + 1, tags=("a", "b"), timeout_ns=7, max_attempts=3, max_lost=2))
+        assert (job.state, job.ready, job.lease_token, job.lease_expires_at, job.dead_kind) == ("queued", False, None, None, None)  # fmt: skip
+        assert (job.attempts, job.executions, job.skipped, job.lost, job.last_error) == (0, 0, 0, 0, "")
+        assert job.created_at == job.queued_at == job.updated_at == t.now
+        assert (job.run_at, job.tags, job.timeout_ns, job.max_attempts, job.max_lost) == (t.now + 1, ("a", "b"), 7, 3, 2)
+        assert (job.started_at, job.finished_at, job.failed_at, job.dead_at, job.worker_id) == (None,) * 5
+
+    @promise
+    async def test_a_used_id_is_an_error_and_nothing_is_stored(self, t: Trial) -> None:
+        """A used id raises DuplicateId, within a batch too; the whole batch is refused."""
+        await t.enqueue(id="one", payload=b"1")
+        with pytest.raises(DuplicateId):
+            await t.driver.enqueue([t.new(id="two"), t.new(id="one", payload=b"2")], now=t.now)
+        with pytest.raises(DuplicateId):
+            await t.driver.enqueue([t.new(id="three"), t.new(id="three")], now=t.now)
+        assert await t.driver.get(["two", "three"]) == [None, None]
+        assert (await t.job("one")).payload == b"1"
+
+    @promise
+    async def test_an_empty_batch_is_answered_empty(self, t: Trial) -> None:
+        """Batches of nothing are fine everywhere."""
+        assert await t.driver.enqueue([], now=t.now) == []
+        assert await t.driver.settle([], now=t.now) == []
+        assert await t.driver.extend([], lease_for=1, now=t.now) == []
+        assert await t.driver.alter([], now=t.now) == []
+        assert await t.driver.get([]) == []
+
+    @promise
+    async def test_large_numbers_survive(self, t: Trial) -> None:
+        """Numbers beyond 2**31 and 2**53 come back as they went in."""
+        job = await t.job(await t.enqueue(timeout_ns=2**53 + 1, run_at=2**62 + 3, max_attempts=2**31 + 1, priority=-(2**31)))
+        assert (job.timeout_ns, job.run_at, job.max_attempts, job.priority) == (2**53 + 1, 2**62 + 3, 2**31 + 1, -(2**31))

@@ -1,0 +1,216 @@
+"""Leases: exclusive, renewable, and gone at the instant of expiry."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.core.changes import Cancel, PutQueue, Release
+from windlass.drivers import singular
+from windlass.drivers.protocol import Claim, Renewal
+from windlass.errors import InvalidInput, InvalidLeaseDuration, JobNotInflight, LeaseExpired, LeaseMismatch
+from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
+
+
+class LeasePromises(Suite):
+    @promise
+    async def test_an_empty_queue_answers_nothing(self, t: Trial) -> None:
+        """Nothing runnable is an empty answer, not an error."""
+        assert await t.claim() == []
+        assert await singular.reserve(t.driver, "default", now=t.now, lease_for=LEASE) is None
+
+    @promise
+    async def test_reserve_is_exclusive_during_valid_lease(self, t: Trial) -> None:
+        """A job under a valid lease is never answered again."""
+        await t.running()
+        assert await t.claim() == []
+        t.clock.advance(LEASE - 1)
+        assert await t.claim() == []
+
+    @promise
+    async def test_a_claim_writes_lease_start_and_run_together(self, t: Trial) -> None:
+        """The claim is the start: state, lease, executions, started_at and the run row appear in one step."""
+        claimed = await t.running(queue="q", org_id="acme")
+        job, run = await t.job(claimed.id), await t.last_run(claimed.id)
+        assert (job.state, job.executions, job.worker_id) == ("running", 1, "worker")
+        assert job.claimed_at == job.started_at == t.now
+        assert (job.lease_token, job.lease_expires_at) == (claimed.token, t.now + LEASE)
+        assert (run.attempt_no, run.status, run.finished_at, run.run_id) == (1, None, None, claimed.run_id)
+        assert (run.queue, run.org_id, run.type, run.worker_id, run.started_at) == ("q", "acme", "work", "worker", t.now)
+        assert run.params == job.payload
+
+    @promise
+    async def test_reserve_with_invalid_lease_duration_returns_err_invalid_lease_duration(self, t: Trial) -> None:
+        """lease_for <= 0 is refused by a claim, and nothing is leased."""
+        await t.enqueue()
+        for lease_for in (0, -1):
+            with pytest.raises(InvalidLeaseDuration):
+                await t.claim(lease_for=lease_for)
+        assert len(await t.claim()) == 1
+
+    @promise
+    async def test_extendlease_with_invalid_lease_duration_returns_err_invalid_lease_duration(self, t: Trial) -> None:
+        """lease_for <= 0 is refused by an extension, and the lease stays as it was."""
+        job = await t.running()
+        for lease_for in (0, -1):
+            with pytest.raises(InvalidLeaseDuration):
+                await t.extend(job, lease_for=lease_for)
+        assert (await t.job(job.id)).lease_expires_at == t.now + LEASE
+
+    @promise
+    async def test_extendlease_with_correct_token_extends_expiry(self, t: Trial) -> None:
+        """The new expiry is now + lease_for, whatever the old one was; it is stored and answered."""
+        job = await t.running()
+        t.clock.advance(LEASE - 1)
+        lease = await singular.extend_lease(t.driver, job.id, job.token, now=t.now, lease_for=LEASE)
+        assert lease.expires_at == t.now + LEASE == (await t.job(job.id)).lease_expires_at
+        assert lease.token == job.token
+        assert (await t.extend(job, lease_for=5)).expires_at == t.now + 5 == (await t.job(job.id)).lease_expires_at
+
+    @promise
+    async def test_extendlease_with_wrong_token_returns_lease_mismatch(self, t: Trial) -> None:
+        """Another token extends nothing."""
+        job = await t.running()
+        with pytest.raises(LeaseMismatch):
+            await singular.extend_lease(t.driver, job.id, "other", now=t.now, lease_for=LEASE * 2)
+        assert (await t.job(job.id)).lease_expires_at == t.now + LEASE
+
+    @promise
+    async def test_extendlease_after_expiry_returns_lease_expired(self, t: Trial) -> None:
+        """The instant of expiry is already expired."""
+        job = await t.running()
+        before = await t.job(job.id)
+        t.clock.advance(LEASE)
+        with pytest.raises(LeaseExpired):
+            await singular.extend_lease(t.driver, job.id, job.token, now=t.now, lease_for=LEASE)
+        assert await t.job(job.id) == before
+
+    @promise
+    async def test_extendlease_when_not_inflight_returns_job_not_inflight(self, t: Trial) -> None:
+        """Queued, finished and unknown jobs have no lease to extend."""
+        queued = await t.enqueue(queue="elsewhere")
+        done = await t.running()
+        await t.ack(done)
+        for job_id, token in ((queued, "x"), (done.id, done.token), ("nobody", "x")):
+            with pytest.raises(JobNotInflight):
+                await singular.extend_lease(t.driver, job_id, token, now=t.now, lease_for=LEASE)
+
+    @promise
+    async def test_expired_beats_mismatch(self, t: Trial) -> None:
+        """When a lease is both expired and another's, the answer is expired."""
+        job = await t.running()
+        t.clock.advance(LEASE)
+        with pytest.raises(LeaseExpired):
+            await singular.ack(t.driver, job.id, "other", now=t.now)
+
+    @promise
+    async def test_a_batch_of_renewals_is_answered_one_by_one(self, t: Trial) -> None:
+        """A refused renewal does not disturb its neighbours."""
+        first, second, third = [await t.running() for _ in range(3)]
+        await t.ack(second)
+        renewals = [
+            Renewal(first.handle, first.token), Renewal(second.handle, second.token), Renewal(third.handle, "other"),
+            Renewal(third.handle, third.token), Renewal("nobody", "x"),
+        ]  # fmt: skip
+        answers = await t.driver.extend(renewals, lease_for=2 * LEASE, now=t.now)
+        assert [a.answer for a in answers] == ["applied", "not_inflight", "mismatch", "applied", "not_inflight"]
+        assert (await t.job(third.id)).lease_expires_at == t.now + 2 * LEASE
+
+    @promise
+    async def test_a_prefetched_job_begins_when_its_handler_does(self, t: Trial) -> None:
+        """start=False leaves started_at empty; the next extension that knows it writes it, once."""
+        await t.enqueue()
+        job = await t.take(start=False)
+        assert (await t.job(job.id)).started_at is None
+        t.clock.advance(5)
+        await t.extend(job, started_at=t.now)
+        began = t.now
+        t.clock.advance(5)
+        await t.extend(job, started_at=t.now)
+        assert (await t.job(job.id)).started_at == (await t.last_run(job.id)).started_at == began
+
+    @promise
+    async def test_settlement_writes_the_true_start_of_a_prefetched_job(self, t: Trial) -> None:
+        """Without an extension in between, the settlement brings the start along."""
+        for change in (t.ack, t.retry, t.fail):
+            await t.enqueue()
+            job = await t.take(start=False)
+            t.clock.advance(10)
+            await change(job, started_at=t.now - 3)
+            run = await t.last_run(job.id)
+            assert (await t.job(job.id)).started_at == run.started_at == t.now - 3
+            assert run.finished_at == t.now
+            if change == t.retry:
+                await t.ack(await t.take())
+
+    @promise
+    async def test_a_run_that_never_began_starts_when_it_ends(self, t: Trial) -> None:
+        """A run without execution has started_at = finished_at; the job itself never started."""
+        await t.enqueue()
+        job = await t.take(start=False)
+        t.clock.advance(9)
+        await t.settle(Release(handle=job.handle, token=job.token, at=t.now))
+        run = await t.last_run(job.id)
+        assert run.started_at == run.finished_at == t.now
+        assert (await t.job(job.id)).started_at is None
+
+    @promise
+    async def test_progress_travels_with_the_heartbeat(self, t: Trial) -> None:
+        """Progress and its note are stored by an extension, kept by the next, and cleared by the next claim."""
+        job = await t.running()
+        await t.extend(job, progress=0.25, progress_note="reading")
+        await t.extend(job)
+        stored = await t.job(job.id)
+        assert (stored.progress, stored.progress_note) == (0.25, "reading")
+        for nonsense in (-0.1, 1.1, float("nan")):
+            with pytest.raises(InvalidInput):
+                await t.extend(job, progress=nonsense)
+        await t.retry(job)
+        await t.take()
+        assert (await t.job(job.id)).progress is None
+
+    @promise
+    async def test_a_heartbeat_learns_of_a_cancellation(self, t: Trial) -> None:
+        """cancel_requested is answered from the moment somebody asked."""
+        job = await t.running()
+        assert not (await t.extend(job)).cancel_requested
+        assert await t.alter(Cancel(job.id)) == "requested"
+        assert (await t.extend(job)).cancel_requested
+
+    @promise
+    async def test_a_claim_takes_only_the_types_it_names(self, t: Trial) -> None:
+        """Other types stay queued, in their order."""
+        await t.enqueue(type="a")
+        wanted = await t.enqueue(type="b")
+        await t.enqueue(type="c")
+        assert [job.id for job in await t.claim(types=("b", "x"))] == [wanted]
+        assert [job.type for job in await t.claim()] == ["a", "c"]
+
+    @promise
+    async def test_a_paused_queue_gives_nothing(self, t: Trial) -> None:
+        """A paused queue is skipped until it is resumed; pausing survives as stored data."""
+        await t.enqueue(queue="p")
+        other = await t.enqueue(queue="o")
+        await t.alter(PutQueue("p", paused=True))
+        assert [job.id for job in await t.claim("p", "o")] == [other]
+        [queue] = (await t.driver.shared()).queues
+        assert queue.paused_at == t.now
+        await t.alter(PutQueue("p"))
+        assert len(await t.claim("p")) == 1
+
+    @promise
+    async def test_a_claim_needs_queues_and_a_sane_limit(self, t: Trial) -> None:
+        """No queue, a blank queue or a limit outside 1 to 10,000 is an error that names the field."""
+        def wish(queues: tuple[str, ...], limit: int) -> Claim:
+            return Claim(queues=queues, limit=limit, lease_for=LEASE, worker_id="w", token="t")  # noqa: S106
+
+        for bad in (wish((), 1), wish((" ",), 1), wish(("q",), 0), wish(("q",), -1), wish(("q",), 10_001)):
+            with pytest.raises(InvalidInput):
+                await t.driver.claim(bad, now=t.now)
+
+    @promise
+    async def test_a_lease_may_be_long(self, t: Trial) -> None:
+        """A lease of a year is a lease."""
+        year = 365 * 24 * 60 * MINUTE
+        await t.enqueue()
+        job = await t.take(lease_for=year)
+        assert job.lease_expires_at == t.now + year

@@ -1,0 +1,85 @@
+"""Waking up and closing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from windlass.core.changes import Ack
+from windlass.drivers.protocol import JobQuery, Renewal, Retention
+from windlass.errors import DriverClosed
+from windlass.testing.conformance.trial import Suite, Trial, promise
+
+
+class LifecyclePromises(Suite):
+    @promise
+    async def test_a_closed_driver_refuses_everything(self, t: Trial) -> None:
+        """Every method raises DriverClosed; closing twice is fine."""
+        job = await t.running()
+        await t.driver.close()
+        await t.driver.close()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: t.driver.enqueue([t.new()], now=t.now),
+            lambda: t.claim(),
+            lambda: t.driver.extend([Renewal(job.handle, job.token)], lease_for=1, now=t.now),
+            lambda: t.settle(Ack(handle=job.handle, token=job.token, at=t.now)),
+            lambda: t.driver.expire(now=t.now, limit=1),
+            lambda: t.driver.alter([], now=t.now),
+            lambda: t.driver.get([job.id]),
+            lambda: t.driver.runs(job.id),
+            lambda: t.driver.find(JobQuery()),
+            lambda: t.driver.count(now=t.now),
+            lambda: t.driver.shared(),
+            lambda: t.driver.prune(Retention(), now=t.now, limit=1),
+            lambda: t.driver.wait(timeout=0),
+        ]
+        for call in calls:
+            with pytest.raises(DriverClosed):
+                await call()
+
+    @promise
+    async def test_closing_finishes_what_was_begun(self, t: Trial) -> None:
+        """Calls that were sent before the close are answered, and stored where the store is durable."""
+        sent = [asyncio.ensure_future(t.driver.enqueue([t.new(id=f"sent-{n}")], now=t.now)) for n in range(20)]
+        await asyncio.sleep(0)
+        other = self.another(t.driver) if t.driver.capabilities.shared else None
+        await t.driver.close()
+        assert [answer.id for [answer] in await asyncio.gather(*sent)] == [f"sent-{n}" for n in range(20)]
+        if other is not None:
+            assert None not in await other.get([f"sent-{n}" for n in range(20)])
+            await other.close()
+
+    @promise
+    async def test_waiting_ends_when_work_arrives(self, t: Trial) -> None:
+        """An enqueue wakes a waiter; without one it returns at its timeout, told of nothing."""
+        while await t.driver.wait(timeout=0.05):
+            pass
+        waiter = asyncio.ensure_future(t.driver.wait(timeout=30))
+        await asyncio.sleep(0.01)
+        await t.enqueue()
+        assert await waiter is True
+
+    @promise
+    async def test_work_that_arrived_before_the_wait_is_not_missed(self, t: Trial) -> None:
+        """Between an empty claim and the wait nothing is lost: either the claim finds it or the wait returns."""
+        if not t.driver.capabilities.shared:
+            return
+        other = self.another(t.driver)
+        while await t.driver.wait(timeout=0.05):
+            pass
+        assert await t.claim() == []
+        await other.enqueue([t.new()], now=t.now)
+        assert await t.driver.wait(timeout=30) is True
+        await other.close()
+
+    @promise
+    async def test_several_waiters_are_all_woken(self, t: Trial) -> None:
+        """Every waiter of a driver is told."""
+        while await t.driver.wait(timeout=0.05):
+            pass
+        waiters = [asyncio.ensure_future(t.driver.wait(timeout=30)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        await t.enqueue()
+        assert await asyncio.gather(*waiters) == [True, True, True]

@@ -1,0 +1,115 @@
+"""One total order: priority DESC, position ASC, created_at ASC, seq ASC over due jobs."""
+
+from __future__ import annotations
+
+import random
+
+from windlass.core.changes import PutQueue, RunNow
+from windlass.core.positions import GAP
+from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
+
+
+class OrderPromises(Suite):
+    @promise
+    async def test_jobs_of_equal_priority_run_in_the_order_they_came(self, t: Trial) -> None:
+        """First in, first out, within a batch and across batches."""
+        ids = [await t.enqueue() for _ in range(3)]
+        ids += [a.id for a in await t.driver.enqueue([t.new() for _ in range(3)], now=t.now)]
+        assert [job.id for job in await t.claim()] == ids
+
+    @promise
+    async def test_higher_priority_goes_first(self, t: Trial) -> None:
+        """Larger numbers are more urgent; negative ones are less."""
+        low, high, normal = await t.enqueue(priority=-1), await t.enqueue(priority=5), await t.enqueue()
+        assert [job.id for job in await t.claim()] == [high, normal, low]
+
+    @promise
+    async def test_reserve_prefers_ready_over_future_scheduled(self, t: Trial) -> None:
+        """A job that is not due never stands in the way, however urgent."""
+        await t.enqueue(priority=9, run_at=t.now + 1)
+        ready = await t.enqueue()
+        assert [job.id for job in await t.claim()] == [ready]
+
+    @promise
+    async def test_due_retried_and_reclaimed_jobs_compete_in_the_same_order(self, t: Trial) -> None:
+        """A job that waited, failed or was lost keeps its place: it is not starved by newer ones."""
+        scheduled = await t.enqueue(run_at=t.now + MINUTE)
+        retried, lost = await t.running(), await t.running()
+        await t.retry(retried, run_at=t.now + MINUTE)
+        t.clock.advance(MINUTE)
+        fresh = await t.enqueue()
+        assert [job.id for job in await t.claim()] == [scheduled, retried.id, lost.id, fresh]
+
+    @promise
+    async def test_every_due_job_is_considered_however_many_wait(self, t: Trial) -> None:
+        """Thousands that come due at once are all in the order of the next claim, the most urgent first."""
+        await t.driver.enqueue([t.new(run_at=t.now + 1) for _ in range(2_500)], now=t.now)
+        urgent = await t.enqueue(run_at=t.now + 1, priority=1)
+        t.clock.advance(1)
+        assert (await t.claim(limit=1))[0].id == urgent
+
+    @promise
+    async def test_several_queues_share_one_order(self, t: Trial) -> None:
+        """A claim over several queues answers the first jobs of all of them together."""
+        a1, b1 = await t.enqueue(queue="a"), await t.enqueue(queue="b", priority=1)
+        a2, b2 = await t.enqueue(queue="a", priority=1), await t.enqueue(queue="b")
+        assert [job.id for job in await t.claim("b", "a", limit=3)] == [b1, a2, a1]
+        assert [job.id for job in await t.claim("a", "b", "a")] == [b2]
+
+    @promise
+    async def test_the_order_is_that_of_a_plain_sort(self, t: Trial) -> None:
+        """Random mixes of priority, time and queue come out as a sorted list would."""
+        dice = random.Random(42)
+        jobs = []
+        for _ in range(300):
+            t.clock.advance(dice.randrange(3))
+            priority, wait = dice.choice((0, 0, 0, 1, -1, 7)), dice.choice((None, None, 50, 500))
+            job_id = await t.enqueue(priority=priority, run_at=None if wait is None else t.now + wait)
+            jobs.append(await t.job(job_id))
+        t.clock.advance(1_000)
+        expected = sorted(jobs, key=lambda j: (-j.priority, j.position, j.created_at, j.seq))
+        taken = []
+        while batch := await t.claim(limit=dice.randrange(1, 40)):
+            taken += batch
+        assert [job.id for job in taken] == [job.id for job in expected]
+
+    @promise
+    async def test_the_tail_is_the_tail(self, t: Trial) -> None:
+        """A new job stands behind every older one of its priority, also behind those that return to the queue."""
+        running = [await t.running() for _ in range(3)]
+        last = await t.enqueue()
+        for job in running:
+            await t.retry(job)
+        assert [job.id for job in await t.claim()] == [*[job.id for job in running], last]
+
+    @promise
+    async def test_dense_positions_count_from_the_queued_jobs(self, t: Trial) -> None:
+        """On a dense queue a job takes the largest position of its priority plus the gap, or the gap when there is none."""
+        await t.alter(PutQueue("d", positions="dense"))
+        first, second = await t.enqueue(queue="d"), await t.enqueue(queue="d")
+        urgent = await t.enqueue(queue="d", priority=5)
+        assert [job.position for job in await t.jobs([first, second, urgent])] == [GAP, 2 * GAP, GAP]
+        await t.claim("d")
+        batch = [t.new(queue="d"), t.new(queue="d"), t.new(queue="d", priority=5), t.new()]
+        ids = [a.id for a in await t.driver.enqueue(batch, now=t.now)]
+        assert [job.position for job in (await t.jobs(ids))[:3]] == [GAP, 2 * GAP, GAP]
+
+    @promise
+    async def test_a_job_brought_forward_is_due_at_its_place(self, t: Trial) -> None:
+        """Run-now makes a waiting job due and leaves its position alone; it refuses what is not queued."""
+        waiting = await t.enqueue(run_at=t.now + MINUTE)
+        behind = await t.enqueue()
+        assert await t.alter(RunNow(waiting)) == "applied"
+        assert [job.id for job in await t.claim()] == [waiting, behind]
+        assert await t.alter(RunNow(waiting)) == "wrong_state"
+        assert await t.alter(RunNow("nobody")) == "not_found"
+
+    @promise
+    async def test_a_reclaim_clears_the_time_and_keeps_the_place(self, t: Trial) -> None:
+        """An expired job is runnable now, whatever its run_at was, in front of what came after it."""
+        await t.enqueue(run_at=t.now + 5)
+        t.clock.advance(5)
+        lost = await t.take()
+        after = await t.enqueue()
+        t.clock.advance(LEASE)
+        assert [job.id for job in await t.claim()] == [lost.id, after]

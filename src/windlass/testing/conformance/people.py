@@ -1,0 +1,89 @@
+"""What people ask for: cancel and replay, each guarded by the state of the row."""
+
+from __future__ import annotations
+
+from windlass.core.changes import Cancel, Replay
+from windlass.core.settle import Failed, Released, Snoozed
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+
+
+class PeoplePromises(Suite):
+    @promise
+    async def test_a_queued_job_is_cancelled_at_once(self, t: Trial) -> None:
+        """It ends as cancelled, with the reason, keeps its row, and is never answered."""
+        job_id = await t.enqueue(run_at=t.now + MINUTE)
+        assert await t.alter(Cancel(job_id, "not needed")) == "applied"
+        job = await t.job(job_id)
+        assert (job.state, job.finished_at, job.last_error, job.executions) == ("cancelled", t.now, "not needed", 0)
+        assert await t.alter(Cancel(job_id)) == "unchanged"
+        t.clock.advance(MINUTE)
+        assert await t.claim() == []
+
+    @promise
+    async def test_a_running_job_is_asked_and_never_comes_back(self, t: Trial) -> None:
+        """After the request a failure, snooze or release ends the job as cancelled instead of bringing it back."""
+        for outcome in (Failed("boom"), Snoozed(5), Released()):
+            job = await t.running()
+            assert await t.alter(Cancel(job.id)) == "requested"
+            assert await t.alter(Cancel(job.id)) == "unchanged"
+            assert (await t.job(job.id)).state == "running"
+            assert await t.end(job, outcome) == "applied"
+            ended = await t.job(job.id)
+            assert (ended.state, ended.finished_at) == ("cancelled", t.now)
+            assert (await t.last_run(job.id)).status == "skipped"
+            t.clock.advance(MINUTE)
+            assert await t.claim() == []
+
+    @promise
+    async def test_a_success_that_was_asked_to_cancel_is_a_success(self, t: Trial) -> None:
+        """The work was done; the request came too late."""
+        job = await t.running()
+        await t.alter(Cancel(job.id))
+        assert await t.ack(job) == "applied"
+        assert (await t.job(job.id)).state == "succeeded"
+
+    @promise
+    async def test_finished_and_unknown_jobs_cannot_be_cancelled(self, t: Trial) -> None:
+        """Nothing changes."""
+        done = await t.running()
+        await t.ack(done)
+        before = await t.job(done.id)
+        assert await t.alter(Cancel(done.id)) == "wrong_state"
+        assert await t.job(done.id) == before
+        assert await t.alter(Cancel("nobody")) == "not_found"
+
+    @promise
+    async def test_replay_brings_a_dead_job_back_with_its_whole_allowance(self, t: Trial) -> None:
+        """Queued again at its place, counters reset, history kept; the allowed number of executions starts over."""
+        job = await t.running(max_attempts=1)
+        await t.end(job, Failed("boom"))
+        behind = await t.enqueue()
+        assert await t.alter(Replay(job.id, "unused")) == "applied"
+        back = await t.job(job.id)
+        assert (back.state, back.attempts, back.dead_kind, back.finished_at) == ("queued", 0, None, None)
+        again, other = await t.claim()
+        assert (again.id, other.id) == (job.id, behind)
+        assert [run.attempt_no for run in await t.driver.runs(job.id)] == [1, 2]
+        await t.end(again, Failed("boom again"))
+        assert (await t.job(job.id)).dead_kind == "exhausted"
+
+    @promise
+    async def test_replay_may_keep_the_counters(self, t: Trial) -> None:
+        """With reset_attempts=False the next failure is the last again."""
+        job = await t.running(max_attempts=2)
+        await t.end(job, Failed("one"))
+        t.clock.advance(MINUTE)
+        await t.end(await t.take(), Failed("two"))
+        assert await t.alter(Replay(job.id, "unused", reset_attempts=False)) == "applied"
+        assert (await t.job(job.id)).attempts == 2
+
+    @promise
+    async def test_only_dead_jobs_are_replayed(self, t: Trial) -> None:
+        """Queued, running, succeeded and unknown jobs are refused."""
+        queued = await t.enqueue(run_at=t.now + 1)
+        running = await t.running()
+        done = await t.running()
+        await t.ack(done)
+        for job_id in (queued, running.id, done.id):
+            assert await t.alter(Replay(job_id, "unused")) == "wrong_state"
+        assert await t.alter(Replay("nobody", "unused")) == "not_found"

@@ -1,0 +1,197 @@
+"""What even hand-made SQL cannot break. For drivers whose store enforces its rules itself (`capabilities.sql`).
+
+Tables and columns have the same names in every SQL driver, so these statements do too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from windlass.core.changes import Report
+from windlass.core.settle import Failed
+from windlass.drivers.protocol import Driver
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+
+
+class SqlPromises(Suite):
+    def sql(self, driver: Driver, statement: str) -> Sequence[Sequence[Any]]:
+        """Run one statement on the driver's store, on a connection of its own, and commit. Raises when it is refused."""
+        raise NotImplementedError("run the statement on the store, not through the driver")
+
+    def _refused(self, t: Trial, *statements: str) -> None:
+        for statement in statements:
+            with pytest.raises(Exception):  # noqa: B017, PT011 - the store's own error, whatever its class
+                self.sql(t.driver, statement)
+
+    @promise
+    async def test_a_job_made_by_hand_works(self, t: Trial) -> None:
+        """`insert into jobs (type)` makes a job with id, queue, payload, place and times; it runs like any other."""
+        self.sql(t.driver, "insert into jobs (type) values ('by hand')")
+        self.sql(t.driver, "insert into jobs (type, queue) values ('by hand too', 'default')")
+        await t.driver.enqueue([t.new()], now=t.now)
+        first, second, third = await t.claim()
+        assert (first.type, first.payload, second.type) == ("by hand", b"{}", "by hand too")
+        assert (await t.job(first.id)).position < (await t.job(second.id)).position < (await t.job(third.id)).position
+        assert await t.ack(first) == "applied"
+
+    @promise
+    async def test_a_job_without_a_type_is_refused(self, t: Trial) -> None:
+        """The one thing a job needs."""
+        self._refused(t, "insert into jobs (queue) values ('q')", "insert into jobs (type) values ('')")
+
+    @promise
+    async def test_identity_and_origin_never_change(self, t: Trial) -> None:
+        """id, type, org, template, schedule, group, retry_of, created_at, queued_at, policies."""
+        job = await t.job(await t.enqueue(org_id="o", template_id="t", group_id="g"))
+        for column, value in (
+            ("id", "'x'"), ("type", "'x'"), ("org_id", "'x'"), ("org_id", "null"), ("template_id", "'x'"),
+            ("schedule_id", "'x'"), ("group_id", "null"), ("retry_of", "'x'"), ("retry_mode", "'new_job'"),
+            ("crash_policy", "'fail'"), ("created_at", str(job.created_at + 1)), ("queued_at", str(job.queued_at + 1)),
+        ):  # fmt: skip
+            self._refused(t, f"update jobs set {column} = {value} where id = '{job.id}'")  # noqa: S608
+        assert await t.job(job.id) == job
+
+    @promise
+    async def test_the_payload_is_frozen_by_the_first_claim(self, t: Trial) -> None:
+        """Before it, a hand may still correct it."""
+        job_id = await t.enqueue()
+        self.sql(t.driver, f"update jobs set codec = 'raw' where id = '{job_id}'")  # noqa: S608
+        job = await t.take()
+        await t.retry(job)
+        self._refused(
+            t,
+            f"update jobs set codec = 'json' where id = '{job_id}'",  # noqa: S608
+            f"update jobs set headers = '{{}}' where id = '{job_id}'",  # noqa: S608
+        )
+
+    @promise
+    async def test_priority_and_position_change_only_while_queued(self, t: Trial) -> None:
+        """Order is a matter of the queue."""
+        job_id = await t.enqueue()
+        self.sql(t.driver, f"update jobs set priority = 3, position = 7 where id = '{job_id}'")  # noqa: S608
+        await t.take()
+        self._refused(
+            t,
+            f"update jobs set priority = 4 where id = '{job_id}'",  # noqa: S608
+            f"update jobs set position = 8 where id = '{job_id}'",  # noqa: S608
+        )
+
+    @promise
+    async def test_running_is_leased_and_leased_is_running(self, t: Trial) -> None:
+        """A lease is a pair, and exists exactly while the job runs."""
+        job = await t.running()
+        queued = await t.enqueue()
+        for change, job_id in (
+            ("state = 'queued'", job.id), ("lease_token = null", job.id), ("lease_expires_at = null", job.id),
+            ("lease_token = null, lease_expires_at = null", job.id), ("state = 'running'", queued),
+            ("lease_token = 'x', lease_expires_at = 1", queued), ("state = 'nonsense'", queued),
+            ("attempts = -1", queued), ("lost = -1", queued), ("timeout_ns = -1", queued), ("max_attempts = -1", queued),
+            ("finished_at = 1", queued), ("state = 'dead'", queued), ("dead_kind = 'exhausted'", queued),
+            ("state = 'succeeded'", queued), ("skipped = 1", queued), ("parked_on = 'x'", queued),
+        ):  # fmt: skip
+            self._refused(t, f"update jobs set {change} where id = '{job_id}'")  # noqa: S608
+
+    @promise
+    async def test_terminal_states_are_final(self, t: Trial) -> None:
+        """Succeeded and cancelled never change; dead goes back only to the queue, and only on same_job rows."""
+        done = await t.running()
+        await t.ack(done)
+        chained = await t.running(retry_mode="new_job", crash_policy="fail", max_attempts=1)
+        await t.end(chained, Failed("boom"))
+        back = "state = 'queued', finished_at = null, dead_kind = null, dead_at = null, dead_reason = null"
+        self._refused(
+            t,
+            f"update jobs set state = 'queued', finished_at = null where id = '{done.id}'",  # noqa: S608
+            f"update jobs set finished_at = finished_at + 1 where id = '{done.id}'",  # noqa: S608
+            f"update jobs set started_at = started_at + 1 where id = '{done.id}'",  # noqa: S608
+            f"update jobs set {back} where id = '{chained.id}'",  # noqa: S608
+            f"update jobs set dead_reason = 'other' where id = '{chained.id}'",  # noqa: S608
+            f"update jobs set dead_kind = 'lost' where id = '{chained.id}'",  # noqa: S608
+        )
+
+    @promise
+    async def test_a_never_twice_job_never_returns_to_the_queue(self, t: Trial) -> None:
+        """running → queued is refused on new_job rows, and a second execution too."""
+        job = await t.running(retry_mode="new_job", crash_policy="fail")
+        self._refused(
+            t,
+            f"update jobs set state = 'queued', lease_token = null, lease_expires_at = null where id = '{job.id}'",  # noqa: S608
+            f"update jobs set executions = 2 where id = '{job.id}'",  # noqa: S608
+        )
+
+    @promise
+    async def test_a_run_that_has_ended_never_changes(self, t: Trial) -> None:
+        """Not its status, times, error or exit code; artifacts only grow."""
+        job = await t.running()
+        await t.end(job, Failed("boom"), report=Report(exit_code=1, artifacts=("a.txt",)))
+        self._refused(
+            t,
+            "update runs set status = 'completed'",
+            "update runs set status = null, finished_at = null",
+            "update runs set finished_at = finished_at + 1",
+            "update runs set started_at = started_at - 1",
+            "update runs set error = 'other'",
+            "update runs set exit_code = 0",
+            "update runs set worker_id = 'other'",
+            "update runs set artifacts = '[]'",
+            """update runs set artifacts = '["b.txt"]'""",
+            "update runs set params = x'00'",
+        )
+        self.sql(t.driver, """update runs set artifacts = '["a.txt","b.txt"]'""")
+        assert (await t.last_run(job.id)).artifacts == ("a.txt", "b.txt")
+
+    @promise
+    async def test_only_finished_jobs_are_deleted_and_their_runs_with_them(self, t: Trial) -> None:
+        """A run is never deleted alone, nor orphaned."""
+        job, queued = await t.running(), await t.enqueue()
+        self._refused(
+            t,
+            f"delete from jobs where id = '{job.id}'",  # noqa: S608
+            f"delete from jobs where id = '{queued}'",  # noqa: S608
+            "delete from runs",
+        )
+        await t.ack(job)
+        self._refused(t, "delete from runs")
+        self.sql(t.driver, f"delete from jobs where id = '{job.id}'")  # noqa: S608
+        assert self.sql(t.driver, "select count(*) from runs")[0][0] == 0
+
+    @promise
+    async def test_a_run_belongs_to_a_job(self, t: Trial) -> None:
+        """A run for a job that does not exist is refused by the foreign key."""
+        columns = "(job_seq, attempt_no, run_id, queue, type, claimed_at)"
+        self._refused(t, f"insert into runs {columns} values (999, 1, 'r', 'q', 't', 1)")  # noqa: S608
+
+    @promise
+    async def test_a_hand_made_change_is_visible_in_updated_at(self, t: Trial) -> None:
+        """The touch trigger acts for hands only: the engine's own writes carry its own time."""
+        job_id = await t.enqueue()
+        before = (await t.job(job_id)).updated_at
+        self.sql(t.driver, f"update jobs set max_lost = 9 where id = '{job_id}'")  # noqa: S608
+        touched = (await t.job(job_id)).updated_at
+        assert touched > before
+        t.clock.advance(MINUTE)
+        await t.take()
+        assert (await t.job(job_id)).updated_at == max(t.now, touched + 1)
+
+    @promise
+    async def test_the_audit_log_is_append_only(self, t: Trial) -> None:
+        """No update, no delete."""
+        self.sql(t.driver, "insert into audit (at, actor, action, subject) values (1, 'a', 'b', 'c')")
+        self._refused(t, "update audit set actor = 'x'", "delete from audit")
+
+    @promise
+    async def test_one_active_reservation_and_one_child_per_retry(self, t: Trial) -> None:
+        """The database itself keeps what must be unique unique."""
+        reserve = "insert into reservations (reservation_id, queue, reserved_by, reserved_at, expires_at) values ('{}', 'q', 'me', 1, 2)"
+        self.sql(t.driver, reserve.format("a"))
+        self._refused(t, reserve.format("b"))
+        self.sql(t.driver, "insert into jobs (type, retry_of) values ('x', 'parent')")
+        self._refused(t, "insert into jobs (type, retry_of) values ('x', 'parent')")
+        self.sql(t.driver, "insert into jobs (type, retry_of, manual) values ('x', 'parent', 1)")
+        self.sql(t.driver, "insert into jobs (type, dedupe_key) values ('x', 'd')")
+        self._refused(t, "insert into jobs (type, dedupe_key) values ('x', 'd')")
+        self.sql(t.driver, "insert into jobs (type, schedule_id, fire_at) values ('x', 's', 5)")
+        self._refused(t, "insert into jobs (type, schedule_id, fire_at) values ('x', 's', 5)")

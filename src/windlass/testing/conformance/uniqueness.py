@@ -1,0 +1,152 @@
+"""Idempotency keys (for ever) and dedupe keys (while active): what a duplicate enqueue is told and does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass.core.changes import Cancel, Replay
+from windlass.core.settle import Failed
+from windlass.drivers.protocol import Retention
+from windlass.errors import DuplicateJob
+from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
+
+KEY: dict[str, Any] = {"idempotency_scope": "type:work", "idempotency_key": "email-user-123"}
+CHAIN: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail"}
+
+
+class UniquenessPromises(Suite):
+    @promise
+    async def test_a_duplicate_enqueue_changes_no_byte(self, t: Trial) -> None:
+        """The first job's id comes back with existed=True; the stored row stays as it was."""
+        first = await t.answer(**KEY, payload=b"1")
+        before = await t.job(first.id)
+        t.clock.advance(5)
+        second = await t.answer(**KEY, payload=b"2", type="other", priority=9, run_at=t.now + 5)
+        assert (first.existed, second.existed, second.id) == (False, True, first.id)
+        assert await t.job(first.id) == before
+        assert len(await t.claim()) == 1
+
+    @promise
+    async def test_a_key_stays_taken_after_the_job_has_ended(self, t: Trial) -> None:
+        """Done, dead, cancelled or pruned: the key is still taken."""
+        keep_nothing = Retention(succeeded=0, cancelled=0, dead=0)
+        for n, end in enumerate(("ack", "fail", "cancel")):
+            key = {"idempotency_scope": "s", "idempotency_key": f"k{n}"}
+            job_id = await t.enqueue(**key)
+            if end == "cancel":
+                await t.alter(Cancel(job_id))
+            else:
+                await getattr(t, end)(await t.take())
+            assert await t.answer(**key) == await t.answer(**key)
+            assert (await t.answer(**key)).existed
+            assert await t.driver.prune(keep_nothing, now=t.now, limit=10) == 1
+            assert await t.driver.get([job_id]) == [None]
+            assert (await t.answer(**key)).id == job_id
+
+    @promise
+    async def test_keys_are_separate_in_each_scope(self, t: Trial) -> None:
+        """The same key in another scope is another job; a job without a key never collides."""
+        answers = [
+            await t.answer(idempotency_scope="type:a", idempotency_key="k"),
+            await t.answer(idempotency_scope="type:b", idempotency_key="k"),
+            await t.answer(),
+            await t.answer(),
+        ]
+        assert [a.existed for a in answers] == [False] * 4
+
+    @promise
+    async def test_a_key_may_expire(self, t: Trial) -> None:
+        """An expired key is free again from that instant on."""
+        first = await t.answer(**KEY, idempotency_expires_at=t.now + MINUTE)
+        t.clock.advance(MINUTE - 1)
+        assert (await t.answer(**KEY)).id == first.id
+        t.clock.advance(1)
+        second = await t.answer(**KEY)
+        assert not second.existed
+        assert (await t.answer(**KEY)).id == second.id
+
+    @promise
+    async def test_duplicates_inside_a_batch_are_answered_like_later_calls(self, t: Trial) -> None:
+        """The first of a batch is stored, the others are told its id."""
+        batch = [t.new(**KEY, payload=b"1"), t.new(payload=b"2"), t.new(**KEY, payload=b"3"), t.new(dedupe_key="d"), t.new(dedupe_key="d")]  # fmt: skip
+        answers = await t.driver.enqueue(batch, now=t.now)
+        assert [a.existed for a in answers] == [False, False, True, False, True]
+        assert answers[2].id == batch[0].id
+        assert answers[4].id == batch[3].id
+        assert len(await t.claim()) == 3
+
+    @promise
+    async def test_touch_changes_only_updated_at(self, t: Trial) -> None:
+        """on_duplicate=touch refreshes updated_at and nothing else."""
+        first = await t.enqueue(**KEY)
+        before = await t.job(first)
+        t.clock.advance(7)
+        assert (await t.answer(**KEY, payload=b"2", on_duplicate="touch")).id == first
+        after = await t.job(first)
+        assert after.updated_at == t.now
+        assert {f: getattr(after, f) for f in after.__struct_fields__ if f != "updated_at"} == {
+            f: getattr(before, f) for f in before.__struct_fields__ if f != "updated_at"
+        }
+
+    @promise
+    async def test_replace_changes_payload_and_time_until_the_first_claim(self, t: Trial) -> None:
+        """on_duplicate=replace is a debounce: it moves a waiting job, and leaves one that has begun alone."""
+        first = await t.enqueue(**KEY, payload=b"1")
+        again = {**KEY, "payload": b"2", "headers": {"h": "2"}, "run_at": t.now + MINUTE, "on_duplicate": "replace"}
+        assert (await t.answer(**again)).id == first
+        job = await t.job(first)
+        assert (job.payload, job.headers, job.run_at, job.ready) == (b"2", {"h": "2"}, t.now + MINUTE, False)
+        assert await t.claim() == []
+        t.clock.advance(MINUTE)
+        claimed = await t.take()
+        await t.answer(**{**again, "payload": b"3"})
+        await t.retry(claimed)
+        await t.answer(**{**again, "payload": b"4"})
+        assert (await t.job(first)).payload == b"2"
+
+    @promise
+    async def test_raise_stores_nothing_of_the_batch(self, t: Trial) -> None:
+        """on_duplicate=raise names the job that holds the key; the batch is refused whole."""
+        first = await t.enqueue(**KEY)
+        with pytest.raises(DuplicateJob) as caught:
+            await t.driver.enqueue([t.new(id="neighbour"), t.new(**KEY, on_duplicate="raise")], now=t.now)
+        assert caught.value.job_id == first
+        assert await t.driver.get(["neighbour"]) == [None]
+
+    @promise
+    async def test_a_dedupe_key_is_taken_while_the_job_is_active(self, t: Trial) -> None:
+        """Queued and running hold it, also between two tries of a job; any ending frees it."""
+        first = await t.enqueue(dedupe_key="d")
+        assert (await t.answer(dedupe_key="d")).id == first
+        job = await t.take()
+        assert (await t.answer(dedupe_key="d")).existed
+        await t.retry(job)
+        assert (await t.answer(dedupe_key="d")).existed
+        await t.ack(await t.take())
+        second = await t.answer(dedupe_key="d")
+        assert not second.existed
+        await t.alter(Cancel(second.id))
+        assert not (await t.answer(dedupe_key="d")).existed
+
+    @promise
+    async def test_a_retry_child_inherits_the_dedupe_key_not_the_idempotency_key(self, t: Trial) -> None:
+        """The next link holds the dedupe key; a duplicate by idempotency key is told the head of the chain."""
+        job = await t.running(**KEY, **CHAIN, dedupe_key="d", max_attempts=3)
+        await t.end(job, Failed("boom"), child_id="child")
+        child = await t.job("child")
+        assert (child.dedupe_key, child.idempotency_key) == ("d", None)
+        assert (await t.answer(dedupe_key="d")).id == "child"
+        assert (await t.answer(**KEY)).id == "child"
+
+    @promise
+    async def test_replay_is_refused_while_the_dedupe_key_is_active_elsewhere(self, t: Trial) -> None:
+        """A dead job does not come back beside an equal one; when that has ended it may."""
+        dead = await t.running(dedupe_key="d")
+        await t.fail(dead)
+        await t.enqueue(dedupe_key="d")
+        assert await t.alter(Replay(dead.id, "unused")) == "duplicate"
+        await t.ack(await t.take())
+        assert await t.alter(Replay(dead.id, "unused")) == "applied"
+        assert (await t.take(lease_for=LEASE)).id == dead.id

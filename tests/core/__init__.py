@@ -1,0 +1,1 @@
+"""The rules, tried one by one: no driver, no clock, no waiting."""

@@ -1,0 +1,62 @@
+"""Where a job stands in its queue."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.core.positions import GAP, between, dense, renormalised, tail
+
+POSITIONS = st.integers(-(10**6), 10**6)
+
+
+def test_the_gap_is_the_one_of_spec_003() -> None:
+    assert GAP == 100
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**12))
+def test_the_tail_is_the_tail_without_a_read(one: int, other: int) -> None:
+    assert (tail(one) < tail(other)) is (one < other)
+    assert tail(one + 1) - tail(one) == GAP
+
+
+def test_a_dense_queue_starts_at_the_gap_and_appends_after_the_last() -> None:
+    assert dense(None) == GAP
+    assert dense(100) == 200
+    assert dense(150) == 250
+
+
+@given(POSITIONS, POSITIONS)
+def test_a_place_between_two_neighbours_is_strictly_between_or_there_is_none(before: int, after: int) -> None:
+    found = between(before, after)
+    if after - before >= 2:
+        assert found is not None
+        assert before < found < after
+    else:
+        assert found is None
+
+
+@given(POSITIONS)
+def test_a_place_at_either_end_is_a_gap_away(position: int) -> None:
+    assert between(position, None) == position + GAP
+    assert between(None, position) == position - GAP
+
+
+def test_an_empty_queue_has_a_place() -> None:
+    assert between(None, None) == GAP
+
+
+def test_a_gap_takes_several_insertions_before_it_is_used_up() -> None:
+    before, after, inserted = tail(1), tail(2), 0
+    while (middle := between(before, after)) is not None:
+        after, inserted = middle, inserted + 1
+    assert inserted >= 6
+
+
+@given(st.integers(0, 200))
+def test_renormalised_positions_rise_by_the_gap_from_the_first_gap_on(count: int) -> None:
+    fresh = renormalised(count)
+    assert len(fresh) == count
+    assert fresh == sorted(set(fresh))
+    assert all(between(a, b) is not None for a, b in zip(fresh, fresh[1:], strict=False))
+    assert fresh[:1] == [GAP][:count]

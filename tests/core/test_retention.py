@@ -1,0 +1,90 @@
+"""Which finished jobs may go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.core.retention import prunable
+from windlass.types import STATES, TERMINAL, Job, State
+
+from .make import NOW, queued
+
+KEEP = 100
+OLD = NOW - KEEP
+FRESH = OLD + 1
+
+
+def ended(name: str, state: State = "succeeded", at: int = OLD, **fields: Any) -> Job:
+    return queued(id=name, state=state, finished_at=at if state in TERMINAL else None, **{"seq": int(name), **fields})
+
+
+def pruned(*jobs: Job, limit: int = 100, keep: int | None = KEEP, **other: int | None) -> list[str]:
+    rule = {"succeeded": keep, "cancelled": keep, "dead": keep, **other}
+    return [job.id for job in prunable(jobs, now=NOW, limit=limit, **rule)]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("at", [OLD - 1, OLD, FRESH])
+def test_a_finished_job_goes_at_the_instant_its_time_is_over_and_an_unfinished_one_never(state: State, at: int) -> None:
+    expected = ["1"] if state in TERMINAL and at <= OLD else []
+    assert pruned(ended("1", state, at, created_at=0)) == expected
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL))
+def test_none_keeps_for_ever_and_each_ending_has_its_own_rule(state: State) -> None:
+    jobs = [ended(str(n), s, at=0) for n, s in enumerate(sorted(TERMINAL))]
+    kept = ended("1", state, at=0)
+    assert pruned(kept, **{state: None}) == []
+    assert pruned(*jobs, keep=None, **{state: KEEP}) == [job.id for job in jobs if job.state == state]
+
+
+def test_zero_keeps_nothing() -> None:
+    assert pruned(ended("1", at=NOW), keep=0) == ["1"]
+
+
+def test_the_oldest_go_first_and_no_more_than_asked() -> None:
+    jobs = [ended("1", at=OLD - 1), ended("2", at=OLD - 3), ended("3", at=OLD - 1), ended("4", at=OLD - 2)]
+    assert pruned(*jobs) == ["2", "4", "1", "3"]
+    assert pruned(*jobs, limit=2) == ["2", "4"]
+
+
+def test_a_chain_goes_as_one_by_the_rule_and_date_of_its_last_link() -> None:
+    first = ended("1", "dead", at=0, dead_kind="superseded", superseded_by="2")
+    second = ended("2", "dead", at=0, dead_kind="superseded", superseded_by="3", retry_of="1")
+    assert pruned(first, second, ended("3", at=OLD, retry_of="2"), limit=1) == ["3", "2", "1"]
+    assert pruned(first, second, ended("3", at=FRESH, retry_of="2")) == []
+    assert pruned(first, second, ended("3", at=OLD, retry_of="2"), dead=None) == ["3", "2", "1"]
+    assert pruned(first, second, ended("3", at=OLD, retry_of="2"), succeeded=None) == []
+    assert pruned(first, second, ended("3", "running", retry_of="2")) == []
+
+
+def test_a_superseded_job_never_goes_without_its_successor() -> None:
+    assert pruned(ended("1", "dead", at=0, dead_kind="superseded", superseded_by="2")) == []
+
+
+def test_a_group_goes_only_as_a_whole() -> None:
+    done = [ended("1", group_id="g"), ended("2", group_id="g")]
+    assert pruned(*done) == ["1", "2"]
+    assert pruned(*done, ended("3", at=FRESH, group_id="g")) == []
+    assert pruned(*done, ended("3", "queued", group_id="g"), ended("4")) == ["4"]
+    assert pruned(*done, ended("3", at=FRESH, group_id="other")) == ["1", "2"]
+
+
+def test_a_link_that_was_removed_by_hand_does_not_stop_the_rest() -> None:
+    assert pruned(ended("3", retry_of="gone")) == ["3"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(STATES), st.integers(-3, 3), st.none() | st.sampled_from("gh"))))
+def test_nothing_active_nothing_fresh_and_no_half_group_ever_goes(rows: list[tuple[State, int, str | None]]) -> None:
+    jobs = [ended(str(n), s, OLD + at, group_id=group) for n, (s, at, group) in enumerate(rows)]
+    gone = set(pruned(*jobs))
+    left = [job for job in jobs if job.id not in gone]
+    for job in jobs:
+        if job.id in gone:
+            assert job.state in TERMINAL
+            assert (job.finished_at or 0) <= OLD
+            assert job.group_id is None or all(other.group_id != job.group_id for other in left)

@@ -1,0 +1,192 @@
+"""Keys that keep the same work from being queued twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.core.uniqueness import (
+    LONGEST_KEY,
+    Scope,
+    bounded,
+    clean_key,
+    dedupe_key,
+    enqueue_rounds,
+    idempotency_scope,
+    is_taken,
+    keys_of,
+    may_replace,
+    stable_json,
+    stored_dedupe_key,
+)
+from windlass.types import STATES, NewJob, State
+
+from .make import NOW, new, queued
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT
+JSON = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=12
+)
+NAMES = st.text("ab:%=/g", max_size=6) | st.sampled_from(["global", "a::b", "", "%3A", "=a"])
+
+
+def reordered(value: Any) -> Any:
+    """The same JSON value with the keys of every object in the opposite order."""
+    if isinstance(value, dict):
+        return {key: reordered(value[key]) for key in reversed(value)}
+    return [reordered(item) for item in value] if isinstance(value, list) else value
+
+
+# --------------------------------------------------------------------------------------------------------------- dedupe
+
+
+def test_the_dedupe_key_of_spec_004_is_kept_to_the_letter() -> None:
+    payload = {"b": [2, 1], "a": {"z": None, "y": "é"}}
+    assert dedupe_key("mail", "acme", payload) == 'mail::acme::{"a":{"y":"é","z":null},"b":[2,1]}'
+    assert dedupe_key("mail", None, {}) == "mail::global::{}"
+
+
+@given(JSON)
+def test_the_order_of_keys_does_not_matter_at_any_depth(payload: Any) -> None:
+    assert dedupe_key("t", "o", reordered(payload)) == dedupe_key("t", "o", payload)
+    assert stored_dedupe_key("t", "o", reordered(payload)) == stored_dedupe_key("t", "o", payload)
+
+
+@given(JSON)
+def test_stable_json_is_the_same_value(payload: Any) -> None:
+    assert json.loads(stable_json(payload)) == payload
+
+
+def test_organisation_type_and_the_order_of_arrays_matter() -> None:
+    for key in (dedupe_key, stored_dedupe_key):
+        keys = [
+            key("t", "a", {"x": [1, 2]}), key("t", "b", {"x": [1, 2]}), key("t", None, {"x": [1, 2]}),
+            key("u", "a", {"x": [1, 2]}), key("t", "a", {"x": [2, 1]}), key("t", "a", {"x": ["1", 2]}),
+        ]  # fmt: skip
+        assert len(set(keys)) == len(keys)
+
+
+def test_the_stored_key_tells_an_organisation_called_global_from_none() -> None:
+    assert dedupe_key("t", "global", {}) == dedupe_key("t", None, {})
+    assert stored_dedupe_key("t", "global", {}) != stored_dedupe_key("t", None, {})
+    assert stored_dedupe_key("t", "", {}) != stored_dedupe_key("t", None, {})
+
+
+def test_the_stored_key_is_not_fooled_by_colons_in_a_type() -> None:
+    assert dedupe_key("a::b", "c", {}) == dedupe_key("a", "b::c", {})
+    assert stored_dedupe_key("a::b", "c", {}) != stored_dedupe_key("a", "b::c", {})
+
+
+@given(st.tuples(NAMES, st.none() | NAMES, JSON), st.tuples(NAMES, st.none() | NAMES, JSON))
+def test_stored_keys_are_equal_only_for_the_same_work(one: Any, other: Any) -> None:
+    same = (one[0], one[1], stable_json(one[2])) == (other[0], other[1], stable_json(other[2]))
+    assert (stored_dedupe_key(*one) == stored_dedupe_key(*other)) is same
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=400), st.text(st.characters(codec="utf-8"), max_size=400))
+def test_long_keys_are_hashed_and_stay_different(one: str, other: str) -> None:
+    assert len(bounded(one)) <= LONGEST_KEY
+    assert (bounded(one) == bounded(other)) is (one == other)
+
+
+def test_a_key_at_the_limit_stays_readable_and_one_beyond_is_hashed() -> None:
+    assert bounded("k" * LONGEST_KEY) == "k" * LONGEST_KEY
+    assert bounded("k" * (LONGEST_KEY + 1)).startswith("sha256:")
+    assert len(stored_dedupe_key("t", "o", {"x": "y" * 10_000})) <= LONGEST_KEY
+
+
+# ---------------------------------------------------------------------------------------------------------- idempotency
+
+
+@pytest.mark.parametrize(
+    ("scope", "text"),
+    [("type", "type:mail"), ("queue", "queue:fast"), ("org", "global"), ("global", "global")],
+)
+def test_without_an_organisation_a_scope_is_the_thing_it_names(scope: Scope, text: str) -> None:
+    assert idempotency_scope(scope, type="mail", queue="fast", org_id=None) == text
+
+
+@pytest.mark.parametrize("scope", [s for s in get_args(Scope) if s != "global"])
+def test_two_organisations_never_share_a_key(scope: Scope) -> None:
+    found = {idempotency_scope(scope, type="mail", queue="fast", org_id=org) for org in ("a", "b", None)}
+    assert len(found) == 3
+
+
+def test_the_global_scope_is_one_for_all() -> None:
+    found = {idempotency_scope("global", type=t, queue=q, org_id=o) for t in "ab" for q in "cd" for o in ("e", None)}
+    assert found == {"global"}
+
+
+def test_the_type_scope_ignores_the_queue_and_the_queue_scope_the_type() -> None:
+    def scope(which: Scope, kind: str, queue: str) -> str:
+        return idempotency_scope(which, type=kind, queue=queue, org_id=None)
+
+    assert scope("type", "a", "x") == scope("type", "a", "y") != scope("type", "b", "x")
+    assert scope("queue", "a", "x") == scope("queue", "b", "x") != scope("queue", "a", "y")
+    assert scope("type", "x", "x") != scope("queue", "x", "x")
+
+
+@given(NAMES, st.none() | NAMES, NAMES, st.none() | NAMES)
+def test_scopes_are_equal_only_for_the_same_names(kind: str, org: str | None, kind2: str, org2: str | None) -> None:
+    one = idempotency_scope("type", type=kind, queue="q", org_id=org)
+    other = idempotency_scope("type", type=kind2, queue="q", org_id=org2)
+    assert (one == other) is ((kind, org) == (kind2, org2))
+    assert len(idempotency_scope("type", type=kind * 100, queue="q", org_id=org)) <= LONGEST_KEY
+
+
+@pytest.mark.parametrize(("key", "kept"), [(None, None), ("", None), (" \t", None), (" k ", "k"), ("k", "k")])
+def test_a_blank_key_is_no_key(key: str | None, kept: str | None) -> None:
+    assert clean_key(key) == kept
+
+
+@pytest.mark.parametrize(("expires_at", "taken"), [(None, True), (NOW + 1, True), (NOW, False), (NOW - 1, False)])
+def test_a_key_stays_taken_for_ever_unless_it_has_an_end(expires_at: int | None, taken: bool) -> None:
+    assert is_taken(expires_at, NOW) is taken
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("executions", [0, 1])
+def test_a_job_is_replaced_only_before_anybody_began_it(state: State, executions: int) -> None:
+    assert may_replace(queued(state=state, executions=executions)) is (state == "queued" and executions == 0)
+
+
+# ------------------------------------------------------------------------------------------------------------- batches
+
+
+def keyed(idempotency: str | None = None, dedupe: str | None = None, scope: str = "s") -> NewJob:
+    return new(idempotency_key=idempotency, idempotency_scope=None if idempotency is None else scope, dedupe_key=dedupe)
+
+
+def test_a_job_without_keys_has_none_and_the_two_kinds_do_not_mix() -> None:
+    assert keys_of(keyed()) == []
+    assert keys_of(keyed("k")) == [("idempotency", "s", "k")]
+    assert keys_of(keyed(dedupe="k")) == [("dedupe", "k")]
+    assert len(keys_of(keyed("k", "k"))) == 2
+    assert enqueue_rounds([keyed("k"), keyed(dedupe="k"), keyed("k", scope="other")]) == [[0, 1, 2]]
+
+
+def test_a_duplicate_inside_a_batch_is_answered_as_if_it_came_in_a_later_call() -> None:
+    assert enqueue_rounds([keyed("a"), keyed("a"), keyed(), keyed("b"), keyed("a")]) == [[0, 2, 3], [1], [4]]
+    assert enqueue_rounds([keyed("a"), keyed("a", "d"), keyed(dedupe="d")]) == [[0], [1], [2]]
+    assert enqueue_rounds([]) == [[]]
+
+
+@given(st.lists(st.tuples(st.none() | st.sampled_from("abc"), st.none() | st.sampled_from("abc"))))
+def test_no_round_holds_a_key_twice_and_holders_of_a_key_keep_their_order(
+    batch: list[tuple[str | None, str | None]],
+) -> None:
+    jobs = [keyed(i, d) for i, d in batch]
+    out = enqueue_rounds(jobs)
+    assert sorted(index for turn in out for index in turn) == list(range(len(jobs)))
+    for turn in out:
+        keys = [key for index in turn for key in keys_of(jobs[index])]
+        assert len(keys) == len(set(keys))
+    order = [index for turn in out for index in turn]
+    for key in {key for job in jobs for key in keys_of(job)}:
+        holders = [index for index in order if key in keys_of(jobs[index])]
+        assert holders == sorted(holders)
