@@ -3,8 +3,8 @@
 This is the denominator of every SQLite figure, so it leaves out no obligation and adds no comfort. It keeps what full
 history and fencing cost: the order of dispatch, a lease with token and expiry, a run row for each execution, the
 foreign key, every index, CHECK and trigger of the schema, a guarded settle, and a durable commit for the claim and
-another for the settle. It drops what is ours: contracts, values, threads, event loop, expired leases, due times, limits,
-pauses.
+another for the settle. It drops what is ours: contracts, values, threads, event loop, expired leases, due times,
+limits, pauses.
 
     python bench/limits/sqlite_loop.py claim --batch 500 --jobs 50000
 """
@@ -116,14 +116,14 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
 # The columns that the driver's insert names, with its per-job values as parameters.
 COLUMNS: Final = """
   seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule,
-  manual, last_error, id, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
-  crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
+  manual, last_error, id, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost,
+  retry_mode, crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
   schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload
 """
 VALUES: Final = """
   (?, ?, ?, ?, ?, ?, 'queued', 0, 0, 0, 0, 'cancel',
-   0, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-   ?, ?, ?, ?, ?, ?, ?, ?,
+   0, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+   ?, ?, ?, ?, ?, ?, ?, ?, ?,
    ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 INSERT: Final = f"insert into jobs ({COLUMNS}) values {VALUES}"
@@ -133,7 +133,8 @@ LAST_SEQ: Final = "select coalesce((select seq from sqlite_sequence where name =
 HISTORY: Final = """
 with recursive number (n) as (select :first union all select n + 1 from number where n < :last)
 insert into jobs (seq, id, type, queue, state, position, created_at, queued_at, updated_at, executions, max_attempts,
-                  max_lost, retry_policy, worker_id, claimed_at, started_at, finished_at, last_token, last_outcome, payload)
+                  max_lost, retry_policy, worker_id, claimed_at, started_at, finished_at, last_token, last_outcome,
+                  payload)
 select n, printf('0192f3a4-7000-7000-8000-%012x', n), :type, :queue, 'succeeded', 100 * n, :now, :now, :now + 2, 1,
        :max_attempts, :max_lost, :retry_policy, :worker, :now, :now, :now + n, printf('%032x', n / 500), 'ack', :payload
   from number

@@ -139,12 +139,16 @@ class MemoryDriver:
 
     def _next_place(self, queue: str, priority: int) -> tuple[int, int]:
         self._last_seq += 1
+        self._undo.append(self._return_seq)
         if self._queues.get(queue, Queue(name=queue)).positions == "tail":
             return self._last_seq, tail(self._last_seq)
         peers = (
             j.position for j in self._jobs.values() if (j.queue, j.priority, j.state) == (queue, priority, "queued")
         )
         return self._last_seq, dense(max(peers, default=None))
+
+    def _return_seq(self) -> None:
+        self._last_seq -= 1
 
     # ------------------------------------------------------------------------------------------------------- enqueue
 

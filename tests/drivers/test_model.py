@@ -1,0 +1,37 @@
+"""SQLite agrees with memory over random histories. WINDLASS_MODEL_EXAMPLES sets how many."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+from windlass.drivers.memory import MemoryDriver
+from windlass.drivers.protocol import Driver
+from windlass.drivers.sqlite import SqliteDriver
+from windlass.testing.model import differential
+
+_directory = tempfile.TemporaryDirectory(prefix="windlass-model-")
+_numbers = itertools.count()
+
+thorough = settings(
+    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "150")),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def fresh_sqlite() -> Driver:
+    return SqliteDriver(Path(_directory.name) / f"{next(_numbers)}.db", inline=True, durability="relaxed")
+
+
+TestSqliteAgainstMemory = differential(fresh_sqlite).TestCase
+TestSqliteAgainstMemory.settings = thorough
+
+# Memory against itself: the answers agree trivially, the machine's own invariants do not.
+TestMemoryKeepsTheInvariants = differential(MemoryDriver).TestCase
+TestMemoryKeepsTheInvariants.settings = thorough
