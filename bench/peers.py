@@ -1,4 +1,4 @@
-"""The peer scripts, for scale: raw SQLite without our schema, and a small whole worker. Optional, given by a directory."""
+"""The peer scripts, for scale: raw SQLite without our schema, and a small whole worker. Optional."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def figures_of(args: list[str], settings: dict[str, str], scripts: Path, seconds
 
 
 def output_of(command: list[str], settings: dict[str, str], scripts: Path, seconds: float) -> str:
-    process = subprocess.Popen(command, env={**os.environ, **settings}, cwd=scripts, stdout=subprocess.PIPE, text=True)
+    env = {**os.environ, **settings, "PYTHONDONTWRITEBYTECODE": "1"}  # the directory is not ours to write to
+    process = subprocess.Popen(command, env=env, cwd=scripts, stdout=subprocess.PIPE, text=True)
     try:
         return process.communicate(timeout=seconds)[0]
     except subprocess.TimeoutExpired:

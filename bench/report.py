@@ -14,17 +14,17 @@ import msgspec
 from peers import PeerFigure
 
 NOTES: Final = """\
-- The bare loop is written for speed by the same people who wrote the driver. It runs on the schema of our migrations, so
-  triggers, CHECKs, indexes and the foreign key slow both sides alike: the ratio says what the driver costs, not what
-  the schema costs.
+- The bare loop is written for speed by the same people who wrote the driver. It runs on the schema of our migrations,
+  so triggers, CHECKs, indexes and the foreign key slow both sides alike: the ratio says what the driver costs, not
+  what the schema costs.
 - The bare loop returns 8 columns of a job, the driver 26; the bare loop does not look for expired leases, due times,
   limits or paused queues. It settles a batch with one token and one time; the driver takes both for each job.
 - The bare loop works in the caller's thread. The driver hands every call to its writer thread and waits for the answer;
   callers that overlap share commits, which only the rows with 10 callers show.
 - `executemany` runs one INSERT for each row. Many rows in one INSERT are faster, and are shown beside it.
 - Every commit is durable (`synchronous=FULL`). On a disk with a slow fsync all small batches fall, and ratios rise.
-- Each figure is a process of its own on a fresh file. Sides alternate, so that both meet the same weather; a ratio is
-  that of the medians, and its range is that of the rounds. Differences smaller than the ranges mean nothing.
+- Each sample is a process of its own on a fresh file. Sides alternate, so that both meet the same weather; a ratio is
+  the median of those of the rounds. Differences smaller than the ranges mean nothing.
 - Every drain is counted afterwards: a job that is not succeeded, or a run that is not completed, fails the benchmark.
 """
 
@@ -46,6 +46,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     command: str
     samples: tuple[float, ...]
+    disturbed: int  # how many of them began while other work kept the machine busy
 
     @property
     def median(self) -> float:
@@ -59,12 +60,20 @@ class Comparison(msgspec.Struct, frozen=True):
     target: float | None
 
     @property
-    def ratio(self) -> float:
-        return self.ours.median / self.base.median
+    def ratios(self) -> list[float]:
+        """One for each round: the sides of a round ran next to each other, so a slow spell of the machine cancels."""
+        return [ours / base for ours, base in zip(self.ours.samples, self.base.samples, strict=True)]
 
     @property
-    def ratios(self) -> list[float]:
-        return [ours / base for ours, base in zip(self.ours.samples, self.base.samples, strict=True)]
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def verdict(self) -> str:
+        if self.target is None:
+            return ""
+        rounds = sum(ratio >= self.target for ratio in self.ratios)
+        return f"{'met' if self.ratio >= self.target else '**missed**'} ({rounds} of {len(self.ratios)} rounds)"
 
 
 def this_machine(directory: Path) -> Machine:
@@ -105,10 +114,8 @@ def report(
     parts = [
         "# Results",
         f"Made by `{command}`, {repeats} rounds.",
-        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.kernel}, files on {machine.filesystem}; "
-        f"load {machine.load:.2f} before the first run. Python {machine.python}, apsw {machine.apsw}, SQLite "
-        f"{machine.sqlite}.\nWAL, `synchronous=FULL`, foreign keys on, 64 MB of cache, on both sides.",
-        "Jobs a second: median (smallest–largest).",
+        _described(machine) + "\nWAL, `synchronous=FULL`, foreign keys on, 64 MB of cache, on both sides.",
+        "Jobs a second: median (smallest–largest). " + _weather(comparisons),
         "\n".join([HEADER, *map(_row, comparisons)]),
         "## The same by hand",
         "```\n"
@@ -120,6 +127,20 @@ def report(
         parts += ["```\n" + "\n".join(dict.fromkeys(peer.command for peer in peers)) + "\n```"]
     parts += ["## Read this before quoting a number", NOTES]
     return "\n\n".join(parts)
+
+
+def _weather(comparisons: Sequence[Comparison]) -> str:
+    figures = {figure.command: figure for one in comparisons for figure in (one.base, one.ours)}.values()
+    disturbed, samples = sum(f.disturbed for f in figures), sum(len(f.samples) for f in figures)
+    return f"{disturbed} of {samples} samples began while other work kept the machine busy."
+
+
+def _described(machine: Machine) -> str:
+    return (
+        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.kernel}, files on "
+        f"{machine.filesystem}; load {machine.load:.2f} before the first run. Python {machine.python}, apsw "
+        f"{machine.apsw}, SQLite {machine.sqlite}."
+    )
 
 
 HEADER: Final = """\
@@ -138,7 +159,6 @@ target. Commands are for the directory of the scripts, with `BENCH_DIR` set to a
 def _row(one: Comparison) -> str:
     low, high = min(one.ratios), max(one.ratios)
     target = "" if one.target is None else f"≥ {one.target:.0%}"
-    verdict = "" if one.target is None else "met" if one.ratio >= one.target else "**missed**"
     cells = (
         one.title,
         _figure(one.ours),
@@ -146,7 +166,7 @@ def _row(one: Comparison) -> str:
         f"{one.ratio:.0%}",
         f"{low:.0%}–{high:.0%}",
         target,
-        verdict,
+        one.verdict,
     )
     return f"| {' | '.join(cells)} |"
 

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ from report import Comparison, Figure, filesystem_of, report, this_machine
 HERE: Final = Path(__file__).parent
 LIMIT: Final = "bench/limits/sqlite_loop.py"
 DRIVER: Final = "bench/store.py"
+BUSY: Final = 0.15  # the share of the machine that others may use when a sample begins
+PATIENCE_S: Final = 5.0
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 LONGEST_S: Final = 600.0
 
@@ -58,7 +61,7 @@ def plans(*, quick: bool) -> list[Plan]:
         Plan("claim + settle, batch 100", drain(DRIVER, 100), drain(LIMIT, 100)),
         Plan("claim + settle, batch 500", drain(DRIVER, 500), drain(LIMIT, 500), 0.80),
         Plan(f"the same with {history:,} finished jobs in the file, against without",
-             drain(DRIVER, 500, *full), drain(DRIVER, 500), 0.90),
+             drain(DRIVER, 500, *full), drain(DRIVER, 500), None if quick else 0.90),
         Plan("bare loop with that history, against without", drain(LIMIT, 500, *full), drain(LIMIT, 500)),
         Plan("enqueue 1,000 at a time, against `executemany`", bulk(DRIVER), bulk(LIMIT), 0.40),
         Plan("the same, against 20 rows in an INSERT", bulk(DRIVER), bulk(LIMIT, "--width", "20")),
@@ -71,11 +74,39 @@ def plans(*, quick: bool) -> list[Plan]:
 def measure(wanted: Sequence[Command], directory: Path, repeats: int) -> dict[Command, Figure]:
     """Round after round over all commands, so that what is compared runs next to each other in time."""
     samples: dict[Command, list[float]] = {command: [] for command in wanted}
+    disturbed: dict[Command, int] = dict.fromkeys(wanted, 0)
     for turn in range(repeats):
         for command, seen in samples.items():
+            busy = quiet()
+            disturbed[command] += busy > BUSY
             seen.append(per_second(command, directory))
-            print(f"round {turn + 1}/{repeats}  {seen[-1]:>10,.0f}/s  {shlex.join(command)}", file=sys.stderr)
-    return {command: Figure(f"python {shlex.join(command)}", tuple(seen)) for command, seen in samples.items()}
+            told = f"{seen[-1]:>10,.0f}/s  others {busy:4.0%}  {shlex.join(command)}"
+            print(f"round {turn + 1}/{repeats}  {told}", file=sys.stderr)
+    return {
+        command: Figure(f"python {shlex.join(command)}", tuple(seen), disturbed[command])
+        for command, seen in samples.items()
+    }
+
+
+def quiet() -> float:
+    """Wait a little for other work on this machine to end; answer the share of it that is still busy."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        total, idle = processor_time()
+        time.sleep(0.25)
+        later, later_idle = processor_time()
+        busy = 1 - (later_idle - idle) / max(1, later - total)
+        if busy <= BUSY or time.monotonic() > deadline:
+            return busy
+
+
+def processor_time() -> tuple[int, int]:
+    """Ticks of all cores since boot: all of them, and those spent idle or waiting for a disk."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0, 0
+    ticks = [int(field) for field in stat.read_text().splitlines()[0].split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]
 
 
 def per_second(command: Command, directory: Path) -> float:

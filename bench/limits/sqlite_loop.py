@@ -117,14 +117,14 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
 COLUMNS: Final = """
   seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule,
   manual, last_error, id, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost,
-  retry_mode, crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
-  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload
+  retry_mode, crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id,
+  template_version, schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload
 """
 VALUES: Final = """
   (?, ?, ?, ?, ?, ?, 'queued', 0, 0, 0, 0, 'cancel',
    0, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-   ?, ?, ?, ?, ?, ?, ?, ?, ?,
-   ?, ?, ?, ?, ?, ?, ?, ?, ?)
+   ?, ?, ?, ?, ?, ?, ?, ?,
+   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 INSERT: Final = f"insert into jobs ({COLUMNS}) values {VALUES}"
 

@@ -58,7 +58,7 @@ def test_fresh_positions_do_not_change_the_order(jobs: list[Job]) -> None:
 
 def test_equal_priorities_in_tail_position_are_first_in_first_out() -> None:
     jobs = [queued(seq=n, position=100 * n) for n in (1, 2, 3)]
-    assert sorted(reversed(jobs), key=dispatch_order) == jobs
+    assert sorted([jobs[2], jobs[0], jobs[1]], key=dispatch_order) == jobs
 
 
 @pytest.mark.parametrize(("run_at", "due"), [(None, True), (NOW - 1, True), (NOW, True), (NOW + 1, False)])

@@ -33,7 +33,7 @@ def asked(
     return judge(job, token=fence, outcome=outcome, lapsed=lapsed, now=now)
 
 
-# ------------------------------------------------------------------------------------------------- first calls, no repeat
+# ----------------------------------------------------------------------------------------------- first calls, no repeat
 
 
 @pytest.mark.parametrize("outcome", [*OUTCOMES, None])
@@ -79,7 +79,7 @@ def test_not_inflight_comes_before_expired_and_expired_before_mismatch() -> None
     assert asked(running(), "ack", OTHER_FENCE, AFTER) == "expired"
 
 
-# ---------------------------------------------------------------------------------------------------------------- repeats
+# -------------------------------------------------------------------------------------------------------------- repeats
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -121,7 +121,7 @@ def test_ack_after_fail_is_no_repeat() -> None:
     assert asked(in_state("dead", last_token=FENCE, last_outcome="fail"), "ack") == "not_inflight"
 
 
-# ----------------------------------------------------------------------------------------------------------------- rounds
+# --------------------------------------------------------------------------------------------------------------- rounds
 
 
 def test_units_for_one_row_go_into_successive_rounds() -> None:

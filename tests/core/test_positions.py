@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,8 +28,9 @@ def test_a_dense_queue_starts_at_the_gap_and_appends_after_the_last() -> None:
     assert dense(150) == 250
 
 
-@given(POSITIONS, POSITIONS)
-def test_a_place_between_two_neighbours_is_strictly_between_or_there_is_none(before: int, after: int) -> None:
+@given(POSITIONS, st.integers(-3, 3) | POSITIONS)
+def test_a_place_between_two_neighbours_is_strictly_between_or_there_is_none(before: int, distance: int) -> None:
+    after = before + distance
     found = between(before, after)
     if after - before >= 2:
         assert found is not None
@@ -58,5 +61,5 @@ def test_renormalised_positions_rise_by_the_gap_from_the_first_gap_on(count: int
     fresh = renormalised(count)
     assert len(fresh) == count
     assert fresh == sorted(set(fresh))
-    assert all(between(a, b) is not None for a, b in zip(fresh, fresh[1:], strict=False))
+    assert all(between(a, b) is not None for a, b in pairwise(fresh))
     assert fresh[:1] == [GAP][:count]

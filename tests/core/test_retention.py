@@ -16,14 +16,16 @@ from .make import NOW, queued
 KEEP = 100
 OLD = NOW - KEEP
 FRESH = OLD + 1
+Rules = dict[str, int | None]
 
 
 def ended(name: str, state: State = "succeeded", at: int = OLD, **fields: Any) -> Job:
     return queued(id=name, state=state, finished_at=at if state in TERMINAL else None, **{"seq": int(name), **fields})
 
 
-def pruned(*jobs: Job, limit: int = 100, keep: int | None = KEEP, **other: int | None) -> list[str]:
-    rule = {"succeeded": keep, "cancelled": keep, "dead": keep, **other}
+def pruned(*jobs: Job, limit: int = 100, keep: int | None = KEEP, but: Rules | None = None) -> list[str]:
+    """What goes when every ending is kept for `keep`, `but` for those that have another rule."""
+    rule: Rules = {"succeeded": keep, "cancelled": keep, "dead": keep, **(but or {})}
     return [job.id for job in prunable(jobs, now=NOW, limit=limit, **rule)]
 
 
@@ -38,8 +40,8 @@ def test_a_finished_job_goes_at_the_instant_its_time_is_over_and_an_unfinished_o
 def test_none_keeps_for_ever_and_each_ending_has_its_own_rule(state: State) -> None:
     jobs = [ended(str(n), s, at=0) for n, s in enumerate(sorted(TERMINAL))]
     kept = ended("1", state, at=0)
-    assert pruned(kept, **{state: None}) == []
-    assert pruned(*jobs, keep=None, **{state: KEEP}) == [job.id for job in jobs if job.state == state]
+    assert pruned(kept, but={state: None}) == []
+    assert pruned(*jobs, keep=None, but={state: KEEP}) == [job.id for job in jobs if job.state == state]
 
 
 def test_zero_keeps_nothing() -> None:
@@ -57,8 +59,8 @@ def test_a_chain_goes_as_one_by_the_rule_and_date_of_its_last_link() -> None:
     second = ended("2", "dead", at=0, dead_kind="superseded", superseded_by="3", retry_of="1")
     assert pruned(first, second, ended("3", at=OLD, retry_of="2"), limit=1) == ["3", "2", "1"]
     assert pruned(first, second, ended("3", at=FRESH, retry_of="2")) == []
-    assert pruned(first, second, ended("3", at=OLD, retry_of="2"), dead=None) == ["3", "2", "1"]
-    assert pruned(first, second, ended("3", at=OLD, retry_of="2"), succeeded=None) == []
+    assert pruned(first, second, ended("3", at=OLD, retry_of="2"), but={"dead": None}) == ["3", "2", "1"]
+    assert pruned(first, second, ended("3", at=OLD, retry_of="2"), but={"succeeded": None}) == []
     assert pruned(first, second, ended("3", "running", retry_of="2")) == []
 
 

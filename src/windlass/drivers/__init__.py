@@ -1,1 +1,25 @@
 """Where jobs are stored. Drivers provide storage and primitive transitions; every decision is made in core."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from windlass.drivers.protocol import Driver
+from windlass.errors import UnknownStore
+
+KNOWN: Final = "memory://, sqlite:///jobs.db (relative) or sqlite:////var/lib/jobs.db (absolute)"
+
+
+def open_driver(url: str, **options: Any) -> Driver:
+    """The driver that a URL names, opened. Its module is imported only now; `options` are the driver's own."""
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        from windlass.drivers.memory import MemoryDriver
+
+        return MemoryDriver(**options)
+    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        from windlass.drivers.sqlite import SqliteDriver
+
+        return SqliteDriver(unquote(parts.path[1:]), **options)
+    raise UnknownStore(url, KNOWN)

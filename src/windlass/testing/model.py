@@ -176,7 +176,12 @@ class _Differential(RuleBasedStateMachine):
     ) -> None:
         def renewals(side: int) -> list[Renewal]:
             return [
-                Renewal(p[side].id if by_id else p[side].handle, token or p[side].token, self.now if began else None, progress)
+                Renewal(
+                    p[side].id if by_id else p[side].handle,
+                    token or p[side].token,
+                    self.now if began else None,
+                    progress,
+                )
                 for p in pairs
             ]
 
@@ -207,7 +212,9 @@ class _Differential(RuleBasedStateMachine):
     def _settle(self, changes: list[tuple[Settlement, Settlement]]) -> None:
         answers, _ = self.both("settle", [c[0] for c in changes], theirs=([c[1] for c in changes],), now=self.now)
         if isinstance(answers, list):
-            self.acked.update(c[0].token + str(c[0].handle) for c, a in zip(changes, answers, strict=True) if a == "applied")
+            self.acked.update(
+                c[0].token + str(c[0].handle) for c, a in zip(changes, answers, strict=True) if a == "applied"
+            )
 
     @rule(pair=consumes(held))
     def forget(self, pair: tuple[Claimed, Claimed]) -> None:

@@ -26,7 +26,12 @@ class ChainPromises(Suite):
         neighbour = await t.job(await t.enqueue())
         await t.end(job, Failed("boom"), child_id="child")
         parent, child = await t.job(job.id), await t.job("child")
-        assert (parent.state, parent.dead_kind, parent.superseded_by, parent.attempts) == ("dead", "superseded", "child", 1)
+        assert (parent.state, parent.dead_kind, parent.superseded_by, parent.attempts) == (
+            "dead",
+            "superseded",
+            "child",
+            1,
+        )
         assert (child.state, child.retry_of, child.manual, child.attempts, child.executions) == ("queued", job.id, False, 1, 0)  # fmt: skip
         same = (
             "type", "queue", "org_id", "payload", "headers", "codec", "priority", "tags", "template_id", "template_version",

@@ -75,7 +75,13 @@ class EnqueuePromises(Suite):
         assert (job.state, job.ready, job.lease_token, job.lease_expires_at, job.dead_kind) == ("queued", False, None, None, None)  # fmt: skip
         assert (job.attempts, job.executions, job.skipped, job.lost, job.last_error) == (0, 0, 0, 0, "")
         assert job.created_at == job.queued_at == job.updated_at == t.now
-        assert (job.run_at, job.tags, job.timeout_ns, job.max_attempts, job.max_lost) == (t.now + 1, ("a", "b"), 7, 3, 2)
+        assert (job.run_at, job.tags, job.timeout_ns, job.max_attempts, job.max_lost) == (
+            t.now + 1,
+            ("a", "b"),
+            7,
+            3,
+            2,
+        )
         assert (job.started_at, job.finished_at, job.failed_at, job.dead_at, job.worker_id) == (None,) * 5
 
     @promise
@@ -101,5 +107,12 @@ class EnqueuePromises(Suite):
     @promise
     async def test_large_numbers_survive(self, t: Trial) -> None:
         """Numbers beyond 2**31 and 2**53 come back as they went in."""
-        job = await t.job(await t.enqueue(timeout_ns=2**53 + 1, run_at=2**62 + 3, max_attempts=2**31 + 1, priority=-(2**31)))
-        assert (job.timeout_ns, job.run_at, job.max_attempts, job.priority) == (2**53 + 1, 2**62 + 3, 2**31 + 1, -(2**31))
+        job = await t.job(
+            await t.enqueue(timeout_ns=2**53 + 1, run_at=2**62 + 3, max_attempts=2**31 + 1, priority=-(2**31))
+        )
+        assert (job.timeout_ns, job.run_at, job.max_attempts, job.priority) == (
+            2**53 + 1,
+            2**62 + 3,
+            2**31 + 1,
+            -(2**31),
+        )

@@ -35,7 +35,13 @@ class LeasePromises(Suite):
         assert job.claimed_at == job.started_at == t.now
         assert (job.lease_token, job.lease_expires_at) == (claimed.token, t.now + LEASE)
         assert (run.attempt_no, run.status, run.finished_at, run.run_id) == (1, None, None, claimed.run_id)
-        assert (run.queue, run.org_id, run.type, run.worker_id, run.started_at) == ("q", "acme", "work", "worker", t.now)
+        assert (run.queue, run.org_id, run.type, run.worker_id, run.started_at) == (
+            "q",
+            "acme",
+            "work",
+            "worker",
+            t.now,
+        )
         assert run.params == job.payload
 
     @promise
@@ -200,6 +206,7 @@ class LeasePromises(Suite):
     @promise
     async def test_a_claim_needs_queues_and_a_sane_limit(self, t: Trial) -> None:
         """No queue, a blank queue or a limit outside 1 to 10,000 is an error that names the field."""
+
         def wish(queues: tuple[str, ...], limit: int) -> Claim:
             return Claim(queues=queues, limit=limit, lease_for=LEASE, worker_id="w", token="t")  # noqa: S106
 

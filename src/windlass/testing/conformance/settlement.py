@@ -181,7 +181,13 @@ class SettlementPromises(Suite):
         job = await t.take()
         await t.settle(Release(handle=job.handle, token=job.token, at=t.now))
         stored = await t.job(job.id)
-        assert (stored.state, stored.ready, stored.attempts, stored.skipped, stored.run_at) == ("queued", True, 0, 1, due)
+        assert (stored.state, stored.ready, stored.attempts, stored.skipped, stored.run_at) == (
+            "queued",
+            True,
+            0,
+            1,
+            due,
+        )
         assert (await t.take()).id == job.id
 
     @promise
@@ -190,7 +196,12 @@ class SettlementPromises(Suite):
         job = await t.running()
         await t.settle(Cancelled(handle=job.handle, token=job.token, at=t.now, reason="by hand"))
         stored, run = await t.job(job.id), await t.last_run(job.id)
-        assert (stored.state, stored.finished_at, stored.last_error, stored.dead_kind) == ("cancelled", t.now, "by hand", None)
+        assert (stored.state, stored.finished_at, stored.last_error, stored.dead_kind) == (
+            "cancelled",
+            t.now,
+            "by hand",
+            None,
+        )
         assert (run.status, run.error) == ("skipped", "by hand")
 
     # -------------------------------------------------------------------------------------------------------- repeats
@@ -289,7 +300,9 @@ class SettlementPromises(Suite):
         jobs = await t.claim(limit=500)
         assert [job.id for job in jobs] == ids
         changes = [
-            Ack(handle=j.handle, token=j.token, at=t.now) if n % 3 else Release(handle=j.handle, token=j.token, at=t.now)
+            Ack(handle=j.handle, token=j.token, at=t.now)
+            if n % 3
+            else Release(handle=j.handle, token=j.token, at=t.now)
             for n, j in enumerate(jobs)
         ]
         assert set(await t.settle(*changes)) == {"applied"}
@@ -314,7 +327,9 @@ class SettlementPromises(Suite):
         """Surrogates, NULs and megabytes of text in an error never keep a job from being settled."""
         for text in ("\ud800 broken", "a\x00b", "x" * 1_000_000, "ünï ✓ 🙂", "'; drop table jobs; --"):
             job = await t.running()
-            report = Report(traceback=text, exit_code=-9, cpu_us=5, peak_rss=7, log_path="a/b.log", artifacts=("out.txt",))
+            report = Report(
+                traceback=text, exit_code=-9, cpu_us=5, peak_rss=7, log_path="a/b.log", artifacts=("out.txt",)
+            )
             assert await t.fail(job, reason=text, report=report) == "applied"
             stored, run = await t.job(job.id), await t.last_run(job.id)
             assert stored.last_error

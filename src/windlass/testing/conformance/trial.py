@@ -89,7 +89,14 @@ class Trial:
         return answer
 
     async def retry(self, job: Claimed, **fields: Any) -> Answer:
-        told = {"handle": job.handle, "token": job.token, "at": self.now, "run_at": None, "attempts": 1, "error": "boom"}
+        told = {
+            "handle": job.handle,
+            "token": job.token,
+            "at": self.now,
+            "run_at": None,
+            "attempts": 1,
+            "error": "boom",
+        }
         [answer] = await self.settle(Retry(**{**told, **fields}))
         return answer
 

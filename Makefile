@@ -1,0 +1,42 @@
+# Everything starts from python3 (3.11 or newer, with venv) and make. The environment is made on first use.
+PYTHON ?= python3
+BIN    := .venv/bin
+export UV_PYTHON_DOWNLOADS = never
+
+.PHONY: help demo test check lint mutants bench docs clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+.venv/.ready: pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12"; exit 1; }
+	@test -x .uv/bin/uv || { echo "making the environment (once) ..."; $(PYTHON) -m venv .uv && .uv/bin/pip install -q --disable-pip-version-check uv; }
+	@.uv/bin/uv sync -q --frozen --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@touch $@
+
+demo: .venv/.ready  ## the store at work on a fresh SQLite file, a killed process included
+	@$(BIN)/python examples/demo.py
+
+test: .venv/.ready  ## all tests
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.ready  ## formatting, lint, types, layers, generated docs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/contract.py --check
+
+mutants: .venv/.ready  ## plant bugs and see that the suites catch each of them
+	$(BIN)/python tests/mutants.py
+
+check: lint test mutants  ## all of the above: what must pass before a change lands
+
+bench: .venv/.ready  ## the store beside a bare loop on the same schema
+	$(BIN)/python bench/run.py --quick
+
+docs: .venv/.ready  ## write the generated pages again
+	$(BIN)/python tools/contract.py
+
+clean:  ## remove the environment and what tests left behind
+	rm -rf .venv .uv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,112 @@
+"""The driver itself: a lock around the tables, and waiters to be woken. Nothing here knows a rule."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.drivers.memory import inspect, jobs, leases, people, settlement
+from windlass.drivers.memory.tables import Tables
+from windlass.drivers.protocol import (
+    Capabilities,
+    Claim,
+    Count,
+    Enqueued,
+    Extended,
+    JobQuery,
+    Page,
+    Renewal,
+    Retention,
+    Shared,
+)
+from windlass.errors import DriverClosed
+from windlass.types import Claimed, Job, Micros, NewJob, Run
+
+T = TypeVar("T")
+
+
+class MemoryDriver:
+    capabilities = Capabilities(durable=False, shared=False, wakeups="push", sql=False)
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+
+    def _read(self, look: Callable[[Tables], T]) -> T:
+        with self._lock:
+            if self._closed:
+                raise DriverClosed
+            return look(self._tables)
+
+    def _write(self, change: Callable[[Tables], T]) -> T:
+        with self._lock:
+            if self._closed:
+                raise DriverClosed
+            with self._tables.transaction():
+                answer = change(self._tables)
+        self._wake()
+        return answer
+
+    async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        return self._write(lambda tables: jobs.enqueue(tables, new, now))
+
+    async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
+        return self._write(lambda tables: leases.claim(tables, claim, now))
+
+    async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
+        return self._write(lambda tables: leases.extend(tables, renewals, lease_for, now))
+
+    async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
+        return self._write(lambda tables: settlement.settle(tables, changes, now))
+
+    async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
+        return self._write(lambda tables: leases.expire(tables, now, limit))
+
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+        return self._write(lambda tables: people.alter(tables, changes, now))
+
+    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
+        return self._write(lambda tables: inspect.prune(tables, retention, now, limit))
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return self._read(lambda tables: inspect.get(tables, ids))
+
+    async def runs(self, job_id: str) -> list[Run]:
+        return self._read(lambda tables: inspect.runs(tables, job_id))
+
+    async def find(self, query: JobQuery) -> Page:
+        return self._read(lambda tables: inspect.find(tables, query))
+
+    async def count(self, *, now: Micros) -> list[Count]:
+        return self._read(lambda tables: inspect.count(tables, now))
+
+    async def shared(self) -> Shared:
+        return self._read(inspect.shared)
+
+    async def wait(self, *, timeout: float) -> bool:
+        if self._closed:
+            raise DriverClosed
+        told = asyncio.Event()
+        waiter = (asyncio.get_running_loop(), told)
+        self._waiters.add(waiter)
+        try:
+            await asyncio.wait_for(told.wait(), timeout)
+        except TimeoutError:
+            return False
+        finally:
+            self._waiters.discard(waiter)
+        return True
+
+    def _wake(self) -> None:
+        for loop, told in list(self._waiters):
+            loop.call_soon_threadsafe(told.set)
+
+    async def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self._wake()

@@ -1,0 +1,65 @@
+"""Reading, counting and forgetting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from windlass.core.admission import check_limit
+from windlass.core.eligibility import label_of
+from windlass.core.retention import prunable
+from windlass.drivers.memory.tables import Tables
+from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared
+from windlass.types import Job, Micros, Run
+
+
+def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
+    return [tables.find(job_id) for job_id in ids]
+
+
+def runs(tables: Tables, job_id: str) -> list[Run]:
+    return list(tables.runs.get(tables.seq_of(job_id), ()))
+
+
+def find(tables: Tables, query: JobQuery) -> Page:
+    check_limit(query.limit)
+    found = [job for _, job in sorted(tables.jobs.items(), reverse=True) if matches(job, query)]
+    page = tuple(found[: query.limit])
+    return Page(page, page[-1].seq if len(found) > query.limit else None)
+
+
+def matches(job: Job, query: JobQuery) -> bool:
+    return (
+        (not query.states or job.state in query.states)
+        and (not query.queues or job.queue in query.queues)
+        and (not query.types or job.type in query.types)
+        and (query.org_id is None or job.org_id == query.org_id)
+        and (query.group_id is None or job.group_id == query.group_id)
+        and (query.retry_of is None or job.retry_of == query.retry_of)
+        and (query.superseded or job.dead_kind != "superseded")
+        and (query.before is None or job.seq < query.before)
+    )
+
+
+def count(tables: Tables, now: Micros) -> list[Count]:
+    alive = (job for job in tables.jobs.values() if job.state in ("queued", "running", "dead"))
+    counted = Counter((job.queue, label_of(job, now)) for job in alive if job.dead_kind != "superseded")
+    return [Count(queue, label, number) for (queue, label), number in sorted(counted.items())]
+
+
+def shared(tables: Tables) -> Shared:
+    return Shared(
+        queues=tuple(tables.queues[name] for name in sorted(tables.queues)),
+        groups=tuple(tables.groups[name] for name in sorted(tables.groups)),
+        limits=tuple(tables.limits[key] for key in sorted(tables.limits)),
+        outbox=tuple(tables.outbox),
+    )
+
+
+def prune(tables: Tables, retention: Retention, now: Micros, limit: int) -> int:
+    check_limit(limit)
+    rules = (retention.succeeded, retention.cancelled, retention.dead)
+    doomed = prunable(list(tables.jobs.values()), *rules, now, limit)
+    for job in doomed:
+        tables.remove(job)
+    return len(doomed)

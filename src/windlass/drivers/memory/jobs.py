@@ -1,0 +1,90 @@
+"""Enqueueing: rows, keys and places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from windlass.core import rows
+from windlass.core.admission import check_job
+from windlass.core.changes import RetryChild
+from windlass.core.positions import dense, tail
+from windlass.core.uniqueness import enqueue_rounds, is_taken, keys_of, may_replace
+from windlass.drivers.memory.tables import Tables
+from windlass.drivers.protocol import Enqueued
+from windlass.errors import DuplicateId, DuplicateJob
+from windlass.types import Job, Micros, NewJob, Queue
+
+
+def enqueue(tables: Tables, jobs: Sequence[NewJob], now: Micros) -> list[Enqueued]:
+    for job in jobs:
+        check_job(job)
+    answers: dict[int, Enqueued] = {}
+    for turn in enqueue_rounds(jobs):
+        holders = {index: holder_of(tables, jobs[index], now) for index in turn}
+        for index, holder in holders.items():
+            if holder is not None:
+                answers[index] = duplicate(tables, jobs[index], holder, now)
+        for index, holder in holders.items():
+            if holder is None:
+                answers[index] = insert(tables, jobs[index], now)
+    return [answers[index] for index in range(len(jobs))]
+
+
+def insert(tables: Tables, new: NewJob, now: Micros) -> Enqueued:
+    if new.id in tables.seqs:
+        raise DuplicateId(new.id)
+    seq, position = next_place(tables, new.queue, new.priority)
+    tables.put(rows.enqueued(new, seq=seq, position=position, now=now))
+    if new.idempotency_scope is not None and new.idempotency_key is not None:
+        key = (new.idempotency_scope, new.idempotency_key)
+        tables.put_in(tables.keys, key, (new.id, new.idempotency_expires_at))
+    return Enqueued(new.id)
+
+
+def insert_child(tables: Tables, parent: Job, child: RetryChild, now: Micros) -> None:
+    if child.id in tables.seqs:
+        raise DuplicateId(child.id)
+    seq, position = next_place(tables, parent.queue, parent.priority)
+    tables.put(rows.child_of(parent, child, seq=seq, position=position, now=now))
+
+
+def next_place(tables: Tables, queue: str, priority: int) -> tuple[int, int]:
+    """A new seq and the position at the tail."""
+    seq = tables.next_seq()
+    if tables.queues.get(queue, Queue(name=queue)).positions == "tail":
+        return seq, tail(seq)
+    peers = [j.position for j in tables.jobs.values() if (j.queue, j.priority, j.state) == (queue, priority, "queued")]
+    return seq, dense(max(peers, default=None))
+
+
+def holder_of(tables: Tables, new: NewJob, now: Micros) -> str | None:
+    """The id of the job that holds one of the new job's keys, at the head of its chain."""
+    for kind, *key in keys_of(new):
+        if kind == "dedupe":
+            if key[0] in tables.dedupe:
+                return tables.jobs[tables.dedupe[key[0]]].id
+            continue
+        held = tables.keys.get((key[0], key[1]))
+        if held is not None and is_taken(held[1], now):
+            return chain_head(tables, held[0])
+    return None
+
+
+def chain_head(tables: Tables, job_id: str) -> str:
+    job = tables.find(job_id)
+    while job is not None and job.superseded_by is not None:
+        job_id, job = job.superseded_by, tables.find(job.superseded_by)
+    return job_id
+
+
+def duplicate(tables: Tables, new: NewJob, holder: str, now: Micros) -> Enqueued:
+    if new.on_duplicate == "raise":
+        raise DuplicateJob(holder, new.idempotency_key or new.dedupe_key or "")
+    job = tables.find(holder)
+    if job is not None and new.on_duplicate == "touch":
+        tables.put(replace(job, updated_at=rows.touched(job, now)))
+    if job is not None and new.on_duplicate == "replace" and may_replace(job):
+        tables.put(rows.replaced(job, new, now))
+    return Enqueued(holder, existed=True)

@@ -1,0 +1,114 @@
+"""Claiming, extending and taking back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from windlass.core import rows
+from windlass.core.admission import check_lease, check_limit, check_progress, check_queues
+from windlass.core.changes import Expire, storable
+from windlass.core.eligibility import is_expired, is_promotable, needs_decision
+from windlass.core.guards import judge
+from windlass.core.settle import riders_of
+from windlass.drivers.memory.limits import take_permits
+from windlass.drivers.memory.settlement import apply, ride
+from windlass.drivers.memory.tables import Tables
+from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.types import Claimed, Job, Micros, Queue
+
+
+def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
+    check_queues(wish.queues)
+    check_limit(wish.limit)
+    check_lease(wish.lease_for)
+    if wish.reclaim:
+        take_back(tables, now, queues=wish.queues)
+    queues = [q for q in dict.fromkeys(wish.queues) if tables.queues.get(q, Queue(name=q)).paused_at is None]
+    promote(tables, queues, now)
+    prefix = rows.run_prefix(wish.token, now)
+    taken: list[Claimed] = []
+    while len(taken) < wish.limit:
+        job = first(tables, queues, wish.types)
+        if job is None:
+            break
+        if take_permits(tables, job, now):
+            taken.append(lease(tables, job, wish, prefix, now))
+    return taken
+
+
+def promote(tables: Tables, queues: Sequence[str], now: Micros) -> None:
+    for queue in queues:
+        for seq in list(tables.waiting[queue]):
+            job = tables.jobs[seq]
+            if is_promotable(job, now):
+                tables.put(replace(job, ready=True, updated_at=rows.touched(job, now)))
+
+
+def first(tables: Tables, queues: Sequence[str], types: tuple[str, ...] | None) -> Job | None:
+    """The next job in dispatch order over all these queues."""
+
+    def suits(seq: int) -> bool:
+        return types is None or tables.jobs[seq].type in types
+
+    heads = [next((order for order in tables.ready[queue] if suits(order[3])), None) for queue in queues]
+    best = min((order for order in heads if order is not None), default=None)
+    return None if best is None else tables.jobs[best[3]]
+
+
+def lease(tables: Tables, job: Job, wish: Claim, prefix: str, now: Micros) -> Claimed:
+    leased = tables.put(
+        rows.claimed(
+            job, token=wish.token, worker_id=wish.worker_id, lease_for=wish.lease_for, start=wish.start, now=now
+        )
+    )
+    run = rows.run_of(leased, f"{prefix}{job.seq:012x}")
+    tables.put_run(job.seq, run)
+    return rows.as_claimed(leased, run.run_id, (job.seq, leased.executions))
+
+
+def extend(tables: Tables, renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> list[Extended]:
+    check_lease(lease_for)
+    for renewal in renewals:
+        check_progress(renewal.progress)
+    return [extend_one(tables, renewal, now + lease_for, now) for renewal in renewals]
+
+
+def extend_one(tables: Tables, renewal: Renewal, expires_at: Micros, now: Micros) -> Extended:
+    job = tables.find(renewal.handle)
+    answer = judge(job, token=renewal.token, outcome=None, lapsed=False, now=now)
+    if job is None or answer != "applied":
+        return Extended(answer)
+    if job.started_at is None and renewal.started_at is not None:
+        tables.put_run(job.seq, replace(tables.runs[job.seq][-1], started_at=renewal.started_at))
+    note = None if renewal.progress_note is None else storable(renewal.progress_note)
+    tables.put(
+        rows.extended(
+            job, expires_at=expires_at, started_at=renewal.started_at, progress=renewal.progress, note=note, now=now
+        )
+    )
+    return Extended("applied", expires_at, job.cancel_requested_at is not None)
+
+
+def expire(tables: Tables, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
+    check_limit(limit)
+    taken_back = take_back(tables, now, limit=limit)
+    undecided = [job for job in lapsed(tables, now) if needs_decision(job)][:limit]
+    return taken_back, [rows.as_claimed(j, tables.runs[j.seq][-1].run_id, (j.seq, j.executions)) for j in undecided]
+
+
+def take_back(tables: Tables, now: Micros, *, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
+    """Expire what needs no decision, the longest lapsed first."""
+    jobs = [job for job in lapsed(tables, now) if not needs_decision(job) and (queues is None or job.queue in queues)]
+    for job in jobs[:limit]:
+        assert job.lease_token is not None, "running without a lease"
+        handle = (job.seq, job.executions)
+        change = Expire(handle=handle, token=job.lease_token, at=now, lapsed=True, riders=riders_of(job, None))
+        ride(tables, job, apply(tables, job, change, now), now)
+    return len(jobs[:limit])
+
+
+def lapsed(tables: Tables, now: Micros) -> list[Job]:
+    jobs = [tables.jobs[seq] for seq in tables.leased if is_expired(tables.jobs[seq], now)]
+    return sorted(jobs, key=lambda job: (job.lease_expires_at or 0, job.seq))

@@ -1,0 +1,68 @@
+"""Ending executions: guarded moves first, then the riders of those that held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.core import rows
+from windlass.core.changes import (
+    OUTCOME_OF,
+    AddEvent,
+    Answer,
+    CountMember,
+    Ending,
+    FreePermits,
+    RetryChild,
+    Settlement,
+    effect_of,
+)
+from windlass.core.counters import count_member
+from windlass.core.guards import judge, rounds
+from windlass.core.settle import honour_cancel
+from windlass.drivers.memory.jobs import insert_child
+from windlass.drivers.memory.limits import free_permits
+from windlass.drivers.memory.tables import Tables
+from windlass.types import Event, Job, Micros
+
+
+def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[Answer]:
+    answers: dict[int, Answer] = {}
+    units = [(tables.seq_of(change.handle), (index, change)) for index, change in enumerate(changes)]
+    for turn in rounds(units):
+        applied: list[tuple[Job, Settlement]] = []
+        for seq, (index, change) in turn:
+            job, outcome = tables.jobs.get(seq), OUTCOME_OF[type(change)]
+            answers[index] = judge(job, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
+            if job is not None and answers[index] == "applied":
+                applied.append((job, apply(tables, job, change, now)))
+        for job, change in applied:
+            ride(tables, job, change, now)
+    return [answers[index] for index in range(len(changes))]
+
+
+def apply(tables: Tables, job: Job, change: Settlement, now: Micros) -> Settlement:
+    """Move the job and close its run. Answers the change that was made: a wish to cancel may have turned it."""
+    change = honour_cancel(change, cancel_requested=job.cancel_requested_at is not None, group_id=job.group_id)
+    effect = effect_of(change)
+    tables.put_run(job.seq, rows.closed(tables.runs[job.seq][-1], change, effect))
+    tables.put(rows.settled(job, change, effect, now))
+    return change
+
+
+def ride(tables: Tables, job: Job, change: Settlement, now: Micros) -> None:
+    for rider in change.riders:
+        match rider:
+            case RetryChild():
+                insert_child(tables, job, rider, now)
+            case CountMember():
+                count(tables, rider.group_id, rider.ending, now)
+            case FreePermits():
+                free_permits(tables, rider.keys, now)
+            case AddEvent(event=event, job_id=job_id, org_id=org_id, body=body):
+                tables.add_event(Event(event=event, job_id=job_id, org_id=org_id, body=body, created_at=now))
+
+
+def count(tables: Tables, group_id: str, ending: Ending, now: Micros) -> None:
+    group = tables.groups.get(group_id)
+    if group is not None:
+        tables.put_in(tables.groups, group_id, count_member(group, ending, now))

@@ -1,0 +1,118 @@
+"""Rows as values in dictionaries, with the indexes that a claim needs, and transactions that can be undone."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from windlass.core.eligibility import dispatch_order
+from windlass.types import ACTIVE, Event, Group, Handle, Job, Limit, Micros, Queue, Run
+
+K = TypeVar("K")
+V = TypeVar("V")
+Order = tuple[int, int, Micros, int]
+
+
+class Tables:
+    def __init__(self) -> None:
+        self.last_seq = 0
+        self.jobs: dict[int, Job] = {}
+        self.runs: dict[int, list[Run]] = {}
+        self.keys: dict[tuple[str, str], tuple[str, Micros | None]] = {}
+        self.queues: dict[str, Queue] = {}
+        self.groups: dict[str, Group] = {}
+        self.limits: dict[str, Limit] = {}
+        self.outbox: list[Event] = []
+        # Derived from the jobs, kept in step by `put`.
+        self.seqs: dict[str, int] = {}
+        self.dedupe: dict[str, int] = {}
+        self.ready: defaultdict[str, list[Order]] = defaultdict(list)
+        self.waiting: defaultdict[str, set[int]] = defaultdict(set)
+        self.leased: set[int] = set()
+        self._undo: list[Callable[[], object]] = []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that happens inside is kept, or none of it."""
+        self._undo.clear()
+        try:
+            yield
+        except BaseException:
+            for step in reversed(self._undo):
+                step()
+            raise
+
+    # ---------------------------------------------------------------------------------------------------------- jobs
+
+    def find(self, handle: Handle) -> Job | None:
+        return self.jobs.get(self.seq_of(handle))
+
+    def seq_of(self, handle: Handle) -> int:
+        """A handle of a claim carries the seq; a job's id is looked up. 0 is nobody."""
+        return self.seqs.get(handle, 0) if isinstance(handle, str) else int(handle[0])
+
+    def put(self, job: Job) -> Job:
+        before = self.jobs.get(job.seq)
+        self._undo.append(lambda: self._move(job, before))
+        self._move(before, job)
+        return job
+
+    def remove(self, job: Job) -> None:
+        runs = self.runs.pop(job.seq, [])
+        self._undo.append(lambda: (self._move(None, job), self.runs.__setitem__(job.seq, runs)))
+        self._move(job, None)
+
+    def _move(self, before: Job | None, after: Job | None) -> None:
+        """Replace a row and move it between the indexes."""
+        if before is not None:
+            self.leased.discard(before.seq)
+            self.waiting[before.queue].discard(before.seq)
+            if before.state == "queued" and before.ready:
+                ready = self.ready[before.queue]
+                del ready[bisect_left(ready, dispatch_order(before))]
+            if before.dedupe_key is not None and self.dedupe.get(before.dedupe_key) == before.seq:
+                del self.dedupe[before.dedupe_key]
+            del self.jobs[before.seq], self.seqs[before.id]
+        if after is not None:
+            self.jobs[after.seq], self.seqs[after.id] = after, after.seq
+            if after.state == "running":
+                self.leased.add(after.seq)
+            elif after.state == "queued" and after.ready:
+                insort(self.ready[after.queue], dispatch_order(after))
+            elif after.state == "queued":
+                self.waiting[after.queue].add(after.seq)
+            if after.dedupe_key is not None and after.state in ACTIVE:
+                self.dedupe[after.dedupe_key] = after.seq
+
+    def next_seq(self) -> int:
+        before = self.last_seq
+        self._undo.append(lambda: setattr(self, "last_seq", before))
+        self.last_seq += 1
+        return self.last_seq
+
+    # -------------------------------------------------------------------------------------------------- everything else
+
+    def put_run(self, seq: int, run: Run) -> None:
+        history = self.runs.setdefault(seq, [])
+        if run.attempt_no > len(history):
+            history.append(run)
+            self._undo.append(history.pop)
+        else:
+            before = history[run.attempt_no - 1]
+            history[run.attempt_no - 1] = run
+            self._undo.append(lambda: history.__setitem__(run.attempt_no - 1, before))
+
+    def put_in(self, table: dict[K, V], key: K, value: V) -> None:
+        if key in table:
+            before = table[key]
+            self._undo.append(lambda: table.__setitem__(key, before))
+        else:
+            self._undo.append(lambda: table.pop(key))
+        table[key] = value
+
+    def add_event(self, event: Event) -> None:
+        self.outbox.append(event)
+        self._undo.append(self.outbox.pop)

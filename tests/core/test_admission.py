@@ -1,0 +1,161 @@
+"""What may enter the store: bad input is refused before anything is written, and the error names the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass.core import admission
+from windlass.core.admission import (
+    BATCH_LIMIT,
+    LARGEST,
+    NAME_LIMIT,
+    PAYLOAD_LIMIT,
+    check_id,
+    check_job,
+    check_lease,
+    check_limit,
+    check_name,
+    check_progress,
+    check_queues,
+)
+from windlass.errors import InvalidInput, InvalidLeaseDuration
+
+from .make import NOW, new
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"type": "service:nextjs", "queue": "a/b"},
+        {"type": "grüße", "id": "x" * NAME_LIMIT},
+        {"priority": 2**31 - 1, "timeout_ns": LARGEST, "max_attempts": LARGEST, "run_at": LARGEST},
+        {"priority": -(2**31), "run_at": 0},
+        {"attempts": 3, "max_attempts": 3},
+        {"attempts": 9, "max_attempts": 0},
+        {"payload": b"x" * PAYLOAD_LIMIT},
+        {"payload": b""},
+        {"idempotency_key": "k", "idempotency_scope": "s"},
+        {"limit_keys": ("key:a", "key:b")},
+        {"retry_mode": "new_job", "crash_policy": "fail"},
+        {"retry_mode": "same_job", "crash_policy": "fail"},
+    ],
+)
+def test_a_sound_job_is_let_in(fields: dict[str, Any]) -> None:
+    check_job(new(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"id": ""}, "id"),
+        ({"id": " \t"}, "id"),
+        ({"id": "x" * (NAME_LIMIT + 1)}, "id"),
+        ({"id": "a\nb"}, "id"),
+        ({"id": None}, "id"),
+        ({"type": ""}, "type"),
+        ({"type": "  "}, "type"),
+        ({"type": "x" * (NAME_LIMIT + 1)}, "type"),
+        ({"type": "a\x00b"}, "type"),
+        ({"type": 5}, "type"),
+        ({"queue": ""}, "queue"),
+        ({"queue": "q\u202e"}, "queue"),
+        ({"timeout_ns": -1}, "timeout_ns"),
+        ({"timeout_ns": LARGEST + 1}, "timeout_ns"),
+        ({"attempts": -1}, "attempts"),
+        ({"max_attempts": -1}, "max_attempts"),
+        ({"max_lost": -1}, "max_lost"),
+        ({"attempts": 3, "max_attempts": 2}, "attempts"),
+        ({"priority": 2**31}, "priority"),
+        ({"priority": -(2**31) - 1}, "priority"),
+        ({"run_at": -1}, "run_at"),
+        ({"run_at": LARGEST + 1}, "run_at"),
+        ({"payload": b"x" * (PAYLOAD_LIMIT + 1)}, "payload"),
+        ({"idempotency_key": "k"}, "idempotency_key"),
+        ({"idempotency_scope": "s"}, "idempotency_key"),
+        ({"limit_keys": ("key:a", "key:a")}, "limit_keys"),
+        ({"retry_mode": "new_job", "crash_policy": "requeue"}, "crash_policy"),
+        ({"retry_mode": "new_job"}, "crash_policy"),
+    ],
+)
+def test_a_bad_job_is_refused_by_the_name_of_its_field(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        check_job(new(**fields))
+    assert refused.value.field == field
+    assert str(refused.value).startswith(f"{field}: ")
+    assert not refused.value.retryable
+
+
+def test_the_payload_limit_can_be_set_and_the_error_says_both_sizes() -> None:
+    check_job(new(payload=b"x" * 10), payload_limit=10)
+    with pytest.raises(InvalidInput, match=r"11 bytes, the limit is 10"):
+        check_job(new(payload=b"x" * 11), payload_limit=10)
+
+
+def test_a_name_that_was_let_in_is_not_let_in_under_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of known names is only a shortcut: a bad name never gets into it."""
+    monkeypatch.setattr(admission, "_known_names", {})
+    for _ in range(2):
+        check_name("type", "fine")
+        with pytest.raises(InvalidInput):
+            check_name("type", "not\nfine")
+    assert admission._known_names == {"fine": None}
+
+
+def test_an_endless_stream_of_names_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "_known_names", dict.fromkeys(map(str, range(10_000))))
+    check_name("queue", "one more")
+    assert len(admission._known_names) == 10_000
+
+
+@pytest.mark.parametrize("lease_for", [0, -1, None, 1.5, True, "30s", LARGEST])
+def test_a_lease_must_be_longer_than_nothing(lease_for: object) -> None:
+    with pytest.raises(InvalidLeaseDuration) as refused:
+        check_lease(lease_for)
+    assert refused.value.field == "lease_for"
+
+
+def test_the_shortest_lease_is_a_microsecond_and_the_longest_still_fits_after_now() -> None:
+    check_lease(1)
+    check_lease(LARGEST // 4)
+    assert NOW + LARGEST // 4 <= LARGEST
+
+
+@pytest.mark.parametrize("limit", [0, -1, BATCH_LIMIT + 1, 1.0, True, None])
+def test_a_batch_is_neither_empty_nor_endless(limit: object) -> None:
+    with pytest.raises(InvalidInput, match="limit"):
+        check_limit(limit)
+
+
+def test_a_batch_of_one_and_a_full_batch_are_fine() -> None:
+    check_limit(1)
+    check_limit(BATCH_LIMIT)
+
+
+@pytest.mark.parametrize("queues", [(), [], "default", None, {"a"}, ("a", ""), (1,)])
+def test_queues_are_a_non_empty_sequence_of_names(queues: object) -> None:
+    with pytest.raises(InvalidInput, match="queue"):
+        check_queues(queues)
+
+
+def test_one_queue_and_several_are_fine() -> None:
+    check_queues(("a",))
+    check_queues(["a", "b"])
+
+
+@pytest.mark.parametrize("progress", [None, 0, 0.0, 0.4, 1, 1.0])
+def test_progress_is_nothing_or_between_nought_and_one(progress: float | None) -> None:
+    check_progress(progress)
+
+
+@pytest.mark.parametrize("progress", [-0.1, 1.1, float("nan"), float("inf")])
+def test_progress_outside_is_refused(progress: float) -> None:
+    with pytest.raises(InvalidInput, match="progress"):
+        check_progress(progress)
+
+
+def test_the_id_of_a_caller_is_kept_as_it_is() -> None:
+    for good in ("1", "a b", "ü", "0190-…"):
+        check_id(good)

@@ -1,0 +1,136 @@
+"""The style rules a machine can check, so that the tenth contributor cannot erode what the first one built."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from windlass.drivers.sqlite.sql import SQL
+from windlass.testing import conformance
+from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "windlass"
+FILES = sorted(SOURCE.rglob("*.py"))
+SQL_TEXT = {path.name: path.read_text() for path in (SOURCE / "drivers" / "sqlite" / "sql").glob("*.sql")}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+CLOCKS = re.compile(r"^(time\.(time|time_ns|monotonic|clock_gettime)(_ns)?|datetime\.(now|utcnow|today)|date\.today)$")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_only_the_clock_reads_a_clock(path: Path) -> None:
+    allowed = {"clock.py"} | (
+        {"store.py"} if path.parent.name == "sqlite" else set()
+    )  # a deadline for switching to WAL
+    if path.name not in allowed:
+        assert [call for call in calls(path) if CLOCKS.match(call)] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_nothing_stored_is_ever_executed(path: Path) -> None:
+    banned = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
+    assert {name.split(".")[0] for name in imports(path)} & banned == set()
+    assert {"eval", "exec", "__import__", "importlib.import_module"} & set(calls(path)) == set()
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=lambda p: p.name)
+def test_core_is_pure(path: Path) -> None:
+    """No await, no IO, no clock, no randomness; it knows values and policies only."""
+    for node in ast.walk(tree(path)):
+        assert not isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith)
+    foreign = {"asyncio", "random", "secrets", "time", "socket", "os", "sys", "threading", "logging", "sqlite3", "apsw"}
+    named = set(imports(path))
+    assert {name.split(".")[0] for name in named} & foreign == set()
+    assert not any(name.startswith(("windlass.drivers", "windlass.testing")) for name in named)
+    assert {"open", "print", "input"} & set(calls(path)) == set()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_files_stay_small(path: Path) -> None:
+    """A file that reaches the ceiling is a design question."""
+    ceiling = 480 if path.name == "memory.py" else 400
+    assert len(path.read_text().splitlines()) <= ceiling
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_functions_fit_on_a_screen(path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            assert node.end_lineno - node.lineno < 60, f"{node.name} is too long"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(tree(path)), "a module opens with why it exists"
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+    assert path.stem not in {"utils", "helpers", "common", "manager", "base", "misc"}
+
+
+def test_a_claim_never_counts_running_jobs() -> None:
+    """A limit is a row with a counter; counting leases inside a claim sees an old snapshot and overshoots."""
+    counting = {"put_limit", "count_jobs"}  # setting a limit is not claiming; counting is what count is for
+    for block in SQL:
+        if block.name not in counting:
+            assert "count(" not in block.sql.lower(), block.name
+
+
+def test_sql_never_asks_for_the_time() -> None:
+    for name, text in SQL_TEXT.items():
+        assert not re.search(r"\b(now\s*\(|current_timestamp|julianday|strftime|unixepoch)", text, re.I), name
+
+
+def test_every_sql_block_is_used_and_every_used_block_exists() -> None:
+    code = "\n".join(path.read_text() for path in (SOURCE / "drivers" / "sqlite").glob("*.py"))
+    used = set(re.findall(r"\bSQL\.([a-z_]+)", code))
+    assert used == {block.name for block in SQL}
+
+
+def test_every_promise_has_words_and_a_good_name() -> None:
+    for suite in (DriverConformance, DurabilityPromises, SqlPromises):
+        for name in dir(suite):
+            if name.startswith("test_"):
+                assert getattr(suite, name).__doc__, f"{name} promises nothing"
+                assert len(name) > len("test_") + 8, f"{name} is not a sentence"
+
+
+def test_conformance_never_names_a_database() -> None:
+    directory = Path(conformance.__file__).parent
+    for path in directory.glob("*.py"):
+        assert not re.search(r"sqlite|postgres|apsw|psycopg", path.read_text(), re.I), path.name
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+
+
+def test_importing_windlass_is_light() -> None:
+    """Drivers, command line and web are imported when they are used."""
+    import subprocess
+    import sys
+
+    script = "import sys, windlass; print(len([m for m in sys.modules if m.startswith(('apsw', 'rich', 'cyclopts', 'cronsim'))]))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
