@@ -103,9 +103,7 @@ def filesystem_of(directory: Path) -> str:
 def _field(file: Path, name: str) -> str | None:
     if not file.exists():
         return None
-    return next(
-        (line.split(":", 1)[1].strip() for line in file.read_text().splitlines() if line.startswith(name)), None
-    )
+    return next((line.split(":", 1)[1].strip() for line in file.read_text().splitlines() if line.startswith(name)), None)
 
 
 def report(

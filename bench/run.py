@@ -126,9 +126,7 @@ def compare(wanted: Sequence[Plan], directory: Path, repeats: int) -> list[Compa
 
 def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure the SQLite driver against the bare loop.")
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer jobs, a tenth of the history: is it all still there?"
-    )
+    parser.add_argument("--quick", action="store_true", help="fewer jobs, a tenth of the history: is it all still there?")
     parser.add_argument("--repeats", type=int, help="rounds, at least 3 (default 5; 3 when quick)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")

@@ -26,6 +26,7 @@ import apsw
 import msgspec
 
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.policies import DEFAULT_RETRY
 
 Part = Literal["claim", "bulk", "one"]
 Row = tuple[Any, ...]
@@ -38,7 +39,7 @@ WORKER: Final = "bench-worker"
 PAYLOAD: Final = b'{"args":[1,2],"kwargs":{"x":"hello"}}'
 MAX_ATTEMPTS: Final = 6
 MAX_LOST: Final = 3
-RETRY_POLICY: Final = '{"backoff":{"kind":"table"}}'
+RETRY_POLICY: Final = DEFAULT_RETRY.encode()
 LEASE: Final = 30_000_000
 CONSTANTS: Final = {
     "type": TYPE, "queue": QUEUE, "worker": WORKER, "payload": PAYLOAD, "max_attempts": MAX_ATTEMPTS,
@@ -314,9 +315,7 @@ def measure(options: Options) -> Measured:
                 case "claim":
                     measured = timed(lambda: drain(db, options.batch))
                 case "bulk":
-                    measured = timed(
-                        lambda: insert_all(db, jobs=options.jobs, batch=options.batch, width=options.width)
-                    )
+                    measured = timed(lambda: insert_all(db, jobs=options.jobs, batch=options.batch, width=options.width))
                 case "one":
                     measured = timed(lambda: insert_each(db, jobs=options.jobs))
         if drains:

@@ -71,6 +71,11 @@ class LeaseMismatch(LeaseError):
         super().__init__(job_id, "it is running under another lease token")
 
 
+class NeverTwice(LeaseError):
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id, "it is a new_job row and never returns to the queue; let windlass.core.settle decide")
+
+
 # ---------------------------------------------------------------------------------------------------------- the store
 
 
@@ -132,9 +137,7 @@ class SchemaTooNew(StoreError):
 
 class MigrationChanged(StoreError):
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"migration {name} was applied with another text; the schema is not the one this version expects"
-        )
+        super().__init__(f"migration {name} was applied with another text; the schema is not the one this version expects")
 
 
 class UnknownStore(WindlassError, ValueError):

@@ -67,7 +67,7 @@ class Table(Struct, frozen=True, tag="table"):
     pauses: tuple[Micros, ...]
 
     def delay(self, attempt: int) -> Micros:
-        return self.pauses[min(max(attempt, 1), len(self.pauses)) - 1]
+        return min(self.pauses[min(max(attempt, 1), len(self.pauses)) - 1], LONGEST_DELAY)
 
 
 Backoff: TypeAlias = Fixed | Linear | Exponential | Table
@@ -145,9 +145,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.max_attempts is not None and self.max_retries is not None:
-            raise InvalidInput(
-                "retry", "give max_attempts (executions in all) or max_retries (after the first), not both"
-            )
+            raise InvalidInput("retry", "give max_attempts (executions in all) or max_retries (after the first), not both")
         if self.max_attempts is not None and self.max_attempts < 0:
             raise InvalidInput("max_attempts", f"must be 0 (no limit) or more, got {self.max_attempts}")
         if self.max_retries is not None and self.max_retries < 0:

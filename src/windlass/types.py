@@ -36,7 +36,10 @@ Handle: TypeAlias = Any
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
-    """A job as a caller describes it. Policies are part of it: what happens after a crash depends only on this row."""
+    """A job as a caller describes it. Policies are part of it: what happens after a crash depends only on this row.
+
+    `max_attempts` is the total of executions that decides (0 = no limit); whoever encodes a `Retry` into `retry_policy`
+    writes its `executions` here, because the policy itself only says how long to wait and what not to retry."""
 
     id: str
     type: str
@@ -71,7 +74,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Job(Struct, frozen=True, kw_only=True, gc=False):
-    """One durable unit of work, as stored: a column each. `docs/reference` explains them by name."""
+    """One durable unit of work, as stored: a column each, explained in the schema (drivers/sqlite/migrations)."""
 
     seq: int
     id: str

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from windlass.core import admission
 from windlass.core.admission import (
     BATCH_LIMIT,
     LARGEST,
@@ -16,11 +15,10 @@ from windlass.core.admission import (
     check_job,
     check_lease,
     check_limit,
-    check_name,
     check_progress,
     check_queues,
 )
-from windlass.errors import InvalidInput, InvalidLeaseDuration
+from windlass.errors import InvalidInput
 
 from .make import NOW, new
 
@@ -92,29 +90,6 @@ def test_the_payload_limit_can_be_set_and_the_error_says_both_sizes() -> None:
     check_job(new(payload=b"x" * 10), payload_limit=10)
     with pytest.raises(InvalidInput, match=r"11 bytes, the limit is 10"):
         check_job(new(payload=b"x" * 11), payload_limit=10)
-
-
-def test_a_name_that_was_let_in_is_not_let_in_under_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory of known names is only a shortcut: a bad name never gets into it."""
-    monkeypatch.setattr(admission, "_known_names", {})
-    for _ in range(2):
-        check_name("type", "fine")
-        with pytest.raises(InvalidInput):
-            check_name("type", "not\nfine")
-    assert admission._known_names == {"fine": None}
-
-
-def test_an_endless_stream_of_names_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "_known_names", dict.fromkeys(map(str, range(10_000))))
-    check_name("queue", "one more")
-    assert len(admission._known_names) == 10_000
-
-
-@pytest.mark.parametrize("lease_for", [0, -1, None, 1.5, True, "30s", LARGEST])
-def test_a_lease_must_be_longer_than_nothing(lease_for: object) -> None:
-    with pytest.raises(InvalidLeaseDuration) as refused:
-        check_lease(lease_for)
-    assert refused.value.field == "lease_for"
 
 
 def test_the_shortest_lease_is_a_microsecond_and_the_longest_still_fits_after_now() -> None:

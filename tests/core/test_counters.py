@@ -74,9 +74,7 @@ def test_a_bucket_fills_with_time_up_to_its_burst(tokens: float, elapsed: int, a
 
 
 @given(st.floats(0, 10), st.floats(0, 100), st.lists(st.integers(-SECOND, 10 * SECOND)))
-def test_a_bucket_never_passes_its_burst_and_never_loses_by_waiting(
-    tokens: float, rate: float, pauses: list[int]
-) -> None:
+def test_a_bucket_never_passes_its_burst_and_never_loses_by_waiting(tokens: float, rate: float, pauses: list[int]) -> None:
     for pause in pauses:
         after = refill(tokens, 10.0, rate, pause)
         assert tokens <= after <= 10.0

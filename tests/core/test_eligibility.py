@@ -107,9 +107,7 @@ def test_a_job_that_is_ready_or_not_queued_needs_no_promotion() -> None:
         ({"max_attempts": 0, "executions": 99, "lost": 98}, False),
     ],
 )
-def test_a_claim_takes_back_by_itself_only_what_simply_returns_to_the_queue(
-    fields: dict[str, Any], decide: bool
-) -> None:
+def test_a_claim_takes_back_by_itself_only_what_simply_returns_to_the_queue(fields: dict[str, Any], decide: bool) -> None:
     assert needs_decision(running(**fields)) is decide
 
 

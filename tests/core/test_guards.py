@@ -27,9 +27,7 @@ def in_state(state: State, **fields: object) -> Job:
     return replace(queued(), state=state, **ended, **fields)
 
 
-def asked(
-    job: Job | None, outcome: Outcome | None, fence: str = FENCE, now: int = BEFORE, lapsed: bool = False
-) -> Answer:
+def asked(job: Job | None, outcome: Outcome | None, fence: str = FENCE, now: int = BEFORE, lapsed: bool = False) -> Answer:
     return judge(job, token=fence, outcome=outcome, lapsed=lapsed, now=now)
 
 

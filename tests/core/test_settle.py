@@ -209,9 +209,7 @@ def test_a_rule_that_says_dead_outweighs_the_delay_a_handler_names() -> None:
 def test_a_rule_may_have_a_pause_of_its_own() -> None:
     policy = Policy(backoff=fixed("1s"), rules=(rule(OSError, backoff=fixed("9s")), rule(KeyError))).encode()
     for error, pause in [(ConnectionError(), 9), (KeyError(), 1), (ValueError(), 1)]:
-        assert (
-            decide_failure(claimed(retry_policy=policy), Failed("x", error_types(error)), 0.0).delay == pause * SECOND
-        )
+        assert decide_failure(claimed(retry_policy=policy), Failed("x", error_types(error)), 0.0).delay == pause * SECOND
 
 
 def test_a_rejected_job_is_dead_at_once_in_both_modes_and_has_no_child() -> None:
@@ -344,9 +342,7 @@ def test_an_always_failing_job_runs_as_often_as_its_source_system_promises(name:
     assert links[-1].attempts == limit + extra
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("taskharbor", 25), ("orchestrator", 4), ("scheduler", 4), ("harmonyk", 6)]
-)
+@pytest.mark.parametrize(("name", "count"), [("taskharbor", 25), ("orchestrator", 4), ("scheduler", 4), ("harmonyk", 6)])
 @pytest.mark.parametrize("unset", [None, 0])
 def test_an_unset_maximum_is_the_default_of_its_source_system(name: str, count: int, unset: int | None) -> None:
     assert len(play(of_preset(name, unset))[1]) == count

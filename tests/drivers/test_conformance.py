@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,8 @@ class SqliteSuite(DriverConformance, DurabilityPromises, SqlPromises):
     inline = False
 
     @pytest.fixture(autouse=True)
-    def _directory(self, tmp_path: Path) -> Iterator[None]:
+    def _directory(self, tmp_path: Path) -> None:
         self.directory = tmp_path
-        yield
 
     def make_driver(self) -> Driver:
         handle, path = tempfile.mkstemp(dir=self.directory, suffix=".db")

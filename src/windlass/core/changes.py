@@ -27,7 +27,7 @@ from windlass.types import (
     State,
 )
 
-Answer = Literal["applied", "repeated", "not_inflight", "expired", "mismatch", "not_lapsed"]
+Answer = Literal["applied", "repeated", "not_inflight", "expired", "mismatch", "not_lapsed", "never_twice"]
 Outcome = Literal["ack", "retry", "fail", "snooze", "release", "cancelled", "expire"]
 Ending = Literal["succeeded", "failed", "cancelled"]
 
@@ -177,9 +177,7 @@ def effect_of(change: Settlement) -> Effect:
     lost = 1 if change.lapsed else 0
     match change:
         case Ack():
-            return Effect(
-                "ack", "succeeded", "completed", keep_run_at=True, finished_at=change.at, result=change.result
-            )
+            return Effect("ack", "succeeded", "completed", keep_run_at=True, finished_at=change.at, result=change.result)
         case Retry():
             error = storable(change.error)
             return Effect(
@@ -200,16 +198,18 @@ def effect_of(change: Settlement) -> Effect:
         case Release():
             return Effect("release", "queued", "skipped", error=storable(change.reason), keep_run_at=True, skipped=1)
         case Cancelled():
+            error = storable(change.reason)
             return Effect(
-                "cancelled", "cancelled", "skipped", error=storable(change.reason), last_error=storable(change.reason), keep_run_at=True,
-                skipped=1, lost=lost, finished_at=change.at,
+                "cancelled", "cancelled", "skipped", error=error, last_error=error, keep_run_at=True, skipped=1, lost=lost,
+                finished_at=change.at,
             )  # fmt: skip
         case Expire():
             return Effect("expire", "queued", "failed", error=change.reason, lost=1)
 
 
 OUTCOME_OF: Final[dict[type, Outcome]] = {
-    Ack: "ack", Retry: "retry", Fail: "fail", Snooze: "snooze", Release: "release", Cancelled: "cancelled", Expire: "expire",
+    Ack: "ack", Retry: "retry", Fail: "fail", Snooze: "snooze", Release: "release", Cancelled: "cancelled",
+    Expire: "expire",
 }  # fmt: skip
 
 

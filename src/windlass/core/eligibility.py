@@ -44,7 +44,7 @@ def needs_decision(job: Job) -> bool:
         return True
     if job.max_lost > 0 and job.lost + 1 >= job.max_lost:
         return True
-    return job.max_attempts > 0 and job.executions - job.skipped >= job.max_attempts
+    return job.max_attempts > 0 and max(job.attempts + 1, job.executions - job.skipped) >= job.max_attempts
 
 
 def label_of(job: Job, now: Micros) -> Label:

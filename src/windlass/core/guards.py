@@ -7,10 +7,12 @@ the answers is part of the contract: not inflight, then expired, then mismatch; 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from windlass.core.changes import Answer, Outcome
-from windlass.types import TERMINAL, Micros, State
+from windlass.types import TERMINAL, Micros, RetryMode, State
+
+BRINGS_BACK: Final = frozenset({"retry", "snooze", "release", "expire"})
 
 
 class Leased(Protocol):
@@ -24,6 +26,8 @@ class Leased(Protocol):
     def last_token(self) -> str | None: ...
     @property
     def last_outcome(self) -> str | None: ...
+    @property
+    def retry_mode(self) -> RetryMode: ...
 
 
 def judge(job: Leased | None, *, token: str, outcome: Outcome | None, lapsed: bool, now: Micros) -> Answer:
@@ -35,13 +39,13 @@ def judge(job: Leased | None, *, token: str, outcome: Outcome | None, lapsed: bo
     if job.state != "running" or job.lease_expires_at is None:
         return "not_inflight"
     expired = job.lease_expires_at <= now
-    if lapsed:
-        if job.lease_token != token:
-            return "mismatch"
-        return "applied" if expired else "not_lapsed"
-    if expired:
+    if expired and not lapsed:
         return "expired"
-    return "applied" if job.lease_token == token else "mismatch"
+    if job.lease_token != token:
+        return "mismatch"
+    if lapsed and not expired:
+        return "not_lapsed"
+    return "never_twice" if job.retry_mode == "new_job" and outcome in BRINGS_BACK else "applied"
 
 
 def is_repeat(job: Leased, token: str, outcome: Outcome) -> bool:

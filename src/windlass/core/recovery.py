@@ -20,7 +20,7 @@ def recover(job: Claimed, run: Execution) -> Settlement:
         return fail(job, Failed(CRASH_ERROR), run, lapsed=True)
     if job.max_lost > 0 and lost >= job.max_lost:
         return dead(job, "lost", f"its workers died or stalled {lost} times", run, lapsed=True)
-    if used_up(job, job.attempts) and policy_of(job).count_lost:
+    if used_up(job, job.attempts + 1) and policy_of(job).count_lost:
         return dead(
             job, "lost", f"lost in execution {job.executions - job.skipped} of {job.max_attempts}", run, lapsed=True
         )

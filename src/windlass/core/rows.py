@@ -8,7 +8,7 @@ import hashlib
 
 from msgspec.structs import replace
 
-from windlass.core.changes import Effect, Replay, Report, RetryChild, Settlement
+from windlass.core.changes import Effect, Replay, Report, RetryChild, Settlement, storable
 from windlass.core.eligibility import is_due
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
@@ -139,7 +139,8 @@ def closed(run: Run, change: Settlement, effect: Effect) -> Run:
     started_at = run.started_at if run.started_at is not None else change.started_at
     return replace(
         run, status=effect.run_status, started_at=change.at if started_at is None else started_at,
-        finished_at=change.at, error=effect.error, traceback=report.traceback, exit_code=report.exit_code,
+        finished_at=change.at, error=effect.error,
+        traceback=None if report.traceback is None else storable(report.traceback), exit_code=report.exit_code,
         cpu_us=report.cpu_us, peak_rss=report.peak_rss, log_path=report.log_path,
         artifacts=run.artifacts + report.artifacts,
     )  # fmt: skip
@@ -147,9 +148,7 @@ def closed(run: Run, change: Settlement, effect: Effect) -> Run:
 
 def cancelled(job: Job, reason: str, now: Micros) -> Job:
     """A queued job that a person cancelled."""
-    return replace(
-        job, state="cancelled", parked_on=None, finished_at=now, last_error=reason, updated_at=touched(job, now)
-    )
+    return replace(job, state="cancelled", parked_on=None, finished_at=now, last_error=reason, updated_at=touched(job, now))
 
 
 def cancel_requested(job: Job, now: Micros) -> Job:

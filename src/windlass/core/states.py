@@ -9,9 +9,7 @@ from typing import Final, Literal
 
 from windlass.types import STATES, TERMINAL, State
 
-Cause = Literal[
-    "enqueue", "claim", "ack", "retry", "fail", "snooze", "release", "cancelled", "expire", "cancel", "replay"
-]
+Cause = Literal["enqueue", "claim", "ack", "retry", "fail", "snooze", "release", "cancelled", "expire", "cancel", "replay"]
 
 # (state before, what happened) -> the states it may lead to. What is not here does not happen.
 MOVES: Final[dict[tuple[State | None, Cause], frozenset[State]]] = {

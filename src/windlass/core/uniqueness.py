@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from windlass.errors import InvalidInput
 from windlass.types import Job, Micros, NewJob
 
 Scope = Literal["type", "queue", "org", "global"]
@@ -19,7 +20,10 @@ LONGEST_KEY: Final = 200
 
 def stable_json(value: Any) -> str:
     """JSON text with the keys of every object sorted, at any depth; arrays keep their order."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("payload", f"cannot be written as JSON: {error}") from None
 
 
 def dedupe_key(type: str, org_id: str | None, payload: Any) -> str:  # noqa: A002 - spec 004 names it so
@@ -46,7 +50,7 @@ def idempotency_scope(scope: Scope, *, type: str, queue: str, org_id: str | None
 
 def bounded(key: str) -> str:
     """Long keys are hashed: they only need to be equal or different."""
-    return key if len(key) <= LONGEST_KEY else "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+    return key if len(key) <= LONGEST_KEY else "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def clean_key(key: str | None) -> str | None:

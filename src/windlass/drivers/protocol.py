@@ -159,10 +159,11 @@ class Driver(Protocol):
         `applied` when the guard held: running, lease_expires_at > now, same token (`lapsed`: expired, same token). A
         call that already took effect is answered `repeated` and changes nothing: last_token is this token and
         last_outcome this outcome, or a fail after an ack; but a retry on a finished job is `not_inflight`. Otherwise
-        `not_inflight`, `expired`, `mismatch`, in this order (`lapsed`: not_inflight, mismatch, not_lapsed).
+        `not_inflight`, `expired`, `mismatch`, in this order (`lapsed`: not_inflight, mismatch, not_lapsed). A change that
+        would bring a `new_job` row back to the queue is `never_twice`.
 
-        A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel). A
-        refused unit's riders leave no trace. An ended run never changes again.
+        A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel) and is
+        stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again.
         """
         ...
 
@@ -202,8 +203,9 @@ class Driver(Protocol):
         ...
 
     async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        """Delete at most `limit` finished jobs, with their runs, that are older than their state's retention. A chain
-        goes as one, by its last link; a group goes only when every member may. Idempotency keys stay."""
+        """Delete finished jobs, with their runs, that are older than their state's retention: at most `limit` chains, the
+        oldest first; answer the number of rows. A chain goes as one, by its last link's rule and date; members of a
+        group go only when all of them may. Idempotency keys stay."""
         ...
 
     async def wait(self, *, timeout: float) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from windlass.core.changes import Ack, Answer, Ending, Fail, Retry, Rider, Settlement
 from windlass.core.settle import riders_of
 from windlass.drivers.protocol import Claim, Driver, Enqueued, Renewal
-from windlass.errors import JobNotInflight, LeaseExpired, LeaseMismatch
+from windlass.errors import JobNotInflight, LeaseExpired, LeaseMismatch, NeverTwice
 from windlass.types import Claimed, Micros, NewJob
 
 
@@ -90,9 +90,9 @@ async def _riders(driver: Driver, job_id: str, ending: Ending | None) -> tuple[R
 
 async def _settle(driver: Driver, job_id: str, change: Settlement, now: Micros) -> Literal["applied", "repeated"]:
     [answer] = await driver.settle([change], now=now)
-    if answer == "applied" or answer == "repeated":
-        return answer
-    _refuse(job_id, answer)
+    if answer != "applied" and answer != "repeated":
+        _refuse(job_id, answer)
+    return answer
 
 
 def _refuse(job_id: str, answer: Answer) -> NoReturn:
@@ -100,4 +100,6 @@ def _refuse(job_id: str, answer: Answer) -> NoReturn:
         raise LeaseExpired(job_id)
     if answer == "mismatch":
         raise LeaseMismatch(job_id)
+    if answer == "never_twice":
+        raise NeverTwice(job_id)
     raise JobNotInflight(job_id)

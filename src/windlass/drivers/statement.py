@@ -1,7 +1,7 @@
 """A SQL statement is a value; an operation is a generator of them. Neither does IO.
 
-SQL lives in `.sql` files, one per noun, in blocks named after what they do; every SQL driver has the same names. Two
-mechanical rewrites happen at load time and no more: `:name` becomes the client's positional parameter, and nothing else.
+SQL lives in `.sql` files, one per noun, in blocks named after what they do; every SQL driver has the same names. Loading
+them drops comments and turns `:name` into the client's positional parameter, and does nothing else.
 
 An operation yields statements and is sent their rows, so the same code serves the writer thread, a blocking client and
 the caller's own transaction on whatever connection they hold:

@@ -34,7 +34,8 @@ from windlass.core.settle import (
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal, Retention
 from windlass.errors import WindlassError
-from windlass.policies import Retry, fixed, rule as error_rule  # fmt: skip
+from windlass.policies import Retry, fixed
+from windlass.policies import rule as error_rule
 from windlass.types import ACTIVE, TERMINAL, Claimed, Job, NewJob, Run
 
 QUEUES = ("a", "b")
@@ -154,9 +155,7 @@ class _Differential(RuleBasedStateMachine):
         start=st.booleans(),
         reclaim=st.sampled_from((True, True, False)),
     )
-    def claim(
-        self, queues: tuple[str, ...], limit: int, types: tuple[str, ...] | None, start: bool, reclaim: bool
-    ) -> Any:
+    def claim(self, queues: tuple[str, ...], limit: int, types: tuple[str, ...] | None, start: bool, reclaim: bool) -> Any:
         wish = Claim(
             queues=queues, limit=limit, lease_for=30 * SECOND, worker_id="w", token=self.name("token"), types=types,
             start=start, reclaim=reclaim,
@@ -222,7 +221,7 @@ class _Differential(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from((1, 10)), twice=st.booleans())
     def recover(self, limit: int, twice: bool) -> None:
-        (count, mine), (_, theirs) = self.both("expire", now=self.now, limit=limit)
+        (_, mine), (_, theirs) = self.both("expire", now=self.now, limit=limit)
         run = [Execution(at=self.now, child_id=self.name("link")) for _ in mine]
         changes = [recover(job, r) for job, r in zip(mine, run, strict=True)]
         others = [recover(job, r) for job, r in zip(theirs, run, strict=True)]

@@ -61,9 +61,7 @@ async def drain(driver: SqliteDriver, number: str) -> None:
     turn = 0
     while True:
         turn += 1
-        wish = Claim(
-            queues=("default",), limit=1 + turn % 9, lease_for=LEASE, worker_id=number, token=f"{number}-{turn}"
-        )
+        wish = Claim(queues=("default",), limit=1 + turn % 9, lease_for=LEASE, worker_id=number, token=f"{number}-{turn}")
         jobs = await driver.claim(wish, now=NOW)
         if not jobs:
             return

@@ -33,7 +33,7 @@ def integrity(path: Path) -> str:
     connection = apsw.Connection(str(path))
     try:
         assert list(connection.execute("pragma foreign_key_check")) == []
-        return str(list(connection.execute("pragma integrity_check"))[0][0])
+        return str(next(iter(connection.execute("pragma integrity_check")))[0])
     finally:
         connection.close()
 
@@ -49,9 +49,7 @@ async def recovered_twice(driver: SqliteDriver) -> tuple[dict[str, Job], dict[st
     states = []
     for turn in range(2):
         _, undecided = await driver.expire(now=now, limit=100)
-        await driver.settle(
-            [recover(job, Execution(at=now, child_id=f"r{turn}-{job.id}")) for job in undecided], now=now
-        )
+        await driver.settle([recover(job, Execution(at=now, child_id=f"r{turn}-{job.id}")) for job in undecided], now=now)
         states.append(await everything(driver))
     assert states[0] == states[1], "recovery run twice changed something"
     return states[0]
@@ -155,10 +153,9 @@ def test_many_processes_on_one_file_never_lease_a_job_twice(tmp_path: Path) -> N
         await driver.close()
 
     asyncio.run(fill())
-    children = [
-        subprocess.Popen([sys.executable, str(CHILD), str(path), "drain", f"p{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for n in range(4)
-    ]  # fmt: skip
+    command = [sys.executable, str(CHILD), str(path), "drain"]
+    pipe = subprocess.PIPE
+    children = [subprocess.Popen([*command, f"p{n}"], stdin=pipe, stdout=pipe) for n in range(4)]
     for child in children:
         assert child.stdin is not None
         child.stdin.write(b"go\n")

@@ -59,9 +59,7 @@ def first(tables: Tables, queues: Sequence[str], types: tuple[str, ...] | None) 
 
 def lease(tables: Tables, job: Job, wish: Claim, prefix: str, now: Micros) -> Claimed:
     leased = tables.put(
-        rows.claimed(
-            job, token=wish.token, worker_id=wish.worker_id, lease_for=wish.lease_for, start=wish.start, now=now
-        )
+        rows.claimed(job, token=wish.token, worker_id=wish.worker_id, lease_for=wish.lease_for, start=wish.start, now=now)
     )
     run = rows.run_of(leased, f"{prefix}{job.seq:012x}")
     tables.put_run(job.seq, run)

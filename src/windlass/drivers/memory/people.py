@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.admission import check_name
+from windlass.core.admission import check_alteration
 from windlass.core.changes import (
     AlterAnswer,
     Alteration,
@@ -28,6 +28,8 @@ from windlass.types import Group, Micros, Queue
 
 
 def alter(tables: Tables, changes: Sequence[Alteration], now: Micros) -> list[AlterAnswer]:
+    for change in changes:
+        check_alteration(change)
     return [alter_one(tables, change, now) for change in changes]
 
 
@@ -91,7 +93,6 @@ def run_now(tables: Tables, change: RunNow, now: Micros) -> AlterAnswer:
 
 
 def put_queue(tables: Tables, change: PutQueue, now: Micros) -> AlterAnswer:
-    check_name("queue", change.name)
     before = tables.queues.get(change.name)
     since = None if before is None else before.paused_at
     paused_at = (since or now) if change.paused else None

@@ -62,8 +62,12 @@ class Tables:
 
     def remove(self, job: Job) -> None:
         runs = self.runs.pop(job.seq, [])
-        self._undo.append(lambda: (self._move(None, job), self.runs.__setitem__(job.seq, runs)))
+        self._undo.append(lambda: self._bring_back(job, runs))
         self._move(job, None)
+
+    def _bring_back(self, job: Job, runs: list[Run]) -> None:
+        self._move(None, job)
+        self.runs[job.seq] = runs
 
     def _move(self, before: Job | None, after: Job | None) -> None:
         """Replace a row and move it between the indexes."""

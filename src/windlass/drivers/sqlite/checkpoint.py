@@ -28,11 +28,11 @@ def is_affected(version: str) -> bool:
 class GuardedCheckpoint:
     """Called by the writer between transactions."""
 
-    def __init__(self, path: str, writer: Connection, janitor: Connection) -> None:
+    def __init__(self, path: str, writer: Connection, others: list[Connection]) -> None:
         self._wal = path + "-wal"
-        self._writer, self._janitor = writer, janitor
+        self._writer, self._janitor = writer, others[-1]
         self._since = 0
-        for connection in (writer, janitor):
+        for connection in (writer, *others):
             connection.execute("pragma wal_autocheckpoint = 0")
 
     def __call__(self) -> None:

@@ -6,8 +6,12 @@ speed, by name. Every write is one short `BEGIN IMMEDIATE` transaction; waiting 
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal
 
@@ -28,7 +32,7 @@ from windlass.drivers.protocol import (
 from windlass.drivers.sqlite import inspect, jobs, leases, people, settlement
 from windlass.drivers.sqlite.checkpoint import GuardedCheckpoint, is_affected
 from windlass.drivers.sqlite.files import Identity, prepare
-from windlass.drivers.sqlite.lane import Lane
+from windlass.drivers.sqlite.lane import Lane, Place
 from windlass.drivers.sqlite.library import Connection, Library, version
 from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connection, read_anchor
 from windlass.drivers.sqlite.watcher import Watcher
@@ -37,7 +41,10 @@ from windlass.errors import DriverClosed
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 Durability = Literal["full", "relaxed"]
-_kept_after_fork: Final[list[object]] = []  # a child must never close, and so never collect, its parent's connections
+
+_open: Final[weakref.WeakSet[SqliteDriver]] = weakref.WeakSet()
+_inherited: Final[list[SqliteDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
+os.register_at_fork(after_in_child=lambda: _inherited.extend(_open))
 
 
 class SqliteDriver:
@@ -49,33 +56,39 @@ class SqliteDriver:
         self.library: Final = sqlite
         self._durable = durability == "full"
         self._busy_s = busy_timeout
-        self._inotify = inotify
+        self._inline = inline
+        self._inotify = inotify and sys.platform == "linux"
         self._closed = False
         self._watcher: Watcher | None = None
         prepare(self.path)
-        self._control = self._connect()
-        try:
+        with ExitStack() as opened:  # closed again should one of the steps fail
+            self._control = self._connect(opened)
             migrate(self._control, self.path, busy_timeout)
             self.clock: Final[AnchoredClock] = clock_at(read_anchor(self._control, self.path, busy_timeout))
-            identity = Identity(self.path)
-            connection = self._connect()
-            self._writer = Lane("writer", connection, begin="begin immediate", path=self.path, identity=identity, busy_s=busy_timeout, inline=inline)  # fmt: skip
-            self._reader = Lane("reader", self._connect(), begin="begin", path=self.path, identity=identity, busy_s=busy_timeout, inline=inline)  # fmt: skip
-        except BaseException:
-            self._control.close()
-            raise
-        if sqlite == "stdlib" and is_affected(version(sqlite)):
-            self._control.execute("pragma wal_autocheckpoint = 0")
-            self._writer.between = GuardedCheckpoint(self.path, connection, self._connect())
-        os.register_at_fork(before=lambda: _kept_after_fork.append(self) if not self._closed else None)
+            writer = self._connect(opened)
+            reader = self._connect(opened)
+            guard = self._guarded_checkpoint(writer, opened)
+            place = Place(self.path, Identity(self.path), busy_timeout)
+            self._writer = Lane("writer", writer, place, begin="begin immediate", inline=inline)
+            self._reader = Lane("reader", reader, place, begin="begin", inline=inline)
+            self._writer.between = guard
+            self._connections = opened.pop_all()
+        _open.add(self)
 
-    def _connect(self) -> Connection:
-        return open_connection(self.library, self.path, busy_s=self._busy_s, durable=self._durable)
+    def _connect(self, opened: ExitStack) -> Connection:
+        connection = open_connection(self.library, self.path, busy_s=self._busy_s, durable=self._durable)
+        opened.callback(connection.close)
+        return connection
+
+    def _guarded_checkpoint(self, writer: Connection, opened: ExitStack) -> GuardedCheckpoint | None:
+        if self.library != "stdlib" or not is_affected(version(self.library)):
+            return None
+        return GuardedCheckpoint(self.path, writer, [self._control, self._connect(opened)])
 
     @property
     def capabilities(self) -> Capabilities:
-        pushes = self._watcher is None or self._watcher.pushes
-        return Capabilities(durable=True, shared=True, wakeups="push" if pushes and self._inotify else "poll", sql=True)
+        pushes = self._inotify if self._watcher is None else self._watcher.pushes
+        return Capabilities(durable=True, shared=True, wakeups="push" if pushes else "poll", sql=True)
 
     # --------------------------------------------------------------------------------------------------------- writes
 
@@ -140,15 +153,23 @@ class SqliteDriver:
         if self._closed:
             raise DriverClosed
         if self._watcher is None:
-            self._watcher = Watcher(self.path, self._connect, use_inotify=self._inotify)
+            connection = open_connection(self.library, self.path, busy_s=self._busy_s, durable=self._durable)
+            self._watcher = Watcher(self.path, connection, use_inotify=self._inotify)
         return await self._watcher.wait(timeout)
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        _open.discard(self)
+        if self._inline:
+            self._close()
+        else:
+            await asyncio.to_thread(self._close)  # it waits for the writer's last commit
+
+    def _close(self) -> None:
         if self._watcher is not None:
             self._watcher.close()
         self._reader.close()
         self._writer.close()
-        self._control.close()
+        self._connections.close()

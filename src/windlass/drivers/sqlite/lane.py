@@ -17,7 +17,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from windlass.drivers.sqlite.files import Identity
 from windlass.drivers.sqlite.library import ERRORS, Connection, run, translate
@@ -51,16 +51,19 @@ class Command:
             self.future.set_exception(self.error)
 
 
+class Place(NamedTuple):
+    """The file a lane works on, and how long it waits for the write lock (for the words of an error)."""
+
+    path: str
+    identity: Identity
+    busy_s: float
+
+
 class Lane:
-    def __init__(
-        self, name: str, connection: Connection, *, begin: Begin, path: str, identity: Identity, busy_s: float,
-        inline: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, name: str, connection: Connection, place: Place, *, begin: Begin, inline: bool = False) -> None:
         self._connection = connection
         self._begin = begin
-        self._path = path
-        self._identity = identity
-        self._busy_s = busy_s
+        self._place = place
         self._closed = False
         self._pid = os.getpid()
         self._queue: SimpleQueue[Command | None] = SimpleQueue()
@@ -96,7 +99,7 @@ class Lane:
         command.deliver()
 
     def close(self) -> None:
-        """Finish what was sent, then close the connection."""
+        """Finish what was sent. The connection stays its owner's to close."""
         with self._lock:
             if self._closed or self._pid != os.getpid():
                 self._closed = True
@@ -106,7 +109,6 @@ class Lane:
                 self._queue.put(None)
         if self._thread is not None:
             self._thread.join()
-        self._connection.close()
 
     # ------------------------------------------------------------------------------------------ on the lane's thread
 
@@ -147,7 +149,7 @@ class Lane:
     def _transaction(self, commands: list[Command]) -> Exception | None:
         """All commands in one transaction, or none and the reason why."""
         try:
-            self._identity.check()
+            self._place.identity.check()
             self._connection.execute(self._begin)
             self._step("begun")
             for command in commands:
@@ -157,7 +159,7 @@ class Lane:
             self._step("after_commit")
         except Exception as error:
             self._roll_back()
-            return translate(error, self._path, self._busy_s) if isinstance(error, ERRORS) else error
+            return translate(error, self._place.path, self._place.busy_s) if isinstance(error, ERRORS) else error
         return None
 
     def _roll_back(self) -> None:

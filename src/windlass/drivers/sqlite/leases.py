@@ -119,7 +119,7 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
             ]
         )
         rows = yield SQL.extend(items=items, expires_at=now + lease_for, now=now)
-        done = {seq: wish for seq, wish in rows}
+        done: dict[int, int | None] = dict(rows)
         begun = [(seq, r.token, r.started_at) for seq, (_, r) in turn if r.started_at is not None and seq in done]
         if begun:
             yield SQL.begin_runs(items=to_json(begun))

@@ -60,15 +60,8 @@ class StdlibConnection:
 
     @classmethod
     def open(cls, path: str, busy_ms: int) -> StdlibConnection:
-        return cls(
-            sqlite3.connect(
-                path,
-                timeout=busy_ms / 1000,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=CACHED_STATEMENTS,
-            )  # fmt: skip
-        )
+        seconds, cached = busy_ms / 1000, CACHED_STATEMENTS
+        return cls(sqlite3.connect(path, seconds, isolation_level=None, check_same_thread=False, cached_statements=cached))
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()

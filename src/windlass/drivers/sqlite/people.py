@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.admission import check_name
+from windlass.core.admission import check_alteration
 from windlass.core.changes import (
     AlterAnswer,
     Alteration,
@@ -26,9 +26,12 @@ from windlass.types import Micros
 
 
 def alter(changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
+    for change in changes:
+        check_alteration(change)
     answers: list[AlterAnswer] = []
     for change in changes:
-        answers.append((yield from alter_one(change, now)))
+        answer = yield from alter_one(change, now)
+        answers.append(answer)
     return answers
 
 
@@ -41,7 +44,6 @@ def alter_one(change: Alteration, now: Micros) -> Op[AlterAnswer]:
         case RunNow():
             return (yield from run_now(change, now))
         case PutQueue():
-            check_name("queue", change.name)
             yield SQL.put_queue(
                 name=change.name, positions=change.positions, preset=change.preset, settings=change.settings,
                 paused_at=now if change.paused else None, now=now,

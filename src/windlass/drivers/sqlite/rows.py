@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, Run, State
+from windlass.types import Claimed, Job, RetryMode, Run, State
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -72,5 +72,6 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     lease_expires_at: int | None
     last_token: str | None
     last_outcome: str | None
+    retry_mode: RetryMode
     cancel_requested_at: int | None
     group_id: str | None

@@ -83,7 +83,7 @@ def settle_round(units: Sequence[Unit], answers: list[Answer], now: Micros) -> O
 
 
 def is_plain(change: Settlement) -> bool:
-    return type(change) is Ack and change.result is None and change.report is None
+    return type(change) is Ack and change.result is None and change.report is None and not change.lapsed
 
 
 def ack(units: Sequence[Unit], now: Micros) -> Op[set[int]]:

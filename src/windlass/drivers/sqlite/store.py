@@ -18,6 +18,8 @@ from windlass.types import Micros
 
 log: Final = logging.getLogger("windlass.sqlite")
 LARGEST_LAG: Final[Micros] = SECOND
+REFRESHED: Final[Micros] = 60 * SECOND  # the same line told from a younger moment: what a reboot may go back to
+WAL_TRIES: Final = 2_000
 
 _BOOTSTRAP: Final = """
 create table if not exists migrations (version integer primary key, name text not null, checksum text not null,
@@ -59,15 +61,13 @@ def _configure(connection: Connection, *, durable: bool) -> None:
 
 def _switch_to_wal(connection: Connection) -> None:
     """Switching needs the file alone, and SQLite answers busy at once when two openers try it together."""
-    deadline = time.monotonic() + 10
-    while True:
+    for _ in range(WAL_TRIES):
         try:
             connection.execute("pragma journal_mode = wal")
             return
         except ERRORS:
-            if time.monotonic() > deadline:
-                raise
             time.sleep(0.005)
+    connection.execute("pragma journal_mode = wal")
 
 
 def migrate(connection: Connection, path: str, busy_s: float) -> list[str]:
@@ -105,9 +105,7 @@ def _migrate(connection: Connection, path: str) -> list[str]:
     for step in steps:
         for statement in statements(step.text):
             connection.execute(statement)
-        connection.execute(
-            "insert into migrations values (?, ?, ?, ?)", (step.version, step.name, step.checksum, wall())
-        )
+        connection.execute("insert into migrations values (?, ?, ?, ?)", (step.version, step.name, step.checksum, wall()))
     connection.execute("insert into meta values ('store_id', ?) on conflict do nothing", (secrets.token_hex(16),))
     return [f"{step.version:04d}_{step.name}" for step in steps]
 
@@ -129,7 +127,9 @@ def next_anchor(stored: Anchor | None, boot: str, since: Micros, utc: Micros) ->
     if stored.boot_id != boot:
         return Anchor(boot, since, max(utc, stored.utc))
     told = stored.utc + since - stored.boot
-    return Anchor(boot, since, utc) if utc - told > LARGEST_LAG else stored
+    if utc - told > LARGEST_LAG:
+        return Anchor(boot, since, utc)
+    return Anchor(boot, since, told) if since - stored.boot > REFRESHED else stored
 
 
 def read_anchor(connection: Connection, path: str, busy_s: float) -> Anchor:
@@ -142,9 +142,7 @@ def read_anchor(connection: Connection, path: str, busy_s: float) -> Anchor:
         stored = _stored_anchor(connection)
         anchor = next_anchor(stored, boot_id(), since_boot(), wall())
         text = msgspec.json.encode(anchor).decode()
-        connection.execute(
-            "insert into meta values ('clock', ?) on conflict do update set value = excluded.value", (text,)
-        )
+        connection.execute("insert into meta values ('clock', ?) on conflict do update set value = excluded.value", (text,))
         connection.execute("commit")
     except ERRORS as error:
         if connection.in_transaction():

@@ -11,7 +11,7 @@ import ctypes
 import os
 import select
 import threading
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from windlass.drivers.sqlite.library import ERRORS, Connection
@@ -42,14 +42,16 @@ def watch_file(path: str) -> int | None:
 
 
 class Watcher:
-    def __init__(self, path: str, connect: Callable[[], Connection], *, use_inotify: bool = True) -> None:
-        self._connection = connect()
+    def __init__(self, path: str, connection: Connection, *, use_inotify: bool = True) -> None:
+        self._connection = connection
         self._seen = self._version()
         self._inotify = watch_file(path + "-wal") if use_inotify else None
         self._waiters: list[Waiter] = []
         self._lock = threading.Lock()
         self._closed = False
-        self._nudge_in, self._nudge_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._nudge_in, self._nudge_out = os.pipe()
+        os.set_blocking(self._nudge_in, False)
+        os.set_blocking(self._nudge_out, False)
         self._thread = threading.Thread(target=self._loop, name="windlass-watcher", daemon=True)
         self._thread.start()
 
@@ -85,10 +87,8 @@ class Watcher:
                 os.close(fd)
 
     def _nudge(self) -> None:
-        try:
+        with suppress(BlockingIOError):  # then it was nudged often enough
             os.write(self._nudge_out, b"!")
-        except BlockingIOError:  # it was nudged often enough
-            pass
 
     # ---------------------------------------------------------------------------------------- on the watcher's thread
 
@@ -113,12 +113,13 @@ class Watcher:
         self._tell()
 
     def _sleep(self, timeout: float | None, fds: list[int]) -> bool:
-        readable, _, _ = select.select(fds, [], [], timeout)
+        poll = select.poll()  # not select(): a busy process has descriptors beyond its 1,024
+        for fd in fds:
+            poll.register(fd, select.POLLIN)
+        readable = [fd for fd, _ in poll.poll(None if timeout is None else timeout * 1_000)]
         for fd in readable:
-            try:
+            with suppress(BlockingIOError):
                 os.read(fd, 65_536)
-            except BlockingIOError:
-                continue
         return bool(readable)
 
     def _version(self) -> int:

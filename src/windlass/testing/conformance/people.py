@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from windlass.core.changes import Cancel, Replay
+import pytest
+
+from windlass.core.changes import Cancel, PutGroup, PutLimit, PutQueue, Replay
 from windlass.core.settle import Failed, Released, Snoozed
+from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
 
@@ -76,6 +79,14 @@ class PeoplePromises(Suite):
         await t.end(await t.take(), Failed("two"))
         assert await t.alter(Replay(job.id, "unused", reset_attempts=False)) == "applied"
         assert (await t.job(job.id)).attempts == 2
+
+    @promise
+    async def test_nonsense_is_refused_before_anything_is_written(self, t: Trial) -> None:
+        """Negative limits and totals, blank names: an error that names the field, and nothing changed."""
+        for bad in (PutLimit("k", -1), PutLimit("", 1), PutGroup("g", total=-1), PutGroup(" ", total=1), PutQueue("")):
+            with pytest.raises(InvalidInput):
+                await t.driver.alter([PutLimit("good", 1), bad], now=t.now)
+        assert (await t.driver.shared()).limits == ()
 
     @promise
     async def test_only_dead_jobs_are_replayed(self, t: Trial) -> None:

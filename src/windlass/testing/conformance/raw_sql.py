@@ -185,7 +185,10 @@ class SqlPromises(Suite):
     @promise
     async def test_one_active_reservation_and_one_child_per_retry(self, t: Trial) -> None:
         """The database itself keeps what must be unique unique."""
-        reserve = "insert into reservations (reservation_id, queue, reserved_by, reserved_at, expires_at) values ('{}', 'q', 'me', 1, 2)"
+        reserve = (
+            "insert into reservations (reservation_id, queue, reserved_by, reserved_at, expires_at) "
+            "values ('{}', 'q', 'me', 1, 2)"
+        )
         self.sql(t.driver, reserve.format("a"))
         self._refused(t, reserve.format("b"))
         self.sql(t.driver, "insert into jobs (type, retry_of) values ('x', 'parent')")

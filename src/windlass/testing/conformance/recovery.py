@@ -123,6 +123,15 @@ class RecoveryPromises(Suite):
         assert (await t.take()).id == lenient.id
 
     @promise
+    async def test_a_loss_counts_on_top_of_recorded_failures(self, t: Trial) -> None:
+        """A loss is final at attempts + 1 too, where failures were recorded by somebody else."""
+        job = await t.running(attempts=2, max_attempts=3)
+        t.clock.advance(LEASE)
+        assert await t.claim() == []
+        assert await sweep(t) == (0, ["applied"])
+        assert (await t.job(job.id)).dead_kind == "lost"
+
+    @promise
     async def test_skipped_runs_do_not_count_against_the_maximum(self, t: Trial) -> None:
         """Snoozes and releases leave the whole allowance: a failure after them is the first."""
         await t.enqueue(max_attempts=2)

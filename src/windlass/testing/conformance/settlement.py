@@ -276,6 +276,14 @@ class SettlementPromises(Suite):
         assert (await t.job(stale.id)).state == "running"
 
     @promise
+    async def test_a_lapsed_settlement_needs_a_lapsed_lease(self, t: Trial) -> None:
+        """Whatever its outcome, a settlement marked lapsed is refused while the lease is valid."""
+        job = await t.running()
+        assert await t.ack(job, lapsed=True) == "not_lapsed"
+        assert await t.fail(job, lapsed=True) == "not_lapsed"
+        assert (await t.job(job.id)).state == "running"
+
+    @promise
     async def test_one_job_twice_in_a_batch_is_as_if_sent_twice(self, t: Trial) -> None:
         """The second unit for a job sees what the first one did."""
         job = await t.running()
@@ -300,9 +308,7 @@ class SettlementPromises(Suite):
         jobs = await t.claim(limit=500)
         assert [job.id for job in jobs] == ids
         changes = [
-            Ack(handle=j.handle, token=j.token, at=t.now)
-            if n % 3
-            else Release(handle=j.handle, token=j.token, at=t.now)
+            Ack(handle=j.handle, token=j.token, at=t.now) if n % 3 else Release(handle=j.handle, token=j.token, at=t.now)
             for n, j in enumerate(jobs)
         ]
         assert set(await t.settle(*changes)) == {"applied"}
@@ -327,9 +333,7 @@ class SettlementPromises(Suite):
         """Surrogates, NULs and megabytes of text in an error never keep a job from being settled."""
         for text in ("\ud800 broken", "a\x00b", "x" * 1_000_000, "ünï ✓ 🙂", "'; drop table jobs; --"):
             job = await t.running()
-            report = Report(
-                traceback=text, exit_code=-9, cpu_us=5, peak_rss=7, log_path="a/b.log", artifacts=("out.txt",)
-            )
+            report = Report(traceback=text, exit_code=-9, cpu_us=5, peak_rss=7, log_path="a/b.log", artifacts=("out.txt",))
             assert await t.fail(job, reason=text, report=report) == "applied"
             stored, run = await t.job(job.id), await t.last_run(job.id)
             assert stored.last_error

@@ -70,7 +70,8 @@ class UniquenessPromises(Suite):
     @promise
     async def test_duplicates_inside_a_batch_are_answered_like_later_calls(self, t: Trial) -> None:
         """The first of a batch is stored, the others are told its id."""
-        batch = [t.new(**KEY, payload=b"1"), t.new(payload=b"2"), t.new(**KEY, payload=b"3"), t.new(dedupe_key="d"), t.new(dedupe_key="d")]  # fmt: skip
+        batch = [t.new(**KEY, payload=b"1"), t.new(payload=b"2"), t.new(**KEY, payload=b"3")]
+        batch += [t.new(dedupe_key="d"), t.new(dedupe_key="d")]
         answers = await t.driver.enqueue(batch, now=t.now)
         assert [a.existed for a in answers] == [False, False, True, False, True]
         assert answers[2].id == batch[0].id

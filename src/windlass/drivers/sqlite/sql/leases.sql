@@ -1,7 +1,7 @@
 -- Claiming, extending and taking back. core/eligibility.py holds the same rules in Python.
 
 -- name: glance
--- Which of a claim's steps have anything to do: an update that changes no row costs ten times what this does.
+-- Which of a claim's steps have anything to do: an update that changes no row costs several times what this does.
 select exists (select 1 from jobs indexed by jobs_leased
                 where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now),
        exists (select 1 from jobs indexed by jobs_waiting
@@ -81,7 +81,7 @@ update jobs
     where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now
       and crash_policy = 'requeue' and cancel_requested_at is null
       and (max_lost = 0 or lost + 1 < max_lost)
-      and (max_attempts = 0 or executions - skipped < max_attempts)
+      and (max_attempts = 0 or max(attempts + 1, executions - skipped) < max_attempts)
     order by lease_expires_at, seq
     limit :bite)
 returning seq, limit_keys;
@@ -101,6 +101,6 @@ select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, codec, payload, headers
  where state = 'running' and lease_expires_at <= :now
    and (crash_policy = 'fail' or cancel_requested_at is not null
         or (max_lost > 0 and lost + 1 >= max_lost)
-        or (max_attempts > 0 and executions - skipped >= max_attempts))
+        or (max_attempts > 0 and max(attempts + 1, executions - skipped) >= max_attempts))
  order by lease_expires_at, jobs.seq
  limit :limit;

@@ -5,7 +5,7 @@ select id, seq, executions from jobs where id in (select value from json_each(:i
 
 -- name: guards
 -- Read under the write lock, only for what the fast path refused or what may bring a job back.
-select seq, state, lease_token, lease_expires_at, last_token, last_outcome, cancel_requested_at, group_id
+select seq, state, lease_token, lease_expires_at, last_token, last_outcome, retry_mode, cancel_requested_at, group_id
   from jobs where seq in (select value from json_each(:seqs));
 
 -- name: ack
