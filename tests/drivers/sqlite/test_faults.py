@@ -354,6 +354,16 @@ def test_a_driver_does_not_cross_a_fork(tmp_path: Path) -> None:
     assert ids_in(tmp_path / "jobs.db") == {"before", "after"}
 
 
+def test_one_file_is_opened_through_one_library_in_a_process(tmp_path: Path) -> None:
+    first = SqliteDriver(tmp_path / "jobs.db")
+    (tmp_path / "link.db").symlink_to(tmp_path / "jobs.db")
+    for name in ("jobs.db", "link.db"):
+        with pytest.raises(StoreUnavailable, match="sqlite='apsw'"):
+            SqliteDriver(tmp_path / name, sqlite="stdlib")
+    asyncio.run(first.close())
+    asyncio.run(SqliteDriver(tmp_path / "jobs.db", sqlite="stdlib").close())
+
+
 @pytest.mark.parametrize("make", [lambda path: MemoryDriver(), lambda path: SqliteDriver(path / "jobs.db")])
 def test_wrong_types_are_refused_and_nothing_is_written(make: object, tmp_path: Path) -> None:
     async def main() -> None:

@@ -226,7 +226,7 @@ def test_enqueueing_in_the_callers_transaction_commits_and_rolls_back_with_it(tm
 HOT = """
     glance promote pick pick_types claim insert_runs extend begin_runs expire close_expired leased_queues undecided guards
     seqs_of ack close_acked move close_run report count_jobs ids_in_use dedupe_holder key_holder chain_head unpark full_key
-    count_member get_jobs get_runs prunable
+    count_member get_jobs get_runs prunable last_position
 """
 
 
@@ -241,9 +241,49 @@ def test_hot_statements_are_index_searches(tmp_path: Path) -> None:
         if block.name in hot:
             plan = connection.execute(f"explain query plan {block.sql}", [None] * len(block.names))
             for step in plan:
-                scans = re.match(r"SCAN (jobs|runs|head|member)\b(?!.* USING (COVERING )?INDEX)", step[3])
+                scans = re.match(
+                    r"(SCAN|SEARCH) (jobs|runs|head|member)\b(?!.* USING (COVERING INDEX|INDEX|INTEGER PRIMARY KEY|PRIMARY KEY))",
+                    step[3],
+                )
                 assert not scans, f"{block.name}: {step[3]}"
     connection.close()
+
+
+def schema(tmp_path: Path, kind: str) -> dict[str, str]:
+    path = tmp_path / "jobs.db"
+    close(SqliteDriver(path))
+    connection = connect("apsw", str(path), 1_000)
+    rows = connection.execute("select name, sql from sqlite_master where type = ? and sql is not null", (kind,))
+    connection.close()
+    return {name: " ".join(sql.split()) for name, sql in rows}
+
+
+def test_the_first_migration_holds_every_table(tmp_path: Path) -> None:
+    expected = """
+        jobs runs queues queue_stats workers leader templates schedules groups dependencies limits reservations
+        idempotency_keys webhooks outbox deliveries usage_batches usage_hourly api_tokens audit meta migrations
+    """.split()
+    tables = schema(tmp_path, "table")
+    assert set(expected) == set(tables) - {"sqlite_sequence"}
+    assert all("strict" in sql.lower() for name, sql in tables.items() if name != "sqlite_sequence")
+
+
+def test_no_index_on_jobs_holds_a_row_in_two_states(tmp_path: Path) -> None:
+    """Each is partial on the state it serves; those that keep something unique span what they must."""
+    indexes = {name: sql for name, sql in schema(tmp_path, "index").items() if " on jobs " in sql}
+    uniqueness = {"jobs_dedupe", "jobs_retry_of", "jobs_manual_retry", "jobs_fire", "jobs_group"}
+    for name, sql in indexes.items():
+        assert " where " in sql, name
+        if name not in uniqueness:
+            assert re.search(r"where (state = '\w+'|finished_at is not null)", sql), name
+
+
+def test_triggers_on_jobs_and_runs_only_raise(tmp_path: Path) -> None:
+    """No trigger body runs for the engine's own writes: only the two that help hands do more than raise."""
+    for name, sql in schema(tmp_path, "trigger").items():
+        assert " when " in sql or name.startswith("audit"), name
+        if name not in {"jobs_touch", "jobs_default_position"}:
+            assert "begin select raise(abort" in sql, name
 
 
 def test_the_insert_follows_the_fields_of_a_new_job() -> None:

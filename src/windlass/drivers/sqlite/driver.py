@@ -37,7 +37,7 @@ from windlass.drivers.sqlite.library import Connection, Library, version
 from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connection, read_anchor
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverClosed
+from windlass.errors import DriverClosed, StoreUnavailable
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 Durability = Literal["full", "relaxed"]
@@ -45,6 +45,15 @@ Durability = Literal["full", "relaxed"]
 _open: Final[weakref.WeakSet[SqliteDriver]] = weakref.WeakSet()
 _inherited: Final[list[SqliteDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
 os.register_at_fork(after_in_child=lambda: _inherited.extend(_open))
+
+
+def refuse_second_library(path: str, library: Library) -> None:
+    """Two SQLite libraries on one file in one process drop each other's locks (see library.py)."""
+    for driver in _open:
+        if driver.library != library and os.path.samefile(driver.path, path):
+            raise StoreUnavailable(
+                f"{path}: is open in this process through {driver.library!r}; open it with sqlite={driver.library!r} too"
+            )
 
 
 class SqliteDriver:
@@ -61,6 +70,7 @@ class SqliteDriver:
         self._closed = False
         self._watcher: Watcher | None = None
         prepare(self.path)
+        refuse_second_library(self.path, sqlite)
         with ExitStack() as opened:  # closed again should one of the steps fail
             self._control = self._connect(opened)
             migrate(self._control, self.path, busy_timeout)

@@ -1,0 +1,182 @@
+"""Plant bugs, one at a time, and see that the suites catch each of them.
+
+    python tests/mutants.py              all of them, as a table
+    python tests/mutants.py lease token  those whose description holds all these words
+
+Each mutant is a copy of src/ with one text replaced. It is caught when a tier that passes on the healthy code fails on
+the mutant. A replacement that no longer matches is an error: the table must speak of the code as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+TIERS = {
+    "core": ["tests/core"],
+    "conformance": ["tests/drivers/test_conformance.py", "-k", "(TestMemory or TestSqlite) and not (Inline or Stdlib)"],
+    "model": ["tests/drivers/test_model.py"],
+    "faults": ["tests/drivers/sqlite/test_faults.py", "tests/drivers/sqlite/test_crashes.py", "-k", "not kill_nine"],
+}
+USUAL = ("core", "conformance", "model")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    what: str
+    file: str
+    old: str
+    new: str
+    tiers: tuple[str, ...] = USUAL
+
+
+SQL = "drivers/sqlite/sql/"
+MUTANTS = [
+    Mutant("ack: the token guard is gone", SQL + "settle.sql",
+           "state = 'running' and lease_token = done.token and lease_expires_at > :now\nreturning",
+           "state = 'running' and lease_expires_at > :now\nreturning"),
+    Mutant("ack: the instant of expiry still counts as valid", SQL + "settle.sql",
+           "lease_token = done.token and lease_expires_at > :now", "lease_token = done.token and lease_expires_at >= :now"),
+    Mutant("claim: position before priority", SQL + "leases.sql",
+           "where queue = :queue and state = 'queued' and ready = 1\n order by priority desc, position, created_at, seq",
+           "where queue = :queue and state = 'queued' and ready = 1\n order by position, priority desc, created_at, seq"),
+    Mutant("promote: < for <= on the due time", SQL + "leases.sql",
+           "and parked_on is null and run_at <= :now\n    limit", "and parked_on is null and run_at < :now\n    limit"),
+    Mutant("promote: one bite only, the rest waits for the next claim", "drivers/sqlite/leases.py",
+           "while len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) == PROMOTE_BITE:\n        pass",
+           "yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE)"),
+    Mutant("settle: the lease is not cleared", SQL + "settle.sql",
+           "lease_token = null, lease_expires_at = null, last_token = :token", "last_token = :token"),
+    Mutant("expire: the run stays open", SQL + "leases.sql",
+           "where job_seq in (select value from json_each(:seqs)) and status is null",
+           "where job_seq in (select value from json_each(:seqs)) and status = 'open'"),
+    Mutant("expire: the loss is not counted", SQL + "leases.sql", "lost = lost + 1", "lost = lost"),
+    Mutant("expire: run_at survives the reclaim", SQL + "leases.sql", "ready = 1, run_at = null, lost", "ready = 1, lost"),
+    Mutant("expire: never-twice jobs are taken back too", SQL + "leases.sql",
+           "and crash_policy = 'requeue' and cancel_requested_at is null", "and cancel_requested_at is null"),
+    Mutant("extend: counted from the old expiry", SQL + "leases.sql",
+           "set lease_expires_at = :expires_at, started_at", "set lease_expires_at = lease_expires_at + 1, started_at"),
+    Mutant("extend: updated_at stands still with the clock", SQL + "leases.sql",
+           "progress_note = coalesce(asked.note, jobs.progress_note),\n       updated_at = max(:now, updated_at + 1)",
+           "progress_note = coalesce(asked.note, jobs.progress_note),\n       updated_at = max(:now, updated_at)"),
+    Mutant("settle: riders are skipped", "drivers/sqlite/settlement.py", "    if ridden:\n", "    if not ridden:\n"),
+    Mutant("settle: a refused unit's riders ride all the same", "drivers/sqlite/settlement.py",
+           "if unit[1][1].riders and unit[0] in done]", "if unit[1][1].riders]"),
+    Mutant("groups: a snapshot is written back instead of a delta", "drivers/memory/settlement.py",
+           "group = tables.groups.get(group_id)",
+           "group = vars(tables).setdefault('snapshot', dict(tables.groups)).get(group_id)"),
+    Mutant("groups: the last member does not finish the group", SQL + "settle.sql",
+           "case when remaining = 1 then :now end", "case when remaining = 0 then :now end"),
+    Mutant("permits: one lease too many", SQL + "limits.sql",
+           "where max_used is not null and used + 1 > max_used\n order",
+           "where max_used is not null and used > max_used\n order"),
+    Mutant("permits: freed, but nobody is let through", "drivers/sqlite/limits.py",
+           "        yield from unpark(keys, now)\n\n\ndef unpark", "\n\ndef unpark"),
+    Mutant("permits: not given back when a lease is lost", "drivers/sqlite/leases.py",
+           "yield from free_permits(strings_in(limit_keys), now)", "strings_in(limit_keys)"),
+    Mutant("chain: the child forgets its attempts", SQL + "jobs.sql",
+           ":attempts, 0, 0, 0, max_attempts, max_lost, retry_mode", "0, 0, 0, 0, max_attempts, max_lost, retry_mode"),
+    Mutant("chain: a duplicate is told the first link, not the head", "drivers/sqlite/jobs.py",
+           "return str(head[0][0] if head else rows[0][0])", "return str(rows[0][0])"),
+    Mutant("keys: a dedupe key is free while its job runs", SQL + "jobs.sql",
+           "dedupe_key is not null and state in ('queued', 'running')", "dedupe_key is not null and state = 'queued'"),
+    Mutant("keys: an expired key is taken an instant too long", SQL + "jobs.sql",
+           "expires_at > :now);", "expires_at >= :now);"),
+    Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if paused:\n", "    if not paused:\n"),
+    Mutant("prune: links of a living chain are deleted", SQL + "inspect.sql",
+           "where finished_at is not null and dead_kind is not 'superseded'\n", "where finished_at is not null\n"),
+    Mutant("core: attempts off by one", "core/settle.py",
+           "attempts = job.attempts + 1\n    if used_up", "attempts = job.attempts\n    if used_up"),
+    Mutant("core: > for >= at the maximum", "core/settle.py",
+           "max(attempts, job.executions - job.skipped) >= job.max_attempts",
+           "max(attempts, job.executions - job.skipped) > job.max_attempts"),
+    Mutant("core: a snooze spends an execution", "core/changes.py",
+           "error=storable(change.reason), run_at=change.run_at, skipped=1)",
+           "error=storable(change.reason), run_at=change.run_at, skipped=0)"),
+    Mutant("core: a repeat need not name the same outcome", "core/guards.py",
+           'return job.last_outcome == outcome and not (outcome == "retry" and job.state in TERMINAL)', "return True"),
+    Mutant("core: mismatch is told before expired", "core/guards.py",
+           '    if expired and not lapsed:\n        return "expired"\n    if job.lease_token != token:\n',
+           '    if expired and not lapsed and job.lease_token == token:\n        return "expired"\n'
+           '    if job.lease_token != token:\n'),
+    Mutant("core: a wish to cancel is forgotten by a retry", "core/settle.py",
+           "if not cancel_requested or not comes_back:", "if not cancel_requested or comes_back:"),
+    Mutant("core: max_lost is checked one loss late", "core/recovery.py", "lost >= job.max_lost", "lost > job.max_lost"),
+    Mutant("memory: an expired lease is valid at its last instant", "core/eligibility.py",
+           "job.lease_expires_at is not None and job.lease_expires_at <= now",
+           "job.lease_expires_at is not None and job.lease_expires_at < now"),
+    Mutant("lane: a neighbour pays for a mistake", "drivers/sqlite/lane.py",
+           "command.error = self._transaction([command])", "command.error = error", ("faults",)),
+    Mutant("lane: a deleted file is written on", "drivers/sqlite/lane.py",
+           "            self._place.identity.check()\n", "", ("faults",)),
+    Mutant("lane: claimed, but the run row comes in a second transaction", "drivers/sqlite/leases.py",
+           "    yield SQL.insert_runs(seqs=names, prefix=prefix)\n",
+           "    yield Statement('commit', ())\n    yield Statement('begin immediate', ())\n"
+           "    yield SQL.insert_runs(seqs=names, prefix=prefix)\n    assert Statement\n", ("faults",)),
+]  # fmt: skip
+
+
+def plant(mutant: Mutant | None, directory: Path) -> None:
+    shutil.copytree(ROOT / "src", directory / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    if mutant is None:
+        return
+    path = directory / "src" / "windlass" / mutant.file
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.what}: {mutant.file} holds the text {text.count(mutant.old)} times, not once")
+    text = text.replace(mutant.old, mutant.new)
+    if "Statement(" in mutant.new:
+        text = text.replace(
+            "from windlass.drivers.statement import Op\n", "from windlass.drivers.statement import Op, Statement\n"
+        )
+    path.write_text(text)
+
+
+def fails(tier: str, directory: Path) -> bool:
+    """Whether a tier fails on the code in a directory."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout", "120", "--no-header"]
+    environment = {
+        **os.environ, "PYTHONPATH": str(directory / "src"), "PYTHONDONTWRITEBYTECODE": "1",
+        "WINDLASS_MODEL_EXAMPLES": "40", "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
+    }  # fmt: skip
+    command = [sys.executable, "-m", "pytest", *options, *TIERS[tier]]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=600, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{tier} did not run:\n{done.stdout.decode()[-2000:]}{done.stderr.decode()[-2000:]}")
+    return done.returncode == 1
+
+
+def judge(mutant: Mutant | None) -> dict[str, bool]:
+    with tempfile.TemporaryDirectory(prefix="windlass-mutant-") as name:
+        plant(mutant, Path(name))
+        return {tier: fails(tier, Path(name)) for tier in (mutant.tiers if mutant else TIERS)}
+
+
+def main(words: list[str]) -> int:
+    chosen = [mutant for mutant in MUTANTS if all(word in mutant.what for word in words)]
+    width = max(len(mutant.what) for mutant in chosen)
+    healthy = judge(None)
+    if any(healthy.values()):
+        print(f"the healthy code fails already: {healthy}")
+        return 1
+    print(f"{'planted bug':{width}}  " + "  ".join(f"{tier:11}" for tier in TIERS), flush=True)
+    missed = 0
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        for mutant, caught in zip(chosen, pool.map(judge, chosen), strict=True):
+            marks = ["-" if t not in caught else "caught" if caught[t] else "missed" for t in TIERS]
+            missed += not any(caught.values())
+            print(f"{mutant.what:{width}}  " + "  ".join(f"{mark:11}" for mark in marks), flush=True)
+    print(f"\n{len(chosen) - missed} of {len(chosen)} planted bugs caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
