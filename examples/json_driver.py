@@ -1,11 +1,8 @@
-"""A whole driver in one file: rows in dictionaries, and one JSON file that is replaced by every change.
+"""A whole driver: rows in dictionaries, and one JSON file that every change replaces.
 
-The rules come from `windlass.drivers.memory`, whose functions work on any `Tables`. What is left is what every author of
-a driver has to think about: who may open the store, when a change may be acknowledged, and what is true after it failed.
-
-A toy: a change costs as much as the file is large, and the event loop stands still while the disk is asked. See
-drivers/sqlite/lane.py for a thread of its own that gathers many changes into one. docs/drivers/write-your-own.md is the
-walk that ends here.
+The rules come from `windlass.drivers.memory`, whose functions work on any `Tables`. Left is what every author of a driver
+must think about: who may open the store, when a change may be acknowledged, and what is true after one has failed.
+A toy for one event loop, which stands still while the disk is asked; drivers/sqlite/lane.py shows how to do better.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ import asyncio
 import errno
 import fcntl
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
@@ -26,23 +23,18 @@ from windlass.drivers import protocol as p
 from windlass.drivers.memory import inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.tables import Tables
 from windlass.errors import DriverClosed, DriverForked, StoreFull, StoreUnavailable
-from windlass.types import Claimed, Event, Group, Job, Limit, Micros, NewJob, Queue, Run
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 T = TypeVar("T")
 
 
-class File(msgspec.Struct, kw_only=True):
-    """What is stored. Nothing has a default: half a file must not pass for an empty store."""
-
-    version: Literal[1]
+class File(msgspec.Struct):
+    version: Literal[1]  # nothing here has a default: half a file must not pass for an empty store
     last_seq: int  # not max(seq): after a prune a new job would get the number that an old handle still carries
     jobs: list[Job]
     runs: dict[int, list[Run]]
-    keys: list[tuple[tuple[str, str], tuple[str, Micros | None]]]  # pairs: a JSON object's keys cannot be tuples
-    queues: dict[str, Queue]
-    groups: dict[str, Group]
-    limits: dict[str, Limit]
-    outbox: list[Event]
+    keys: list[tuple[tuple[str, str], tuple[str, Micros | None]]]  # pairs, because a key in JSON is text
+    shared: p.Shared
 
 
 class JsonDriver:
@@ -51,109 +43,109 @@ class JsonDriver:
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = True) -> None:
         """`sync=False` leaves flushing to the operating system: safe when the process dies, not when the power does."""
         self.path = os.path.realpath(path)  # a rename would replace a symbolic link, not what it points to
-        self._sync, self._pid, self._lock = sync, os.getpid(), threading.Lock()
-        self._closed = self._in_doubt = False
-        self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        with ExitStack() as held, self._store_errors():
-            # A lock file of its own, never renamed or deleted: the lock belongs to the inode, and ours is replaced.
-            lock = held.enter_context(open(f"{self.path}.lock", "ab", opener=_private))
+        self._flush: Callable[[int], None] = lambda fd: os.fsync(fd) if sync else None
+        self._tables, self._stored, self._told = Tables(), b"", asyncio.Event()
+        self._closed, self._pid = False, os.getpid()
+        with self._turn(), ExitStack() as held:
+            # The lock is on a file of its own that stays: a lock belongs to the inode, and the store's is replaced.
+            held.callback(os.close, lock := os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600))
+            held.callback(os.close, directory := os.open(os.path.dirname(self.path), os.O_RDONLY))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StoreUnavailable(f"{self.path}: another driver has it open; close that one first") from None
-            self._directory = os.open(os.path.dirname(self.path), os.O_RDONLY)
-            held.callback(os.close, self._directory)
-            self._tables = self._load()
-            self._stored = self._encode()
-            self._held = held.pop_all()
+            if os.path.exists(self.path):
+                self._load()
+            self._directory, self._held = directory, held.pop_all()
 
-    # ------------------------------------------------------------------------------------------------------- the file
-
-    def _load(self) -> Tables:
-        tables = Tables()
-        if not os.path.exists(self.path):
-            return tables
+    def _load(self) -> None:
+        self._stored, t = Path(self.path).read_bytes(), self._tables
         try:
-            with open(self.path, "rb") as file:
-                saved = msgspec.json.decode(file.read(), type=File)
-        except msgspec.DecodeError as error:  # never begin afresh here: the next change would erase what is left
-            raise StoreUnavailable(f"{self.path}: is not a store ({error}); restore a backup or move it away") from None
-        for job in saved.jobs:
-            tables.put(job)  # also rebuilds the indexes
-        tables.last_seq, tables.runs, tables.keys = saved.last_seq, saved.runs, dict(saved.keys)
-        tables.queues, tables.groups, tables.limits = saved.queues, saved.groups, saved.limits
-        tables.outbox = saved.outbox
-        return tables
+            file = msgspec.json.decode(self._stored, type=File)
+        except msgspec.DecodeError as error:  # starting empty instead would erase, at the first change, what is left
+            raise StoreUnavailable(f"{self.path}: not a store ({error}); restore a backup or move it away") from None
+        for job in file.jobs:
+            t.put(job)  # one by one, because that builds the indexes
+        t.last_seq, t.runs, t.keys, t.outbox = file.last_seq, file.runs, dict(file.keys), list(file.shared.outbox)
+        t.queues, t.limits = {q.name: q for q in file.shared.queues}, {x.key: x for x in file.shared.limits}
+        t.groups = {g.group_id: g for g in file.shared.groups}
 
-    def _encode(self) -> bytes:
-        t = self._tables
-        file = File(
-            version=1, last_seq=t.last_seq, jobs=[t.jobs[seq] for seq in sorted(t.jobs)], runs=t.runs,
-            keys=list(t.keys.items()), queues=t.queues, groups=t.groups, limits=t.limits, outbox=t.outbox,
-        )  # fmt: skip
-        return msgspec.json.encode(file)
-
-    def _save(self) -> bool:
-        """Make the file what the tables are; False when it is already. Whoever reads it sees the old or the new one."""
-        text = self._encode()
+    def _save(self) -> None:
+        """Whoever opens the file, whenever we die, finds all of the old or all of the new."""
+        t, new = self._tables, Path(f"{self.path}.new")
+        file = File(1, t.last_seq, list(t.jobs.values()), t.runs, list(t.keys.items()), inspect.shared(t))
+        text = msgspec.json.encode(file)
         if text == self._stored:
-            return False
-        new = f"{self.path}.new"
+            return  # and wake nobody: two idle workers would wake each other with empty claims for ever
         try:
-            with open(new, "wb", opener=_private) as file:
-                file.write(text)
-                file.flush()
-                self._fsync(file.fileno())  # before the rename, or a power cut could leave the new name on no content
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+                out.write(text)
+                out.flush()
+                self._flush(out.fileno())  # first the content, then the name: a power cut must not keep only the name
             os.replace(new, self.path)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(new)  # half a file would keep a full disk full
-            raise
-        # If this last step fails, nobody knows which file a power cut would leave. We neither acknowledge nor go on.
-        self._in_doubt = True
-        self._fsync(self._directory)
-        self._in_doubt, self._stored = False, text
-        return True
-
-    def _fsync(self, fd: int) -> None:
-        if self._sync:
-            os.fsync(fd)
-
-    @contextmanager
-    def _store_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreFull(self.path) from error
-            raise StoreUnavailable(f"{self.path}: {error.strerror}") from error
-
-    # ------------------------------------------------------------------------------------------------- turns and wakes
+        finally:
+            new.unlink(missing_ok=True)  # half a file would keep a full disk full
+        self._closed = True  # should the next step fail, nobody knows which file a power cut leaves: open it again
+        self._flush(self._directory)
+        self._closed, self._stored = False, text
+        self._told.set()
+        self._told = asyncio.Event()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One at a time, readers too: nobody is shown a change that is not in the file yet."""
+        """Nothing awaits inside a turn, so the event loop is the one writer, and no reader sees what is not stored."""
+        if self._closed:
+            raise DriverClosed
         if self._pid != os.getpid():
-            raise DriverForked  # the child has the lock too, but not the parent's later changes
-        with self._lock:
-            if self._closed:
-                raise DriverClosed
-            if self._in_doubt:
-                raise StoreUnavailable(f"{self.path}: the last change may or may not be stored; open the store again")
+            raise DriverForked  # the child shares our lock on the file, but not what we change from now on
+        try:
             yield
+        except OSError as error:
+            raise StoreFull(self.path) if error.errno == errno.ENOSPC else StoreUnavailable(str(error)) from error
 
     def _read(self, look: Callable[[Tables], T]) -> T:
         with self._turn():
             return look(self._tables)
 
     def _write(self, change: Callable[[Tables], T]) -> T:
-        with self._turn(), self._store_errors(), self._tables.transaction():
+        with self._turn(), self._tables.transaction():
             answer = change(self._tables)
-            changed = self._save()  # inside the transaction: what the disk refused is undone in memory too
-        if changed:  # an empty claim wakes nobody, or two idle workers would wake each other for ever
-            self._wake()
+            self._save()  # inside the transaction: what the disk refused is undone in memory too
         return answer
 
-    def _wake(self) -> None:
-        for loop, told in list(self._waiters):
-            loop.call_soon_threadsafe(told.set)
+    async def wait(self, *, timeout: float) -> bool:
+        told = self._read(lambda t: self._told)
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(told.wait(), timeout)
+        return False
+
+    async def close(self) -> None:
+        self._closed = True
+        self._held.close()
+        self._told.set()
+
+    # fmt: off
+    async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[p.Enqueued]:
+        return self._write(lambda t: jobs.enqueue(t, new, now))
+    async def claim(self, claim: p.Claim, *, now: Micros) -> list[Claimed]:
+        return self._write(lambda t: leases.claim(t, claim, now))
+    async def extend(self, renewals: Sequence[p.Renewal], *, lease_for: Micros, now: Micros) -> list[p.Extended]:
+        return self._write(lambda t: leases.extend(t, renewals, lease_for, now))
+    async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
+        return self._write(lambda t: settlement.settle(t, changes, now))
+    async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
+        return self._write(lambda t: leases.expire(t, now, limit))
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+        return self._write(lambda t: people.alter(t, changes, now))
+    async def prune(self, retention: p.Retention, *, now: Micros, limit: int) -> int:
+        return self._write(lambda t: inspect.prune(t, retention, now, limit))
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return self._read(lambda t: inspect.get(t, ids))
+    async def runs(self, job_id: str) -> list[Run]:
+        return self._read(lambda t: inspect.runs(t, job_id))
+    async def find(self, query: p.JobQuery) -> p.Page:
+        return self._read(lambda t: inspect.find(t, query))
+    async def count(self, *, now: Micros) -> list[p.Count]:
+        return self._read(lambda t: inspect.count(t, now))
+    async def shared(self) -> p.Shared:
+        return self._read(inspect.shared)

@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 thorough = settings(
     max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "150")),
-    stateful_step_count=40,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

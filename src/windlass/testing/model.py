@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
@@ -45,20 +45,25 @@ POLICIES = (
     Retry(rules=(error_rule("fatal", dead=True),)).encode(),
 )  # fmt: skip
 
+Pair = tuple[Claimed, Claimed]  # the same lease as memory and as the driver under test gave it
+Change = tuple[Settlement, Settlement]
+
+SELDOM = st.sampled_from((False, False, False, True))
+picks = st.lists(st.integers(0, 5), min_size=1, max_size=3)  # counted from the newest
 delays = st.sampled_from((0, 1, SECOND, 5 * SECOND, 40 * SECOND))
 new_jobs = st.fixed_dictionaries(
     {
         "queue": st.sampled_from(QUEUES),
         "type": st.sampled_from(("x", "y")),
         "priority": st.sampled_from((0, 0, 1, -1)),
-        "wait": st.none() | delays,
+        "wait": st.sampled_from((None, None, None, 0, SECOND, 40 * SECOND)),
         "chain": st.booleans(),
         "max_attempts": st.sampled_from((0, 1, 2, 3)),
         "max_lost": st.sampled_from((0, 1, 2)),
         "retry_policy": st.sampled_from(POLICIES),
-        "idempotency_key": st.none() | st.none() | st.sampled_from(KEYS),
-        "dedupe_key": st.none() | st.none() | st.sampled_from(KEYS),
-        "on_duplicate": st.sampled_from(("ignore", "touch", "replace", "raise")),
+        "idempotency_key": st.sampled_from((None, None, None, *KEYS)),
+        "dedupe_key": st.sampled_from((None, None, None, *KEYS)),
+        "on_duplicate": st.sampled_from(("ignore", "ignore", "touch", "replace", "raise")),
         "key_life": st.none() | delays,
         "group_id": st.none() | st.just("g"),
         "limit_keys": st.sampled_from(((), (), ("l1",), ("l1", "l2"), ("l2",))),
@@ -86,9 +91,6 @@ def differential(make_driver: Callable[[], Driver]) -> type[RuleBasedStateMachin
 
 
 class _Differential(RuleBasedStateMachine):
-    held = Bundle("held")  # pairs of what both drivers leased, valid or not
-    sent = Bundle("sent")  # settlements that were sent once, for sending again
-
     def make_driver(self) -> Driver:
         raise NotImplementedError
 
@@ -99,6 +101,8 @@ class _Differential(RuleBasedStateMachine):
         self.driver = self.make_driver()
         self.now = 1_000_000 * SECOND
         self.names = 0
+        self.held: list[Pair] = []  # what both drivers leased, valid or not
+        self.sent: list[Change] = []  # settlements that were sent once, for sending again
         self.replayed: set[str] = set()
         self.before: dict[str, Job] = {}
         self.ended: dict[str, Run] = {}
@@ -132,6 +136,10 @@ class _Differential(RuleBasedStateMachine):
     def time_passes(self, by: int) -> None:
         self.now += by
 
+    @initialize(batch=st.lists(new_jobs, min_size=1, max_size=4))
+    def begin(self, batch: list[dict[str, Any]]) -> None:
+        self.enqueue(batch)
+
     @rule(batch=st.lists(new_jobs, min_size=1, max_size=4))
     def enqueue(self, batch: list[dict[str, Any]]) -> None:
         self.both("enqueue", [self._new(dict(fields)) for fields in batch], now=self.now)
@@ -148,76 +156,73 @@ class _Differential(RuleBasedStateMachine):
         return NewJob(id=self.name("job"), run_at=None if wait is None else self.now + wait, **fields)
 
     @rule(
-        target=held,
-        queues=st.sampled_from((("a",), ("b",), ("b", "a"))),
+        queues=st.sampled_from((("a",), ("b",), ("b", "a"), ("a", "b"))),
         limit=st.sampled_from((1, 2, 5)),
-        types=st.none() | st.none() | st.just(("x",)),
+        types=st.sampled_from((None, None, None, ("x",))),
         start=st.booleans(),
         reclaim=st.sampled_from((True, True, False)),
     )
-    def claim(self, queues: tuple[str, ...], limit: int, types: tuple[str, ...] | None, start: bool, reclaim: bool) -> Any:
+    def claim(
+        self, queues: tuple[str, ...], limit: int, types: tuple[str, ...] | None, start: bool, reclaim: bool
+    ) -> None:
         wish = Claim(
             queues=queues, limit=limit, lease_for=30 * SECOND, worker_id="w", token=self.name("token"), types=types,
             start=start, reclaim=reclaim,
         )  # fmt: skip
         mine, theirs = self.both("claim", wish, now=self.now)
-        return multiple(*zip(mine, theirs, strict=True))
+        self.held += zip(mine, theirs, strict=True)
 
+    @precondition(lambda self: self.held)
     @rule(
-        pairs=st.lists(held, min_size=1, max_size=3),
+        chosen=picks,
         token=st.sampled_from((None, None, "wrong")),
         began=st.booleans(),
-        progress=st.none() | st.just(0.5),
+        progress=st.sampled_from((None, 0.5)),
         by_id=st.booleans(),
     )
-    def extend(
-        self, pairs: list[tuple[Claimed, Claimed]], token: str | None, began: bool, progress: float | None, by_id: bool
-    ) -> None:
+    def extend(self, chosen: list[int], token: str | None, began: bool, progress: float | None, by_id: bool) -> None:
+        pairs = _pick(self.held, chosen)
+
         def renewals(side: int) -> list[Renewal]:
-            return [
-                Renewal(
-                    p[side].id if by_id else p[side].handle,
-                    token or p[side].token,
-                    self.now if began else None,
-                    progress,
-                )
-                for p in pairs
-            ]
+            jobs = [pair[side] for pair in pairs]
+            start = self.now if began else None
+            return [Renewal(job.id if by_id else job.handle, token or job.token, start, progress) for job in jobs]
 
         self.both("extend", renewals(0), theirs=(renewals(1),), lease_for=30 * SECOND, now=self.now)
 
+    @precondition(lambda self: self.held)
     @rule(
-        target=sent,
-        pairs=st.lists(held, min_size=1, max_size=3),
+        chosen=picks,
         ends=st.lists(outcomes, min_size=3, max_size=3),
         began=st.booleans(),
         ago=st.sampled_from((0, 0, SECOND)),
+        token=st.sampled_from((None, None, None, "wrong")),
+        by_id=st.booleans(),
     )
-    def settle(self, pairs: list[tuple[Claimed, Claimed]], ends: list[Outcome], began: bool, ago: int) -> Any:
-        changes: list[tuple[Settlement, Settlement]] = []
-        for (mine, theirs), end in zip(pairs, ends, strict=False):
+    def settle(
+        self, chosen: list[int], ends: list[Outcome], began: bool, ago: int, token: str | None, by_id: bool
+    ) -> None:
+        changes: list[Change] = []
+        for (mine, theirs), end in zip(_pick(self.held, chosen), ends, strict=False):
             at = self.now - ago
-            run = Execution(at=at, started_at=at if began else None, child_id=self.name("link"))
-            change = settle(mine, end, run)
-            changes.append((change, replace(change, handle=theirs.handle)))
+            change = settle(mine, end, Execution(at, at if began else None, self.name("link")))
+            change = replace(change, token=token or change.token, handle=mine.id if by_id else mine.handle)
+            changes.append((change, replace(change, handle=theirs.id if by_id else theirs.handle)))
         self._settle(changes)
-        return multiple(*changes)
+        self.sent += changes
 
-    @rule(changes=st.lists(sent, min_size=1, max_size=2))
-    def settle_again(self, changes: list[tuple[Settlement, Settlement]]) -> None:
+    @precondition(lambda self: self.sent)
+    @rule(chosen=picks)
+    def settle_again(self, chosen: list[int]) -> None:
         """A lost reply: the same call once more, maybe much later."""
-        self._settle(changes)
+        self._settle(_pick(self.sent, chosen))
 
-    def _settle(self, changes: list[tuple[Settlement, Settlement]]) -> None:
+    def _settle(self, changes: list[Change]) -> None:
         answers, _ = self.both("settle", [c[0] for c in changes], theirs=([c[1] for c in changes],), now=self.now)
         if isinstance(answers, list):
             self.acked.update(
                 c[0].token + str(c[0].handle) for c, a in zip(changes, answers, strict=True) if a == "applied"
             )
-
-    @rule(pair=consumes(held))
-    def forget(self, pair: tuple[Claimed, Claimed]) -> None:
-        """A worker dies."""
 
     @rule(limit=st.sampled_from((1, 10)), twice=st.booleans())
     def recover(self, limit: int, twice: bool) -> None:
@@ -246,7 +251,7 @@ class _Differential(RuleBasedStateMachine):
 
     @rule(
         change=st.one_of(
-            st.builds(PutQueue, st.sampled_from(QUEUES), st.sampled_from(("tail", "dense")), paused=st.booleans()),
+            st.builds(PutQueue, st.sampled_from(QUEUES), st.sampled_from(("tail", "dense")), paused=SELDOM),
             st.builds(PutLimit, st.sampled_from(("l1", "l2")), st.none() | st.integers(0, 3)),
             st.just(PutGroup("g", total=5)),
         )
@@ -313,6 +318,13 @@ class _Differential(RuleBasedStateMachine):
         for group in shared.groups:
             assert group.total == group.remaining + group.succeeded + group.failed + group.cancelled
             assert (group.finished_at is not None) == (group.remaining == 0)
+
+
+T = TypeVar("T")
+
+
+def _pick(items: list[T], chosen: list[int]) -> list[T]:
+    return [items[-1 - number % len(items)] for number in chosen]
 
 
 def _check_row(job: Job, runs: list[Run]) -> None:
