@@ -1,8 +1,7 @@
 """A whole driver: rows in dictionaries, and one JSON file that every change replaces.
 
-The rules come from `windlass.drivers.memory`, whose functions work on any `Tables`. Left is what every author of a driver
-must think about: who may open the store, when a change may be acknowledged, and what is true after one has failed.
-A toy for one event loop, which stands still while the disk is asked; drivers/sqlite/lane.py shows how to do better.
+`windlass.drivers.memory` has the rules, as functions over `Tables`. Left is what every author must think about: who may
+open the store, when to acknowledge, what is true after a failure. A toy: the event loop stands still while it writes.
 """
 
 from __future__ import annotations
@@ -83,9 +82,9 @@ class JsonDriver:
                 out.flush()
                 self._flush(out.fileno())  # first the content, then the name: a power cut must not keep only the name
             os.replace(new, self.path)
+            self._closed = True  # should what follows fail, nobody knows which file a power cut leaves: open it again
         finally:
             new.unlink(missing_ok=True)  # half a file would keep a full disk full
-        self._closed = True  # should the next step fail, nobody knows which file a power cut leaves: open it again
         self._flush(self._directory)
         self._closed, self._stored = False, text
         self._told.set()
@@ -94,10 +93,8 @@ class JsonDriver:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Nothing awaits inside a turn, so the event loop is the one writer, and no reader sees what is not stored."""
-        if self._closed:
-            raise DriverClosed
-        if self._pid != os.getpid():
-            raise DriverForked  # the child shares our lock on the file, but not what we change from now on
+        if self._closed or self._pid != os.getpid():  # a forked child shares our lock, but not what we change from now on
+            raise DriverClosed if self._closed else DriverForked
         try:
             yield
         except OSError as error:
@@ -120,6 +117,7 @@ class JsonDriver:
         return False
 
     async def close(self) -> None:
+        await asyncio.sleep(0)  # claims that were sent before this are still answered
         self._closed = True
         self._held.close()
         self._told.set()
@@ -128,6 +126,7 @@ class JsonDriver:
     async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[p.Enqueued]:
         return self._write(lambda t: jobs.enqueue(t, new, now))
     async def claim(self, claim: p.Claim, *, now: Micros) -> list[Claimed]:
+        await asyncio.sleep(0)  # nothing else here waits, and a worker that claims and settles would starve the others
         return self._write(lambda t: leases.claim(t, claim, now))
     async def extend(self, renewals: Sequence[p.Renewal], *, lease_for: Micros, now: Micros) -> list[p.Extended]:
         return self._write(lambda t: leases.extend(t, renewals, lease_for, now))

@@ -214,16 +214,18 @@ select seq, executions, ?2 || printf('%012x', seq), worker_id, org_id, queue, ty
   from jobs where seq in (select value from json_each(?1))
 """
 
+# Every job keeps the moment at which its own handler ended: {seq: at}.
 SETTLE: Final = """
 update jobs
    set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = ?2, last_outcome = 'ack',
-       finished_at = ?3, updated_at = max(?3, updated_at + 1)
- where seq in (select value from json_each(?1)) and state = 'running' and lease_token = ?2 and lease_expires_at > ?3
+       finished_at = done.value, updated_at = max(?3, updated_at + 1)
+  from json_each(?1) as done
+ where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = ?2 and lease_expires_at > ?3
 """
 
 CLOSE_RUNS: Final = """
-update runs set status = 'completed', finished_at = ?2
- where job_seq in (select value from json_each(?1)) and status is null
+update runs set status = 'completed', finished_at = done.value from json_each(?1) as done
+ where job_seq = cast(done.key as integer) and runs.status is null
 """
 
 
@@ -242,11 +244,11 @@ def claim(db: apsw.Connection, batch: int, token: str) -> list[Row]:
 
 def settle(db: apsw.Connection, rows: list[Row], token: str) -> None:
     now = micros()
-    seqs = seqs_of(rows)
+    ends = msgspec.json.encode({row[0]: now for row in rows}).decode()
     db.execute("begin immediate")
-    db.execute(SETTLE, (seqs, token, now))
+    db.execute(SETTLE, (ends, token, now))
     assert db.changes() == len(rows), "the fence refused a job"
-    db.execute(CLOSE_RUNS, (seqs, now))
+    db.execute(CLOSE_RUNS, (ends,))
     assert db.changes() == len(rows), "a job had no open run"
     db.execute("commit")
 

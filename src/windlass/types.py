@@ -143,15 +143,14 @@ class Claimed(Struct, frozen=True, gc=False):
     """A leased job with what its run, its settlement and its recovery need, and no more."""
 
     handle: Handle
-    token: str
     run_id: str
+    token: str
+    claimed_at: Micros
+    lease_expires_at: Micros
     id: str
     type: str
     queue: str
     org_id: str | None
-    codec: str
-    payload: bytes
-    headers: dict[str, str]
     priority: int
     timeout_ns: int
     attempts: int
@@ -165,10 +164,11 @@ class Claimed(Struct, frozen=True, gc=False):
     on_unknown: OnUnknown
     retry_policy: str | None
     group_id: str | None
-    limit_keys: tuple[str, ...]
     created_at: Micros
-    claimed_at: Micros
-    lease_expires_at: Micros
+    codec: str
+    payload: bytes
+    headers: dict[str, str] = {}
+    limit_keys: tuple[str, ...] = ()
 
 
 class Run(Struct, frozen=True, kw_only=True, gc=False):

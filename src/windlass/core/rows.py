@@ -97,10 +97,10 @@ def as_claimed(job: Job, run_id: str, handle: object) -> Claimed:
     assert job.lease_expires_at is not None, "claimed without an expiry"
     assert job.claimed_at is not None, "claimed without claimed_at"
     return Claimed(
-        handle, job.lease_token, run_id, job.id, job.type, job.queue, job.org_id, job.codec, job.payload, job.headers,
+        handle, run_id, job.lease_token, job.claimed_at, job.lease_expires_at, job.id, job.type, job.queue, job.org_id,
         job.priority, job.timeout_ns, job.attempts, job.executions, job.skipped, job.lost, job.max_attempts,
-        job.max_lost, job.retry_mode, job.crash_policy, job.on_unknown, job.retry_policy, job.group_id, job.limit_keys,
-        job.created_at, job.claimed_at, job.lease_expires_at,
+        job.max_lost, job.retry_mode, job.crash_policy, job.on_unknown, job.retry_policy, job.group_id, job.created_at,
+        job.codec, job.payload, job.headers, job.limit_keys,
     )  # fmt: skip
 
 

@@ -162,9 +162,7 @@ class _Differential(RuleBasedStateMachine):
         start=st.booleans(),
         reclaim=st.sampled_from((True, True, False)),
     )
-    def claim(
-        self, queues: tuple[str, ...], limit: int, types: tuple[str, ...] | None, start: bool, reclaim: bool
-    ) -> None:
+    def claim(self, queues: tuple[str, ...], limit: int, types: tuple[str, ...] | None, start: bool, reclaim: bool) -> None:
         wish = Claim(
             queues=queues, limit=limit, lease_for=30 * SECOND, worker_id="w", token=self.name("token"), types=types,
             start=start, reclaim=reclaim,
@@ -199,9 +197,7 @@ class _Differential(RuleBasedStateMachine):
         token=st.sampled_from((None, None, None, "wrong")),
         by_id=st.booleans(),
     )
-    def settle(
-        self, chosen: list[int], ends: list[Outcome], began: bool, ago: int, token: str | None, by_id: bool
-    ) -> None:
+    def settle(self, chosen: list[int], ends: list[Outcome], began: bool, ago: int, token: str | None, by_id: bool) -> None:
         changes: list[Change] = []
         for (mine, theirs), end in zip(_pick(self.held, chosen), ends, strict=False):
             at = self.now - ago

@@ -12,6 +12,7 @@ from windlass.core.eligibility import is_due
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import enqueue_rounds, keys_of
 from windlass.drivers.protocol import Enqueued
+from windlass.drivers.sqlite.library import ERRORS
 from windlass.drivers.sqlite.rows import mapping_out, strings_out, to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row
@@ -49,22 +50,26 @@ def enqueue(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
 def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
     if not jobs:
         return
-    ids = {job.id for job in jobs}
-    if len(ids) != len(jobs):
+    if len({job.id for job in jobs}) != len(jobs):
         raise DuplicateId(next(job.id for index, job in enumerate(jobs) if job.id in {j.id for j in jobs[:index]}))
-    used = yield SQL.ids_in_use(ids=to_json(list(ids)))
-    if used:
-        raise DuplicateId(used[0][0])
-    seq = yield from last_seq()
-    rules = yield SQL.queue_rules(names=to_json(list({job.queue for job in jobs})))
-    if any(positions == "dense" for _, positions in rules):
-        yield from insert_dense(jobs, seq, {name for name, positions in rules if positions == "dense"}, now)
-        return
-    yield SQL.insert_job.many([row_of(job, seq + n, tail(seq + n), now) for n, job in enumerate(jobs, 1)])
+    [(seq, any_dense)] = yield SQL.last_seq()
+    if any_dense:
+        rows = yield from dense_rows(jobs, seq, now)
+    else:
+        rows = [row_of(job, seq + n, tail(seq + n), now) for n, job in enumerate(jobs, 1)]
+    try:
+        yield from SQL.insert_job.bulk(rows)
+    except ERRORS:  # looking for used ids beforehand would cost every enqueue what only the rare failure needs
+        used = yield SQL.ids_in_use(ids=to_json([job.id for job in jobs]), last_seq=seq)
+        if used:
+            raise DuplicateId(used[0][0]) from None
+        raise
 
 
-def insert_dense(jobs: Sequence[NewJob], seq: int, dense_queues: set[str], now: Micros) -> Op[None]:
+def dense_rows(jobs: Sequence[NewJob], seq: int, now: Micros) -> Op[list[Row]]:
     """Spec 003 §3.2: the largest position of the queue and priority plus the gap, read under the write lock."""
+    rules = yield SQL.queue_rules(names=to_json(list({job.queue for job in jobs})))
+    dense_queues = {name for name, positions in rules if positions == "dense"}
     last: dict[tuple[str, int], int | None] = {}
     rows: list[Row] = []
     for n, job in enumerate(jobs, 1):
@@ -76,12 +81,7 @@ def insert_dense(jobs: Sequence[NewJob], seq: int, dense_queues: set[str], now: 
             last[place] = (yield SQL.last_position(queue=job.queue, priority=job.priority))[0][0]
         last[place] = dense(last[place])
         rows.append(row_of(job, seq + n, last[place], now))
-    yield SQL.insert_job.many(rows)
-
-
-def last_seq() -> Op[int]:
-    rows = yield SQL.last_seq()
-    return int(rows[0][0]) if rows else 0
+    return rows
 
 
 def row_of(job: NewJob, seq: int, position: int | None, now: Micros) -> Row:
@@ -130,9 +130,9 @@ def take_keys(jobs: Iterable[NewJob]) -> Op[None]:
 
 def insert_children(parents: Sequence[tuple[int, str, int, RetryChild]], now: Micros) -> Op[None]:
     """(parent's seq, queue, priority, child): the next links, each at the tail of its queue."""
-    seq = yield from last_seq()
+    [(seq, _)] = yield SQL.last_seq()
     for n, (parent_seq, queue, priority, child) in enumerate(parents, 1):
-        used = yield SQL.ids_in_use(ids=to_json([child.id]))
+        used = yield SQL.ids_in_use(ids=to_json([child.id]), last_seq=seq + n)
         if used:
             raise DuplicateId(child.id)
         position = tail(seq + n)

@@ -70,15 +70,17 @@ def pick(queues: list[str], types: tuple[str, ...] | None, limit: int) -> Op[lis
 def lease(seqs: list[int], wish: Claim, prefix: str, now: Micros) -> Op[list[Claimed]]:
     if not seqs:
         return []
-    names = to_json(seqs)
-    rows = yield SQL.claim(
-        seqs=names, token=wish.token, expires_at=now + wish.lease_for, worker_id=wish.worker_id, now=now,
+    names, expires_at = to_json(seqs), now + wish.lease_for
+    rows = yield SQL.picked(seqs=names)
+    yield SQL.claim(
+        seqs=names, token=wish.token, expires_at=expires_at, worker_id=wish.worker_id, now=now,
         started_at=now if wish.start else None,
     )  # fmt: skip
+    [(claimed,)] = yield SQL.changed()
+    assert claimed == len(seqs) == len(rows), "a picked row was not queued any more, inside one write transaction"
     yield SQL.insert_runs(seqs=names, prefix=prefix)
-    assert len(rows) == len(seqs), "a picked row was not queued any more, inside one write transaction"
-    by_seq = {row[0]: row for row in rows}  # returning promises no order, the contract does
-    return [claimed_in(by_seq[seq], f"{prefix}{seq:012x}") for seq in seqs]
+    by_seq = {row[0]: row for row in rows}  # a select promises no order, the contract does
+    return [claimed_in(by_seq[seq], f"{prefix}{seq:012x}", wish.token, now, expires_at) for seq in seqs]
 
 
 def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[int]:
@@ -102,7 +104,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
     queues = yield SQL.leased_queues()
     count = yield from take_back([row[0] for row in queues], now, limit)
     rows = yield SQL.undecided(now=now, limit=limit)
-    return count, [claimed_in(row[:-1], row[-1]) for row in rows]
+    return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 
 
 def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:

@@ -25,6 +25,7 @@ from windlass.errors import (
 
 Library = Literal["apsw", "stdlib"]
 CACHED_STATEMENTS = 200
+ERRORS = (apsw.Error, sqlite3.Error)
 
 
 class Connection(Protocol):
@@ -86,11 +87,15 @@ def run(connection: Connection, op: Op[T]) -> T:
     try:
         statement = next(op)
         while True:
-            if statement.many:
-                rows = connection.many(statement.sql, statement.params)
+            try:
+                if statement.many:
+                    rows = connection.many(statement.sql, statement.params)
+                else:
+                    rows = connection.execute(statement.sql, statement.params)
+            except ERRORS as error:  # an operation may know what it means; otherwise it comes straight back
+                statement = op.throw(error)
             else:
-                rows = connection.execute(statement.sql, statement.params)
-            statement = op.send(rows)
+                statement = op.send(rows)
     except StopIteration as stop:
         answer: T = stop.value
         return answer
@@ -98,9 +103,6 @@ def run(connection: Connection, op: Op[T]) -> T:
 
 def version(library: Library) -> str:
     return apsw.sqlite_lib_version() if library == "apsw" else sqlite3.sqlite_version
-
-
-ERRORS = (apsw.Error, sqlite3.Error)
 
 
 def translate(error: Exception, path: str, waited: float) -> StoreError:

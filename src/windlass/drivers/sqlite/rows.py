@@ -17,6 +17,7 @@ _mapping = msgspec.json.Decoder(dict[str, str]).decode
 _FIELDS = list(Job.__struct_fields__)
 _READY, _MANUAL = _FIELDS.index("ready"), _FIELDS.index("manual")
 _LIMIT_KEYS, _TAGS, _HEADERS = _FIELDS.index("limit_keys"), _FIELDS.index("tags"), _FIELDS.index("headers")
+EXECUTIONS = list(Claimed.__struct_fields__).index("executions") - list(Claimed.__struct_fields__).index("id") + 1
 _ARTIFACTS = Run.__struct_fields__.index("artifacts")
 
 
@@ -50,17 +51,13 @@ def run_in(row: Row) -> Run:
     return Run(**dict(zip(Run.__struct_fields__, values, strict=True)))
 
 
-def claimed_in(row: Row, run_id: str) -> Claimed:
-    """From the columns of `claim` and `undecided`: the hot path, so it unpacks instead of looking up names."""
-    (seq, id_, type_, queue, org_id, codec, payload, headers, priority, timeout_ns, attempts, executions, skipped, lost,
-     max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, limit_keys, created_at,
-     claimed_at, expires_at, token) = row  # fmt: skip
-    return Claimed(
-        (seq, executions), token, run_id, id_, type_, queue, org_id, codec, payload,
-        _mapping(headers) if headers else {}, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts,
-        max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id,
-        _strings(limit_keys) if limit_keys else (), created_at, claimed_at, expires_at,
-    )  # fmt: skip
+def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:
+    """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, json last."""
+    handle = (row[0], row[EXECUTIONS])
+    if row[-2] is None and row[-1] is None:
+        return Claimed(handle, run_id, token, claimed_at, expires_at, *row[1:-2])
+    decoded = (_mapping(row[-2]) if row[-2] else {}, strings_in(row[-1]))
+    return Claimed(handle, run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from windlass.core.changes import (
     OUTCOME_OF,
@@ -25,7 +26,7 @@ from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import free_permits
 from windlass.drivers.sqlite.rows import Guard, to_json
 from windlass.drivers.sqlite.sql import SQL
-from windlass.drivers.statement import Op, Row
+from windlass.drivers.statement import Block, Op, Row
 from windlass.types import Handle, Micros
 
 Unit = tuple[int, tuple[int, Settlement]]  # (seq, (index in the batch, change))
@@ -59,43 +60,58 @@ def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
 
 def settle_round(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[None]:
     """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order."""
-    plain = [unit for unit in units if is_plain(unit[1][1])]
-    done = (yield from ack(plain, now)) if plain else set[int]()
-    rest = [unit for unit in units if unit[0] not in done]
-    ridden = [unit for unit in plain if unit[1][1].riders and unit[0] in done] if done else []
-    if rest:
-        guards = yield from guards_of([seq for seq, _ in rest])
-        moved: list[Unit] = []
-        for seq, (index, change) in rest:
-            guard = guards.get(seq)
-            answers[index] = judge(
-                guard, token=change.token, outcome=OUTCOME_OF[type(change)], lapsed=change.lapsed, now=now
-            )
-            if guard is not None and answers[index] == "applied":
-                cancel_requested = guard.cancel_requested_at is not None
-                change = honour_cancel(change, cancel_requested=cancel_requested, group_id=guard.group_id)
-                moved.append((seq, (index, change)))
-        yield from move(moved, now)
-        ridden += [unit for unit in moved if unit[1][1].riders]
-    if ridden:
-        ridden.sort(key=lambda unit: unit[1][0])
-        yield from ride(ridden, now)
+    plain: dict[str, dict[int, Micros]] = {}
+    begun: dict[str, dict[int, tuple[Micros, Micros]]] = {}
+    rest: list[Unit] = []
+    riders = False
+    for unit in units:
+        change = unit[1][1]
+        if type(change) is not Ack or change.result is not None or change.report is not None or change.lapsed:
+            rest.append(unit)
+        elif change.started_at is None:
+            plain.setdefault(change.token, {})[unit[0]] = change.at
+        else:
+            begun.setdefault(change.token, {})[unit[0]] = (change.at, change.started_at)
+        riders = riders or bool(change.riders)
+    done = (yield from ack(SQL.ack, SQL.close_acked, plain, now)) if plain else set[int]()
+    if begun:
+        done |= yield from ack(SQL.ack_begun, SQL.close_begun, begun, now)
+    if len(done) + len(rest) < len(units):
+        rest = [unit for unit in units if unit[0] not in done]
+    moved = (yield from judged(rest, answers, now)) if rest else {}
+    yield from move(list(moved.values()), now)
+    if riders or moved:
+        for unit in units:
+            if unit[0] in done or unit[0] in moved:
+                yield from ride(moved.get(unit[0], unit), now)
 
 
-def is_plain(change: Settlement) -> bool:
-    return type(change) is Ack and change.result is None and change.report is None and not change.lapsed
-
-
-def ack(units: Sequence[Unit], now: Micros) -> Op[set[int]]:
-    items = [(seq, change.token, change.at, change.started_at) for seq, (_, change) in units]
-    text = to_json(items)
-    rows = yield SQL.ack(items=text, now=now)
-    done = {row[0] for row in rows}
-    if done:
-        if len(done) < len(items):
-            text = to_json([item for item in items if item[0] in done])
-        yield SQL.close_acked(items=text)
+def ack(update: Block, close: Block, by_token: Mapping[str, Mapping[int, Any]], now: Micros) -> Op[set[int]]:
+    """Jobs of one claim share its token, so there are few tokens in a batch and one statement for each."""
+    done: set[int] = set()
+    for token, items in by_token.items():
+        text = to_json(items)
+        rows = yield update(items=text, token=token, now=now)
+        held = {row[0] for row in rows}
+        if held:
+            closing = text if len(held) == len(items) else to_json({seq: items[seq] for seq in held})
+            yield close(items=closing)
+        done |= held
     return done
+
+
+def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[dict[int, Unit]]:
+    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change."""
+    guards = yield from guards_of([seq for seq, _ in units])
+    held: dict[int, Unit] = {}
+    for seq, (index, change) in units:
+        guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
+        answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
+        if guard is not None and answers[index] == "applied":
+            wish = guard.cancel_requested_at is not None
+            turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
+            held[seq] = (seq, (index, turned))
+    return held
 
 
 def move(units: Sequence[Unit], now: Micros) -> Op[None]:
@@ -127,18 +143,16 @@ def _report_row(seq: int, report: Report) -> Row:
     )  # fmt: skip
 
 
-def ride(units: Sequence[Unit], now: Micros) -> Op[None]:
-    for seq, (_, change) in units:
-        for rider in change.riders:
-            match rider:
-                case RetryChild():
-                    [(queue, priority)] = yield SQL.place(seq=seq)
-                    yield from insert_children([(seq, queue, priority, rider)], now)
-                case CountMember():
-                    yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
-                case FreePermits():
-                    yield from free_permits(rider.keys, now)
-                case AddEvent():
-                    yield SQL.add_event(
-                        event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now
-                    )
+def ride(unit: Unit, now: Micros) -> Op[None]:
+    seq, (_, change) = unit
+    for rider in change.riders:
+        match rider:
+            case RetryChild():
+                [(queue, priority)] = yield SQL.place(seq=seq)
+                yield from insert_children([(seq, queue, priority, rider)], now)
+            case CountMember():
+                yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
+            case FreePermits():
+                yield from free_permits(rider.keys, now)
+            case AddEvent():
+                yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)

@@ -1,7 +1,9 @@
 -- Enqueueing: rows, keys and places. core/rows.py: enqueued, child_of, replaced.
 
 -- name: last_seq
-select seq from sqlite_sequence where name = 'jobs';
+-- The newest row number, and whether any queue has dense positions.
+select coalesce((select seq from sqlite_sequence where name = 'jobs'), 0),
+       exists (select 1 from queues where positions = 'dense');
 
 -- name: queue_rules
 select name, positions from queues where name in (select value from json_each(:names));
@@ -52,7 +54,8 @@ select
 from jobs where seq = :parent_seq;
 
 -- name: ids_in_use
-select id from jobs where id in (select value from json_each(:ids));
+-- Among the jobs that were there before.
+select id from jobs where id in (select value from json_each(:ids)) and seq <= :last_seq;
 
 -- name: key_holder
 select job_id from idempotency_keys where scope = :scope and key = :key and (expires_at is null or expires_at > :now);

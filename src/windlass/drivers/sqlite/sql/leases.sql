@@ -37,15 +37,21 @@ select -priority, position, created_at, seq from jobs indexed by jobs_ready
  order by priority desc, position, created_at, seq
  limit :limit;
 
+-- name: picked
+-- The rows about to be claimed, as windlass.types.Claimed wants them; reading first is cheaper than returning.
+select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
+  from jobs where seq in (select value from json_each(:seqs));
+
 -- name: claim
 update jobs
    set state = 'running', lease_token = :token, lease_expires_at = :expires_at, worker_id = :worker_id,
        claimed_at = :now, started_at = :started_at, executions = executions + 1, progress = null, progress_note = null,
        updated_at = max(:now, updated_at + 1)
- where seq in (select value from json_each(:seqs)) and state = 'queued'
-returning seq, id, type, queue, org_id, codec, payload, headers, priority, timeout_ns, attempts, executions, skipped, lost,
-          max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, limit_keys, created_at,
-          claimed_at, lease_expires_at, lease_token;
+ where seq in (select value from json_each(:seqs)) and state = 'queued';
+
+-- name: changed
+select changes();
 
 -- name: insert_runs
 -- core/rows.py: run_of
@@ -94,9 +100,9 @@ update runs set status = 'failed', error = :error, finished_at = :now, started_a
 select distinct queue from jobs where state = 'running';
 
 -- name: undecided
-select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, codec, payload, headers, priority, timeout_ns, attempts, executions,
-       skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, limit_keys,
-       created_at, jobs.claimed_at, lease_expires_at, lease_token, run_id
+select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
+       max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload,
+       headers, limit_keys, run_id, lease_token, jobs.claimed_at, lease_expires_at
   from jobs join runs on job_seq = jobs.seq and attempt_no = executions
  where state = 'running' and lease_expires_at <= :now
    and (crash_policy = 'fail' or cancel_requested_at is not null

@@ -9,13 +9,22 @@ select seq, state, lease_token, lease_expires_at, last_token, last_outcome, retr
   from jobs where seq in (select value from json_each(:seqs));
 
 -- name: ack
--- The hot path: any number of plain successes in one statement.
+-- The hot path: any number of plain successes of one claim in one statement. Items: {seq: at}.
 update jobs
-   set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = done.token, last_outcome = 'ack',
-       finished_at = done.at, started_at = coalesce(jobs.started_at, done.started_at), updated_at = max(:now, updated_at + 1)
-  from (select value ->> 0 as seq, value ->> 1 as token, value ->> 2 as at, value ->> 3 as started_at
-          from json_each(:items)) as done
- where jobs.seq = done.seq and state = 'running' and lease_token = done.token and lease_expires_at > :now
+   set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = 'ack',
+       finished_at = done.value, updated_at = max(:now, updated_at + 1)
+  from json_each(:items) as done
+ where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
+returning jobs.seq;
+
+-- name: ack_begun
+-- The same for jobs that were claimed before their handler began. Items: {seq: [at, started_at]}.
+update jobs
+   set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = 'ack',
+       finished_at = done.value ->> 0, started_at = coalesce(jobs.started_at, done.value ->> 1),
+       updated_at = max(:now, updated_at + 1)
+  from json_each(:items) as done
+ where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
 returning jobs.seq;
 
 -- name: report
@@ -24,9 +33,14 @@ update runs set traceback = :traceback, exit_code = :exit_code, cpu_us = :cpu_us
  where job_seq = :seq and status is null;
 
 -- name: close_acked
-update runs set status = 'completed', finished_at = done.at, started_at = coalesce(runs.started_at, done.started_at, done.at)
-  from (select value ->> 0 as seq, value ->> 2 as at, value ->> 3 as started_at from json_each(:items)) as done
- where job_seq = done.seq and status is null;
+update runs set status = 'completed', finished_at = done.value, started_at = coalesce(runs.started_at, done.value)
+  from json_each(:items) as done
+ where job_seq = cast(done.key as integer) and runs.status is null;
+
+-- name: close_begun
+update runs set status = 'completed', finished_at = done.value ->> 0, started_at = coalesce(runs.started_at, done.value ->> 1)
+  from json_each(:items) as done
+ where job_seq = cast(done.key as integer) and runs.status is null;
 
 -- name: move
 update jobs
