@@ -123,7 +123,7 @@ class StoreReplaced(StoreError):
 
 class StoreCorrupt(StoreError):
     def __init__(self, path: str, detail: str) -> None:
-        super().__init__(f"{path}: not a readable SQLite database ({detail}); restore a backup or move the file away")
+        super().__init__(f"{path}: is not a readable store ({detail}); restore a backup or move the file away")
 
 
 class ConstraintViolated(StoreError):

@@ -66,6 +66,10 @@ class Table(Struct, frozen=True, tag="table"):
 
     pauses: tuple[Micros, ...]
 
+    def __post_init__(self) -> None:
+        if not self.pauses:
+            raise InvalidInput("pauses", "a table needs at least one pause")
+
     def delay(self, attempt: int) -> Micros:
         return min(self.pauses[min(max(attempt, 1), len(self.pauses)) - 1], LONGEST_DELAY)
 
@@ -88,8 +92,6 @@ def exponential(base: Duration, *, cap: Duration = timedelta(days=365), factor: 
 
 
 def table(*pauses: Duration) -> Table:
-    if not pauses:
-        raise InvalidInput("pauses", "a table needs at least one pause")
     return Table(tuple(duration(pause, field="pauses") for pause in pauses))
 
 

@@ -15,7 +15,6 @@ from windlass.core.uniqueness import (
     bounded,
     clean_key,
     dedupe_key,
-    enqueue_rounds,
     idempotency_scope,
     is_taken,
     keys_of,
@@ -167,26 +166,5 @@ def test_a_job_without_keys_has_none_and_the_two_kinds_do_not_mix() -> None:
     assert keys_of(keyed("k")) == [("idempotency", "s", "k")]
     assert keys_of(keyed(dedupe="k")) == [("dedupe", "k")]
     assert len(keys_of(keyed("k", "k"))) == 2
-    assert enqueue_rounds([keyed("k"), keyed(dedupe="k"), keyed("k", scope="other")]) == [[0, 1, 2]]
-
-
-def test_a_duplicate_inside_a_batch_is_answered_as_if_it_came_in_a_later_call() -> None:
-    assert enqueue_rounds([keyed("a"), keyed("a"), keyed(), keyed("b"), keyed("a")]) == [[0, 2, 3], [1], [4]]
-    assert enqueue_rounds([keyed("a"), keyed("a", "d"), keyed(dedupe="d")]) == [[0], [1], [2]]
-    assert enqueue_rounds([]) == [[]]
-
-
-@given(st.lists(st.tuples(st.none() | st.sampled_from("abc"), st.none() | st.sampled_from("abc"))))
-def test_no_round_holds_a_key_twice_and_holders_of_a_key_keep_their_order(
-    batch: list[tuple[str | None, str | None]],
-) -> None:
-    jobs = [keyed(i, d) for i, d in batch]
-    out = enqueue_rounds(jobs)
-    assert sorted(index for turn in out for index in turn) == list(range(len(jobs)))
-    for turn in out:
-        keys = [key for index in turn for key in keys_of(jobs[index])]
-        assert len(keys) == len(set(keys))
-    order = [index for turn in out for index in turn]
-    for key in {key for job in jobs for key in keys_of(job)}:
-        holders = [index for index in order if key in keys_of(jobs[index])]
-        assert holders == sorted(holders)
+    assert keys_of(new(schedule_id="s", fire_at=5)) == [("fire", "s", "5")]
+    assert keys_of(new(schedule_id="s")) == []

@@ -65,4 +65,4 @@ class TestSqliteStdlib(SqliteSuite):
 
 
 def test_the_standard_library_here_can_run_the_schema() -> None:
-    assert sqlite3.sqlite_version_info >= (3, 37), "STRICT tables need SQLite 3.37"
+    assert sqlite3.sqlite_version_info >= (3, 38), "->> needs SQLite 3.38"

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Final, get_args
+from typing import Final, Protocol, get_args
 
 import msgspec
 
-from windlass.core.changes import Alteration, PutGroup, PutLimit, PutQueue
+from windlass.core.changes import Alteration, PutGroup, PutLimit, PutQueue, Replay
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
-from windlass.types import CrashPolicy, NewJob, OnDuplicate, OnUnknown, RetryMode
+from windlass.types import CrashPolicy, GroupMode, NewJob, OnDuplicate, OnFailure, OnUnknown, Positions, RetryMode
 
 NAME_LIMIT: Final = 200
 KEY_LIMIT: Final = 1_000
 PAYLOAD_LIMIT: Final = 1 << 20
 LARGEST: Final = 2**63 - 1
+LATEST: Final = LARGEST // 4  # of `now` and of a lease: their sum must still be an instant
 BATCH_LIMIT: Final = 10_000
 
 RETRY_MODES: Final = frozenset(get_args(RetryMode))
 CRASH_POLICIES: Final = frozenset(get_args(CrashPolicy))
 ON_UNKNOWN: Final = frozenset(get_args(OnUnknown))
 ON_DUPLICATE: Final = frozenset(get_args(OnDuplicate))
+POSITIONS: Final = frozenset(get_args(Positions))
+GROUP_MODES: Final = frozenset(get_args(GroupMode))
+ON_FAILURE: Final = frozenset(get_args(OnFailure))
 
 
 def check_name(field: str, value: object) -> None:
@@ -57,7 +61,7 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
     check_id(job.id)
     check_name("type", job.type)
     check_name("queue", job.queue)
-    if job.timeout_ns or job.attempts or job.max_attempts or job.max_lost or job.priority or job.run_at is not None:
+    if not (job.timeout_ns == job.attempts == job.max_attempts == job.max_lost == job.priority == 0 and job.run_at is None):
         _check_numbers(job)
     if not isinstance(job.payload, bytes):
         raise InvalidInput("payload", f"must be bytes, got {type(job.payload).__name__}")
@@ -66,10 +70,12 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
             "payload", f"is {len(job.payload):,} bytes, the limit is {payload_limit:,}; store a reference instead"
         )
     _check_policies(job)
-    if job.org_id is not None or job.tags or job.limit_keys or job.headers or job.group_id is not None:
+    if job.org_id is not None or job.tags != () or job.limit_keys != () or job.headers or job.codec != "json":
         _check_texts(job)
     if job.idempotency_key is not None or job.idempotency_scope is not None or job.dedupe_key is not None:
         _check_keys(job)
+    if job.group_id is not None or job.template_id is not None or job.schedule_id is not None:
+        _check_origin(job)
 
 
 def _check_policies(job: NewJob) -> None:
@@ -77,8 +83,7 @@ def _check_policies(job: NewJob) -> None:
         ("retry_mode", RETRY_MODES), ("crash_policy", CRASH_POLICIES), ("on_unknown", ON_UNKNOWN),
         ("on_duplicate", ON_DUPLICATE),
     ):  # fmt: skip
-        if getattr(job, field) not in known:
-            raise InvalidInput(field, f"must be one of {', '.join(sorted(known))}, got {getattr(job, field)!r}")
+        check_one_of(field, getattr(job, field), known)
     if job.retry_mode == "new_job" and job.crash_policy == "requeue":
         raise InvalidInput("crash_policy", "'requeue' would run a new_job row twice; use 'fail'")
     if job.retry_policy is not None:
@@ -89,11 +94,13 @@ def _check_policies(job: NewJob) -> None:
 
 
 def _check_texts(job: NewJob) -> None:
-    for field in ("org_id", "group_id"):
-        if getattr(job, field) is not None:
-            check_name(field, getattr(job, field))
+    check_name("codec", job.codec)
+    if job.org_id is not None:
+        check_name("org_id", job.org_id)
     for field in ("limit_keys", "tags"):
         values = getattr(job, field)
+        if not isinstance(values, tuple):
+            raise InvalidInput(field, f"must be a tuple of names, got {values!r}")
         for value in values:
             check_name(field, value)
         if len(set(values)) != len(values):
@@ -101,6 +108,20 @@ def _check_texts(job: NewJob) -> None:
     for name, value in (job.headers or {}).items():
         check_name("headers", name)
         check_text("headers", value)
+
+
+def _check_origin(job: NewJob) -> None:
+    for field in ("group_id", "template_id", "schedule_id"):
+        if getattr(job, field) is not None:
+            check_name(field, getattr(job, field))
+    for field in ("group_seq", "template_version", "fire_at"):
+        if getattr(job, field) is not None:
+            check_number(field, getattr(job, field))
+
+
+def check_number(field: str, value: object) -> None:
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise InvalidInput(field, f"must be a whole number between 0 and 2**63 - 1, got {value!r}")
 
 
 def _check_keys(job: NewJob) -> None:
@@ -112,6 +133,8 @@ def _check_keys(job: NewJob) -> None:
             check_text(field, value)
             if not value.strip():
                 raise InvalidInput(field, "must not be blank; None means no key")
+    if job.idempotency_expires_at is not None:
+        check_number("idempotency_expires_at", job.idempotency_expires_at)
 
 
 def check_text(field: str, value: object) -> None:
@@ -124,20 +147,51 @@ def check_text(field: str, value: object) -> None:
 
 def _check_numbers(job: NewJob) -> None:
     for field in ("timeout_ns", "attempts", "max_attempts", "max_lost"):
-        value = getattr(job, field)
-        if type(value) is not int or not 0 <= value <= LARGEST:
-            raise InvalidInput(field, f"must be a whole number between 0 and 2**63 - 1, got {value!r}")
+        check_number(field, getattr(job, field))
     if job.max_attempts and job.attempts > job.max_attempts:
         raise InvalidInput("attempts", f"{job.attempts} is more than max_attempts {job.max_attempts}")
     if type(job.priority) is not int or not -(2**31) <= job.priority < 2**31:
         raise InvalidInput("priority", f"must be a whole number of 32 bits, got {job.priority!r}")
-    if job.run_at is not None and (type(job.run_at) is not int or not 0 <= job.run_at <= LARGEST):
-        raise InvalidInput("run_at", f"{job.run_at!r} is not an instant in microseconds since 1970")
+    if job.run_at is not None:
+        check_number("run_at", job.run_at)
+
+
+def check_claim(claim: Claim, now: object) -> None:
+    check_queues(claim.queues)
+    check_limit(claim.limit)
+    check_lease(claim.lease_for)
+    check_now(now)
+    check_name("worker_id", claim.worker_id)
+    check_name("token", claim.token)
+    for name in claim.types or ():
+        check_name("types", name)
+
+
+class Claim(Protocol):
+    """The part of a driver's claim that is checked here."""
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+    @property
+    def types(self) -> tuple[str, ...] | None: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def lease_for(self) -> int: ...
+    @property
+    def worker_id(self) -> str: ...
+    @property
+    def token(self) -> str: ...
 
 
 def check_lease(lease_for: object) -> None:
-    if not isinstance(lease_for, int) or isinstance(lease_for, bool) or lease_for <= 0 or lease_for > LARGEST // 4:
+    if type(lease_for) is not int or not 0 < lease_for <= LATEST:
         raise InvalidLeaseDuration(lease_for)
+
+
+def check_now(now: object) -> None:
+    if type(now) is not int or not 0 <= now <= LATEST:
+        raise InvalidInput("now", f"must be microseconds since 1970, got {now!r}")
 
 
 def check_limit(limit: object) -> None:
@@ -161,13 +215,24 @@ def check_alteration(change: Alteration) -> None:
     match change:
         case PutQueue():
             check_name("queue", change.name)
+            check_one_of("positions", change.positions, POSITIONS)
         case PutLimit():
             check_name("limit key", change.key)
-            if change.max_used is not None and (type(change.max_used) is not int or change.max_used < 0):
-                raise InvalidInput("max_used", f"must be 0 or more, or None for no cap, got {change.max_used!r}")
+            if change.max_used is not None:
+                check_number("max_used", change.max_used)
         case PutGroup():
             check_name("group_id", change.group_id)
-            if type(change.total) is not int or change.total < 0:
-                raise InvalidInput("total", f"must be 0 or more, got {change.total!r}")
+            check_number("total", change.total)
+            check_one_of("mode", change.mode, GROUP_MODES)
+            check_one_of("on_failure", change.on_failure, ON_FAILURE)
+            if change.total == 0:
+                raise InvalidInput("total", "a group has at least one member")
+        case Replay():
+            check_id(change.child_id)
         case _:
             pass
+
+
+def check_one_of(field: str, value: object, known: frozenset[str]) -> None:
+    if value not in known:
+        raise InvalidInput(field, f"must be one of {', '.join(sorted(known))}, got {value!r}")

@@ -165,12 +165,35 @@ class Effect(Struct, frozen=True, gc=False):
 
 
 ERROR_LIMIT: Final = 64 * 1024
+LAST_INSTANT: Final[Micros] = 2**63 - 1
 
 
 def storable(text: str) -> str:
     """Any text an exception may carry, as every store can keep it: bounded, no lone surrogates, no NUL."""
     text = text[:ERROR_LIMIT].replace("\x00", "\\x00")
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def bounded(instant: Micros | None) -> Micros | None:
+    """A delay of centuries must not keep its neighbours in a batch from being settled."""
+    return None if instant is None else min(max(int(instant), 0), LAST_INSTANT)
+
+
+def stored_report(report: Report | None) -> Report:
+    """What a run row can keep of a report: any text made storable, numbers whole. A file name may hold anything."""
+    if report is None:
+        return Report()
+
+    def text(value: str | None) -> str | None:
+        return None if value is None else storable(value)
+
+    def whole(value: float | None) -> int | None:
+        return None if value is None else max(min(int(value), LAST_INSTANT), -LAST_INSTANT)
+
+    return Report(
+        text(report.traceback), whole(report.exit_code), whole(report.cpu_us), whole(report.peak_rss),
+        text(report.log_path), tuple(storable(path) for path in report.artifacts),
+    )  # fmt: skip
 
 
 def effect_of(change: Settlement) -> Effect:
@@ -182,7 +205,8 @@ def effect_of(change: Settlement) -> Effect:
             error = storable(change.error)
             return Effect(
                 "retry", "queued", "failed", error=error, last_error=error, attempts=change.attempts,
-                failed_at=change.at if change.failed_at is None else change.failed_at, run_at=change.run_at, lost=lost,
+                failed_at=change.at if change.failed_at is None else change.failed_at, run_at=bounded(change.run_at),
+                lost=lost,
             )  # fmt: skip
         case Fail():
             error = storable(change.reason if change.error is None else change.error)
@@ -194,7 +218,9 @@ def effect_of(change: Settlement) -> Effect:
                 dead_reason=storable(change.reason), superseded_by=change.superseded_by,
             )  # fmt: skip
         case Snooze():
-            return Effect("snooze", "queued", "skipped", error=storable(change.reason), run_at=change.run_at, skipped=1)
+            return Effect(
+                "snooze", "queued", "skipped", error=storable(change.reason), run_at=bounded(change.run_at), skipped=1
+            )
         case Release():
             return Effect("release", "queued", "skipped", error=storable(change.reason), keep_run_at=True, skipped=1)
         case Cancelled():

@@ -38,6 +38,20 @@ def count_member(group: Group, ending: Ending, now: Micros) -> Group:
     )
 
 
+def uncount_member(group: Group, ending: Ending) -> Group:
+    """A member that had ended was brought back by a person."""
+    if getattr(group, ending) == 0:
+        return group
+    return replace(
+        group,
+        remaining=group.remaining + 1,
+        succeeded=group.succeeded - (ending == "succeeded"),
+        failed=group.failed - (ending == "failed"),
+        cancelled=group.cancelled - (ending == "cancelled"),
+        finished_at=None,
+    )
+
+
 def refill(tokens: float, burst: float, per_second: float, elapsed: Micros) -> float:
     """A token bucket after `elapsed`; time that runs backwards adds nothing."""
     return min(burst, tokens + per_second * max(elapsed, 0) / SECOND)

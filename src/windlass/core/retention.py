@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from windlass.types import TERMINAL, Job, Micros
+from windlass.types import TERMINAL, Job, Micros, State
 
 
 def prunable(
-    jobs: Sequence[Job],
-    succeeded: Micros | None,
-    cancelled: Micros | None,
-    dead: Micros | None,
-    now: Micros,
-    limit: int,
+    jobs: Sequence[Job], keep: Mapping[State, Micros | None], now: Micros, limit: int, open_groups: Collection[str] = ()
 ) -> list[Job]:
-    """The rows of at most `limit` chains, oldest first. Retention is counted from finished_at; None keeps for ever."""
-    keep = {"succeeded": succeeded, "cancelled": cancelled, "dead": dead}
+    """The rows of at most `limit` chains, oldest first. Retention is counted from finished_at; None keeps for ever.
+    Groups that still wait for members are kept whole."""
 
     def is_old(job: Job) -> bool:
         kept = keep.get(job.state)
@@ -24,7 +19,7 @@ def prunable(
 
     by_id = {job.id: job for job in jobs}
     heads = [job for job in jobs if job.dead_kind != "superseded"]
-    held = {job.group_id for job in heads if job.group_id is not None and not is_old(job)}
+    held = {job.group_id for job in heads if job.group_id is not None and not is_old(job)} | set(open_groups)
     old = [job for job in heads if is_old(job) and (job.group_id is None or job.group_id not in held)]
     old.sort(key=lambda job: (job.finished_at or 0, job.seq))
     doomed: list[Job] = []

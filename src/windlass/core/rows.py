@@ -8,7 +8,7 @@ import hashlib
 
 from msgspec.structs import replace
 
-from windlass.core.changes import Effect, Replay, Report, RetryChild, Settlement, storable
+from windlass.core.changes import Effect, Replay, RetryChild, Settlement, bounded, stored_report
 from windlass.core.eligibility import is_due
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
@@ -41,7 +41,7 @@ def child_of(parent: Job, child: RetryChild, *, seq: int, position: int, now: Mi
     return Job(
         seq=seq, id=child.id, queue=parent.queue, type=parent.type, org_id=parent.org_id, state="queued",
         ready=is_due(child.run_at, now), priority=parent.priority, position=position, created_at=now, queued_at=now,
-        updated_at=now, run_at=child.run_at, timeout_ns=parent.timeout_ns, attempts=child.attempts, executions=0,
+        updated_at=now, run_at=bounded(child.run_at), timeout_ns=parent.timeout_ns, attempts=child.attempts, executions=0,
         skipped=0, lost=0, max_attempts=parent.max_attempts, max_lost=parent.max_lost, lease_token=None,
         lease_expires_at=None, worker_id=None, claimed_at=None, started_at=None, finished_at=None, failed_at=None,
         last_token=None, last_outcome=None, dead_kind=None, dead_at=None, dead_reason=None,
@@ -57,10 +57,11 @@ def child_of(parent: Job, child: RetryChild, *, seq: int, position: int, now: Mi
 
 
 def replaced(job: Job, new: NewJob, now: Micros) -> Job:
-    """A duplicate with on_duplicate="replace": new payload and time, same identity and place."""
+    """A duplicate with on_duplicate="replace": new payload and time, same identity and place. It asks for its permits
+    again when its time has come."""
     return replace(
-        job, payload=new.payload, codec=new.codec, headers=new.headers or {}, run_at=new.run_at,
-        ready=is_due(new.run_at, now) and job.waiting_on == 0 and job.parked_on is None, updated_at=touched(job, now),
+        job, payload=new.payload, codec=new.codec, headers=new.headers or {}, run_at=new.run_at, parked_on=None,
+        ready=is_due(new.run_at, now) and job.waiting_on == 0, updated_at=touched(job, now),
     )  # fmt: skip
 
 
@@ -135,12 +136,12 @@ def settled(job: Job, change: Settlement, effect: Effect, now: Micros) -> Job:
 
 def closed(run: Run, change: Settlement, effect: Effect) -> Run:
     """The run after a settlement. A run that never began has started_at = finished_at."""
-    report = change.report or Report()
+    report = stored_report(change.report)
     started_at = run.started_at if run.started_at is not None else change.started_at
     return replace(
         run, status=effect.run_status, started_at=change.at if started_at is None else started_at,
         finished_at=change.at, error=effect.error,
-        traceback=None if report.traceback is None else storable(report.traceback), exit_code=report.exit_code,
+        traceback=report.traceback, exit_code=report.exit_code,
         cpu_us=report.cpu_us, peak_rss=report.peak_rss, log_path=report.log_path,
         artifacts=run.artifacts + report.artifacts,
     )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from windlass.errors import InvalidInput
@@ -65,28 +64,15 @@ def _escape(part: str) -> str:
 # ------------------------------------------------------------------------------------------------- answering an enqueue
 
 
-def enqueue_rounds(jobs: Sequence[NewJob]) -> list[list[int]]:
-    """Split a batch (by index) so that no round holds one key twice: a duplicate inside a batch is answered exactly as
-    if it had been sent in a later call."""
-    out: list[list[int]] = [[]]
-    turn_of: dict[tuple[str, ...], int] = {}
-    for index, job in enumerate(jobs):
-        keys = keys_of(job)
-        turn = max((turn_of.get(key, -1) + 1 for key in keys), default=0)
-        for key in keys:
-            turn_of[key] = turn
-        if turn == len(out):
-            out.append([])
-        out[turn].append(index)
-    return out
-
-
 def keys_of(job: NewJob) -> list[tuple[str, ...]]:
+    """What makes this job equal to another: its idempotency key, its dedupe key, its place in a schedule."""
     keys: list[tuple[str, ...]] = []
     if job.idempotency_key is not None and job.idempotency_scope is not None:
         keys.append(("idempotency", job.idempotency_scope, job.idempotency_key))
     if job.dedupe_key is not None:
         keys.append(("dedupe", job.dedupe_key))
+    if job.schedule_id is not None and job.fire_at is not None:
+        keys.append(("fire", job.schedule_id, str(job.fire_at)))
     return keys
 
 

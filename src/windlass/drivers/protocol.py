@@ -12,6 +12,9 @@ allow. It never knows what a retry policy is. Four rules hold for every method:
   to a row that jobs share (a group's counters, a limit's permits) is a delta made by the store.
 * **Closed is closed.** After `close` every method raises `DriverClosed`; closing twice is fine.
 
+Methods may be called from several threads and event loops at once. A caller that is cancelled while it waits may or may
+not have been heard: a claim that nobody received lapses like any other lease.
+
 Errors: `InvalidInput` and its kin for bad arguments, before anything is written; `StoreError` and its kin when the store
 cannot do it, and then nothing of the call is stored.
 """
@@ -125,10 +128,11 @@ class Driver(Protocol):
         queue, or on a queue with dense positions the largest of its queue and priority plus the gap.
 
         Invalid jobs raise `InvalidInput`, a used id `DuplicateId`; then nothing of the batch is stored. A job whose
-        idempotency key is taken in its scope, or whose dedupe key is held by a queued or running job, is not inserted:
-        the answer names the job that holds it. `on_duplicate`: `ignore` changes no byte of it, `touch` only
-        updated_at, `replace` its payload and time while nobody has begun it, `raise` raises `DuplicateJob`. A key
-        stays taken after the job has ended and after it was pruned, until it expires.
+        idempotency key is taken in its scope, whose dedupe key is held by a queued or running job, or whose schedule has
+        fired for that time already, is not inserted: the answer names the job that holds the key. `on_duplicate`:
+        `ignore` changes no byte of it, `touch` only updated_at, `replace` its payload and time while nobody has begun it,
+        `raise` raises `DuplicateJob`. An idempotency key stays taken after the job has ended and after it was pruned,
+        until it expires.
         """
         ...
 
@@ -209,7 +213,10 @@ class Driver(Protocol):
         ...
 
     async def wait(self, *, timeout: float) -> bool:
-        """Return soon after something may have become claimable, at the latest after `timeout` seconds. True = told."""
+        """Return soon after something may have become claimable, at the latest after `timeout` seconds. True = told.
+
+        Made for one claimer per driver: what is committed between its claim and its wait is never missed. All who wait at
+        the same time are woken; calls that change nothing wake nobody."""
         ...
 
     async def close(self) -> None:

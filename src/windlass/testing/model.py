@@ -249,7 +249,7 @@ class _Differential(RuleBasedStateMachine):
         change=st.one_of(
             st.builds(PutQueue, st.sampled_from(QUEUES), st.sampled_from(("tail", "dense")), paused=SELDOM),
             st.builds(PutLimit, st.sampled_from(("l1", "l2")), st.none() | st.integers(0, 3)),
-            st.just(PutGroup("g", total=5)),
+            st.builds(PutGroup, st.just("g"), st.sampled_from((1, 2, 5))),
         )
     )
     def configure(self, change: Alteration) -> None:
@@ -311,9 +311,24 @@ class _Differential(RuleBasedStateMachine):
         for limit in shared.limits:
             holders = sum(job.state == "running" and limit.key in job.limit_keys for job in jobs)
             assert limit.used == holders, f"{limit.key}: {limit.used} permits are out, {holders} jobs hold one"
+            if limit.max_used is None or limit.used < limit.max_used:
+                self._check_nobody_starves(limit.key, jobs)
         for group in shared.groups:
             assert group.total == group.remaining + group.succeeded + group.failed + group.cancelled
             assert (group.finished_at is not None) == (group.remaining == 0)
+
+    def _check_nobody_starves(self, key: str, jobs: tuple[Job, ...]) -> None:
+        """A job that waits for a key with room has a rival of its own queue and type that may take it."""
+        free = {(job.queue, job.type) for job in jobs if job.state == "queued" and job.ready and key in job.limit_keys}
+        for job in jobs:
+            assert job.parked_on != key or (job.queue, job.type) in free, f"{job.id} waits for {key}, which has room"
+
+    @invariant()
+    def nothing_runs_early(self) -> None:
+        for job in self._jobs(self.driver):
+            if job.state == "running" and job.claimed_at is not None and job.run_at is not None:
+                assert job.run_at <= job.claimed_at, f"{job.id} was claimed before its time"
+            assert job.parked_on is None or job.run_at is None or job.run_at <= self.now, "parked before its time"
 
 
 T = TypeVar("T")

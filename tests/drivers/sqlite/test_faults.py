@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.files import filesystem_of
+from windlass.drivers.sqlite.library import Library
 from windlass.errors import (
     DriverForked,
     DuplicateId,
@@ -89,14 +92,14 @@ def test_a_read_only_file_is_said_to_be_read_only() -> None:
         assert as_nobody(lambda: SqliteDriver(path)) == "StoreReadOnly"
 
 
-def as_nobody(call: Callable[[], object]) -> str:
-    """The name of the error that a call meets in a process without root's right to write anything."""
+def as_nobody(call: Callable[[], object], *, keep_user: bool = False) -> str:
+    """The name of the error that a call meets in a forked process, without root's right to write anything."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         answer = "nothing"
         try:
-            if os.geteuid() == 0:
+            if os.geteuid() == 0 and not keep_user:
                 os.setuid(65534)
             call()
         except BaseException as error:
@@ -377,3 +380,101 @@ def test_wrong_types_are_refused_and_nothing_is_written(make: object, tmp_path: 
         await driver.close()
 
     asyncio.run(main())
+
+
+def test_opening_a_second_driver_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Closing any descriptor of a file drops a process's locks on it; then another process deletes a living WAL."""
+    path = tmp_path / "jobs.db"
+    probe = (
+        "import apsw, sys; c = apsw.Connection(sys.argv[1]); c.execute('select count(*) from jobs').fetchall(); c.close()"
+    )
+
+    async def main(library: Library) -> None:
+        first = SqliteDriver(path, sqlite=library)
+        await first.enqueue([job(f"{library}-1")], now=NOW)
+        second = SqliteDriver(path, sqlite=library)
+        with pytest.raises(StoreUnavailable):
+            SqliteDriver(path, sqlite="stdlib" if library == "apsw" else "apsw")
+        inode = os.stat(f"{path}-wal").st_ino
+        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", probe, str(path)], check=True)
+        assert os.stat(f"{path}-wal").st_ino == inode, "another process thought it was the last and removed the WAL"
+        await second.enqueue([job(f"{library}-2")], now=NOW)
+        await second.close()
+        await first.close()
+
+    libraries: tuple[Library, ...] = ("apsw", "stdlib")
+    for library in libraries:
+        asyncio.run(main(library))
+    assert ids_in(path) == {"apsw-1", "apsw-2", "stdlib-1", "stdlib-2"}
+
+
+def test_a_group_waits_for_a_locked_file_once(tmp_path: Path) -> None:
+    async def main() -> list[object]:
+        driver = SqliteDriver(tmp_path / "jobs.db", busy_timeout=0.3)
+        begun: list[str] = []
+        with locked(tmp_path / "jobs.db"):
+            driver._writer.on_step = begun.append
+            calls = [driver.enqueue([job(f"j{n}")], now=NOW) for n in range(20)]
+            answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20 * 0.3)
+        await driver.close()
+        return list(answers)
+
+    assert {type(answer) for answer in asyncio.run(main())} == {StoreBusy}
+
+
+def test_a_caller_that_is_cancelled_before_its_turn_changes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        driver = SqliteDriver(tmp_path / "jobs.db", busy_timeout=30)
+        with locked(tmp_path / "jobs.db") as holder:
+            first = asyncio.ensure_future(driver.enqueue([job("first")], now=NOW))
+            await asyncio.sleep(0.05)
+            late = asyncio.ensure_future(driver.enqueue([job("late")], now=NOW))
+            await asyncio.sleep(0)
+            late.cancel()
+            holder.execute("rollback")
+            await first
+        assert [j and j.id for j in await driver.get(["first", "late"])] == ["first", None]
+        await driver.close()
+
+    asyncio.run(main())
+
+
+def test_housekeeping_that_fails_does_not_stop_the_writer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        driver = SqliteDriver(tmp_path / "jobs.db")
+
+        def broken() -> None:
+            raise RuntimeError("no")
+
+        driver._writer._between = broken
+        for name in ("a", "b"):
+            await asyncio.wait_for(driver.enqueue([job(name)], now=NOW), 10)
+        await driver.close()
+
+    asyncio.run(main())
+    assert ids_in(tmp_path / "jobs.db") == {"a", "b"}
+    assert "housekeeping" in caplog.text
+
+
+def test_a_forked_child_may_drop_and_close_but_not_use_a_driver(tmp_path: Path) -> None:
+    driver = SqliteDriver(tmp_path / "jobs.db")
+    asyncio.run(driver.enqueue([job("before")], now=NOW))
+
+    def in_child() -> None:
+        for call in (lambda: asyncio.run(driver.wait(timeout=0)), driver.remeasure):
+            with pytest.raises(DriverForked):
+                call()
+        asyncio.run(driver.close())
+
+    assert as_nobody(in_child, keep_user=True) == "nothing"
+    asyncio.run(driver.enqueue([job("after")], now=NOW))
+    asyncio.run(driver.close())
+    assert ids_in(tmp_path / "jobs.db") == {"before", "after"}
+
+
+def test_a_linked_path_is_the_file_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "jobs.db")
+    driver = SqliteDriver(tmp_path / "link.db")
+    asyncio.run(driver.close())
+    assert driver.path == str(tmp_path / "real" / "jobs.db")

@@ -18,11 +18,11 @@ from windlass.drivers.migrations import known, missing, statements
 from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver, jobs
 from windlass.drivers.sqlite.checkpoint import is_affected
-from windlass.drivers.sqlite.library import Library, StdlibConnection, connect, run
+from windlass.drivers.sqlite.library import Library, StdlibConnection, connect, run_within
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.sqlite.store import Anchor, boot_id, next_anchor
 from windlass.drivers.sqlite.watcher import Watcher
-from windlass.errors import UnknownStore
+from windlass.errors import DuplicateId, UnknownStore
 from windlass.types import NewJob
 
 NOW = 10**15
@@ -212,11 +212,20 @@ def test_enqueueing_in_the_callers_transaction_commits_and_rolls_back_with_it(tm
     for name, end in (("kept", "commit"), ("gone", "rollback")):
         theirs.execute("begin immediate")
         theirs.execute("insert into orders values (?)", (name,))
-        [answer] = run(StdlibConnection(theirs), jobs.enqueue([NewJob(id=name, type="mail")], NOW))
+        [answer] = run_within(StdlibConnection(theirs), jobs.enqueue([NewJob(id=name, type="mail")], NOW))
         assert answer.id == name
         theirs.execute(end)
     assert [row[0] for row in theirs.execute("select id from orders")] == ["kept"]
     assert [row[0] for row in theirs.execute("select id from jobs")] == ["kept"]
+    theirs.execute("begin immediate")
+    with pytest.raises(DuplicateId):
+        run_within(
+            StdlibConnection(theirs), jobs.enqueue([NewJob(id="new", type="mail"), NewJob(id="kept", type="x")], NOW)
+        )
+    theirs.execute("insert into orders values ('theirs')")
+    theirs.execute("commit")
+    assert [row[0] for row in theirs.execute("select id from jobs")] == ["kept"], "half of a refused batch was kept"
+    assert [row[0] for row in theirs.execute("select id from orders")] == ["kept", "theirs"]
     theirs.close()
 
 
@@ -227,7 +236,7 @@ FULL_SCAN = re.compile(r"(SCAN|SEARCH) (jobs|runs|head|member)\b(?!.* USING (COV
 HOT = """
     glance promote pick pick_types picked claim insert_runs extend begin_runs expire close_expired leased_queues undecided
     guards seqs_of ack ack_begun close_acked close_begun move close_run report count_jobs ids_in_use dedupe_holder
-    key_holder chain_head unpark full_key count_member get_jobs get_runs prunable last_position
+    key_holder chain_head unpark unpark_all full_key count_member uncount_failed fire_holder get_jobs get_runs prunable last_position
 """
 
 

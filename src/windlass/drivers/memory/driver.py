@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
@@ -35,6 +36,7 @@ class MemoryDriver:
         self._tables = Tables()
         self._lock = threading.Lock()
         self._closed = False
+        self._unseen = False  # something changed while nobody waited
         self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     def _read(self, look: Callable[[Tables], T]) -> T:
@@ -49,7 +51,8 @@ class MemoryDriver:
                 raise DriverClosed
             with self._tables.transaction():
                 answer = change(self._tables)
-        self._wake()
+            if self._tables.changed:
+                self._wake()
         return answer
 
     async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
@@ -89,24 +92,32 @@ class MemoryDriver:
         return self._read(inspect.shared)
 
     async def wait(self, *, timeout: float) -> bool:
-        if self._closed:
-            raise DriverClosed
         told = asyncio.Event()
         waiter = (asyncio.get_running_loop(), told)
-        self._waiters.add(waiter)
+        with self._lock:
+            if self._closed:
+                raise DriverClosed
+            if self._unseen:  # it came between the caller's last look and this wait
+                self._unseen = False
+                return True
+            self._waiters.add(waiter)
         try:
             await asyncio.wait_for(told.wait(), timeout)
         except TimeoutError:
             return False
         finally:
-            self._waiters.discard(waiter)
+            with self._lock:
+                self._waiters.discard(waiter)
         return True
 
     def _wake(self) -> None:
-        for loop, told in list(self._waiters):
-            loop.call_soon_threadsafe(told.set)
+        """Called under the lock."""
+        self._unseen = not self._waiters
+        for loop, told in self._waiters:
+            with suppress(RuntimeError):  # that loop is closed, and with it whoever waited
+                loop.call_soon_threadsafe(told.set)
 
     async def close(self) -> None:
         with self._lock:
             self._closed = True
-        self._wake()
+            self._wake()

@@ -10,7 +10,7 @@ from windlass.core.eligibility import label_of
 from windlass.core.retention import prunable
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared
-from windlass.types import Job, Micros, Run
+from windlass.types import Job, Micros, Run, State
 
 
 def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
@@ -58,8 +58,11 @@ def shared(tables: Tables) -> Shared:
 
 def prune(tables: Tables, retention: Retention, now: Micros, limit: int) -> int:
     check_limit(limit)
-    rules = (retention.succeeded, retention.cancelled, retention.dead)
-    doomed = prunable(list(tables.jobs.values()), *rules, now, limit)
+    keep: dict[State, Micros | None] = {
+        "succeeded": retention.succeeded, "cancelled": retention.cancelled, "dead": retention.dead,
+    }  # fmt: skip
+    open_groups = [group.group_id for group in tables.groups.values() if group.remaining > 0]
+    doomed = prunable(list(tables.jobs.values()), keep, now, limit, open_groups)
     for job in doomed:
         tables.remove(job)
     return len(doomed)

@@ -10,7 +10,8 @@ from windlass.core import rows
 from windlass.core.admission import check_job
 from windlass.core.changes import RetryChild
 from windlass.core.positions import dense, tail
-from windlass.core.uniqueness import enqueue_rounds, is_taken, keys_of, may_replace
+from windlass.core.uniqueness import is_taken, may_replace
+from windlass.drivers.memory.limits import unpark
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Enqueued
 from windlass.errors import DuplicateId, DuplicateJob
@@ -20,16 +21,12 @@ from windlass.types import Job, Micros, NewJob, Queue
 def enqueue(tables: Tables, jobs: Sequence[NewJob], now: Micros) -> list[Enqueued]:
     for job in jobs:
         check_job(job)
-    answers: dict[int, Enqueued] = {}
-    for turn in enqueue_rounds(jobs):
-        holders = {index: holder_of(tables, jobs[index], now) for index in turn}
-        for index, holder in holders.items():
-            if holder is not None:
-                answers[index] = duplicate(tables, jobs[index], holder, now)
-        for index, holder in holders.items():
-            if holder is None:
-                answers[index] = insert(tables, jobs[index], now)
-    return [answers[index] for index in range(len(jobs))]
+    return [enqueue_one(tables, job, now) for job in jobs]
+
+
+def enqueue_one(tables: Tables, new: NewJob, now: Micros) -> Enqueued:
+    holder = holder_of(tables, new, now)
+    return insert(tables, new, now) if holder is None else duplicate(tables, new, holder, now)
 
 
 def insert(tables: Tables, new: NewJob, now: Micros) -> Enqueued:
@@ -37,10 +34,14 @@ def insert(tables: Tables, new: NewJob, now: Micros) -> Enqueued:
         raise DuplicateId(new.id)
     seq, position = next_place(tables, new.queue, new.priority)
     tables.put(rows.enqueued(new, seq=seq, position=position, now=now))
+    take_key(tables, new, new.id)
+    return Enqueued(new.id)
+
+
+def take_key(tables: Tables, new: NewJob, holder: str) -> None:
     if new.idempotency_scope is not None and new.idempotency_key is not None:
         key = (new.idempotency_scope, new.idempotency_key)
-        tables.put_in(tables.keys, key, (new.id, new.idempotency_expires_at))
-    return Enqueued(new.id)
+        tables.put_in(tables.keys, key, (holder, new.idempotency_expires_at))
 
 
 def insert_child(tables: Tables, parent: Job, child: RetryChild, now: Micros) -> None:
@@ -61,14 +62,14 @@ def next_place(tables: Tables, queue: str, priority: int) -> tuple[int, int]:
 
 def holder_of(tables: Tables, new: NewJob, now: Micros) -> str | None:
     """The id of the job that holds one of the new job's keys, at the head of its chain."""
-    for kind, *key in keys_of(new):
-        if kind == "dedupe":
-            if key[0] in tables.dedupe:
-                return tables.jobs[tables.dedupe[key[0]]].id
-            continue
-        held = tables.keys.get((key[0], key[1]))
-        if held is not None and is_taken(held[1], now):
-            return chain_head(tables, held[0])
+    keyed = holder_by_key(tables, new, now)
+    if keyed is not None:
+        return chain_head(tables, keyed)
+    if new.dedupe_key is not None and new.dedupe_key in tables.dedupe:
+        return tables.jobs[tables.dedupe[new.dedupe_key]].id
+    if new.schedule_id is not None and new.fire_at is not None:
+        fired = tables.fires.get((new.schedule_id, new.fire_at))
+        return None if fired is None else chain_head(tables, tables.jobs[fired].id)
     return None
 
 
@@ -87,4 +88,12 @@ def duplicate(tables: Tables, new: NewJob, holder: str, now: Micros) -> Enqueued
         tables.put(replace(job, updated_at=rows.touched(job, now)))
     if job is not None and new.on_duplicate == "replace" and may_replace(job):
         tables.put(rows.replaced(job, new, now))
+        unpark(tables, job.limit_keys, now)  # it may have been the one that was let through
+    if new.idempotency_key is not None and holder_by_key(tables, new, now) is None:
+        take_key(tables, new, holder)  # answered by another key: the same call again must be answered alike
     return Enqueued(holder, existed=True)
+
+
+def holder_by_key(tables: Tables, new: NewJob, now: Micros) -> str | None:
+    held = tables.keys.get((new.idempotency_scope or "", new.idempotency_key or ""))
+    return held[0] if held is not None and is_taken(held[1], now) else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.admission import check_lease, check_limit, check_progress, check_queues
+from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import Expire, storable
 from windlass.core.eligibility import is_expired, is_promotable, needs_decision
 from windlass.core.guards import judge
@@ -20,9 +20,7 @@ from windlass.types import Claimed, Job, Micros, Queue
 
 
 def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
-    check_queues(wish.queues)
-    check_limit(wish.limit)
-    check_lease(wish.lease_for)
+    check_claim(wish, now)
     if wish.reclaim:
         take_back(tables, now, queues=wish.queues)
     queues = [q for q in dict.fromkeys(wish.queues) if tables.queues.get(q, Queue(name=q)).paused_at is None]
@@ -68,6 +66,7 @@ def lease(tables: Tables, job: Job, wish: Claim, prefix: str, now: Micros) -> Cl
 
 def extend(tables: Tables, renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> list[Extended]:
     check_lease(lease_for)
+    check_now(now)
     for renewal in renewals:
         check_progress(renewal.progress)
     return [extend_one(tables, renewal, now + lease_for, now) for renewal in renewals]

@@ -35,24 +35,32 @@ def free_permits(tables: Tables, keys: Sequence[str], now: Micros) -> None:
     unpark(tables, keys, now)
 
 
-def unpark(tables: Tables, keys: Sequence[str], now: Micros, *, most: int | None = 1) -> None:
-    """Let the first jobs that wait for a key with room be considered again; None = all of them."""
+def unpark(tables: Tables, keys: Sequence[str], now: Micros) -> None:
+    """Let the first jobs that wait for a key with room be considered again: one of every queue and type, because one
+    alone might stand in a queue that nobody serves."""
     for key in keys:
         limit = tables.limits.get(key)
         if limit is not None and take(limit.used, limit.max_used) is None:
             continue
-        parked = sorted((job for job in tables.jobs.values() if job.parked_on == key), key=dispatch_order)
-        for job in parked[:most]:
-            tables.put(replace(job, ready=True, parked_on=None, updated_at=rows.touched(job, now)))
+        first: dict[tuple[str, str], Job] = {}
+        for job in sorted((job for job in tables.jobs.values() if job.parked_on == key), key=dispatch_order):
+            first.setdefault((job.queue, job.type), job)
+        for job in first.values():
+            let_through(tables, job, now)
+
+
+def let_through(tables: Tables, job: Job, now: Micros) -> None:
+    tables.put(replace(job, ready=True, parked_on=None, updated_at=rows.touched(job, now)))
 
 
 def put_limit(tables: Tables, change: PutLimit, now: Micros) -> AlterAnswer:
-    """A new limit starts from what is in use; only here are running jobs counted, never in a claim."""
+    """A new limit starts from what is in use (only here are running jobs counted, never in a claim). Everybody may try
+    again: those who find no room are parked by the next claim that meets them."""
     limit = tables.limits.get(change.key)
     if limit is None:
         holding = sum(change.key in tables.jobs[seq].limit_keys for seq in tables.leased)
         limit = Limit(key=change.key, max_used=None, used=holding)
     tables.put_in(tables.limits, change.key, replace(limit, max_used=change.max_used))
-    room = None if change.max_used is None else max(change.max_used - limit.used, 0)
-    unpark(tables, [change.key], now, most=room)
+    for job in [job for job in tables.jobs.values() if job.parked_on == change.key]:
+        let_through(tables, job, now)
     return "applied"

@@ -22,7 +22,7 @@ from windlass.core.changes import (
 )
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import put_limit, unpark
-from windlass.drivers.memory.settlement import count
+from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Group, Micros, Queue
 
@@ -75,12 +75,16 @@ def replay(tables: Tables, change: Replay, now: Micros) -> AlterAnswer:
         return "wrong_state"
     if job.dedupe_key is not None and job.dedupe_key in tables.dedupe:
         return "duplicate"
-    if job.retry_mode == "same_job":
+    if job.retry_mode == "new_job":
+        if change.child_id in tables.seqs:
+            return "duplicate"
+        child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
+        insert_child(tables, job, child, now)
+        tables.put(replace(job, dead_kind="superseded", superseded_by=child.id, updated_at=rows.touched(job, now)))
+    else:
         tables.put(rows.replayed(job, change, now))
-        return "applied"
-    child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
-    insert_child(tables, job, child, now)
-    tables.put(replace(job, dead_kind="superseded", superseded_by=child.id, updated_at=rows.touched(job, now)))
+    if job.group_id is not None:
+        uncount(tables, job.group_id, "failed")
     return "applied"
 
 

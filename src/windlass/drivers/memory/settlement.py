@@ -16,7 +16,7 @@ from windlass.core.changes import (
     Settlement,
     effect_of,
 )
-from windlass.core.counters import count_member
+from windlass.core.counters import count_member, uncount_member
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.drivers.memory.jobs import insert_child
@@ -66,3 +66,9 @@ def count(tables: Tables, group_id: str, ending: Ending, now: Micros) -> None:
     group = tables.groups.get(group_id)
     if group is not None:
         tables.put_in(tables.groups, group_id, count_member(group, ending, now))
+
+
+def uncount(tables: Tables, group_id: str, ending: Ending) -> None:
+    group = tables.groups.get(group_id)
+    if group is not None:
+        tables.put_in(tables.groups, group_id, uncount_member(group, ending))

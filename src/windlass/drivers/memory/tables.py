@@ -29,10 +29,16 @@ class Tables:
         # Derived from the jobs, kept in step by `put`.
         self.seqs: dict[str, int] = {}
         self.dedupe: dict[str, int] = {}
+        self.fires: dict[tuple[str, Micros], int] = {}
         self.ready: defaultdict[str, list[Order]] = defaultdict(list)
         self.waiting: defaultdict[str, set[int]] = defaultdict(set)
         self.leased: set[int] = set()
         self._undo: list[Callable[[], object]] = []
+
+    @property
+    def changed(self) -> bool:
+        """Whether the last transaction wrote anything."""
+        return bool(self._undo)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -43,6 +49,7 @@ class Tables:
         except BaseException:
             for step in reversed(self._undo):
                 step()
+            self._undo.clear()
             raise
 
     # ---------------------------------------------------------------------------------------------------------- jobs
@@ -79,6 +86,8 @@ class Tables:
                 del ready[bisect_left(ready, dispatch_order(before))]
             if before.dedupe_key is not None and self.dedupe.get(before.dedupe_key) == before.seq:
                 del self.dedupe[before.dedupe_key]
+            if before.schedule_id is not None and before.fire_at is not None and before.retry_of is None:
+                self.fires.pop((before.schedule_id, before.fire_at), None)
             del self.jobs[before.seq], self.seqs[before.id]
         if after is not None:
             self.jobs[after.seq], self.seqs[after.id] = after, after.seq
@@ -90,6 +99,8 @@ class Tables:
                 self.waiting[after.queue].add(after.seq)
             if after.dedupe_key is not None and after.state in ACTIVE:
                 self.dedupe[after.dedupe_key] = after.seq
+            if after.schedule_id is not None and after.fire_at is not None and after.retry_of is None:
+                self.fires[after.schedule_id, after.fire_at] = after.seq
 
     def next_seq(self) -> int:
         before = self.last_seq
@@ -103,11 +114,16 @@ class Tables:
         history = self.runs.setdefault(seq, [])
         if run.attempt_no > len(history):
             history.append(run)
-            self._undo.append(history.pop)
+            self._undo.append(lambda: self._drop_last_run(seq))
         else:
             before = history[run.attempt_no - 1]
             history[run.attempt_no - 1] = run
             self._undo.append(lambda: history.__setitem__(run.attempt_no - 1, before))
+
+    def _drop_last_run(self, seq: int) -> None:
+        self.runs[seq].pop()
+        if not self.runs[seq]:
+            del self.runs[seq]
 
     def put_in(self, table: dict[K, V], key: K, value: V) -> None:
         if key in table:

@@ -12,7 +12,6 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final, Literal
 
 from windlass.clock import AnchoredClock
@@ -31,29 +30,21 @@ from windlass.drivers.protocol import (
 )
 from windlass.drivers.sqlite import inspect, jobs, leases, people, settlement
 from windlass.drivers.sqlite.checkpoint import GuardedCheckpoint, is_affected
-from windlass.drivers.sqlite.files import Identity, prepare
+from windlass.drivers.sqlite.files import Identity, OpenFiles, prepare
 from windlass.drivers.sqlite.lane import Lane, Place
-from windlass.drivers.sqlite.library import Connection, Library, version
+from windlass.drivers.sqlite.library import Connection, Library, require, version
 from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connection, read_anchor
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverClosed, StoreUnavailable
+from windlass.errors import DriverClosed, DriverForked
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 Durability = Literal["full", "relaxed"]
 
-_open: Final[weakref.WeakSet[SqliteDriver]] = weakref.WeakSet()
+_files: Final = OpenFiles()
+_drivers: Final[weakref.WeakSet[SqliteDriver]] = weakref.WeakSet()
 _inherited: Final[list[SqliteDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
-os.register_at_fork(after_in_child=lambda: _inherited.extend(_open))
-
-
-def refuse_second_library(path: str, library: Library) -> None:
-    """Two SQLite libraries on one file in one process drop each other's locks (see library.py)."""
-    for driver in _open:
-        if driver.library != library and os.path.samefile(driver.path, path):
-            raise StoreUnavailable(
-                f"{path}: is open in this process through {driver.library!r}; open it with sqlite={driver.library!r} too"
-            )
+os.register_at_fork(after_in_child=lambda: _inherited.extend(_drivers))
 
 
 class SqliteDriver:
@@ -61,29 +52,31 @@ class SqliteDriver:
         self, path: str | os.PathLike[str], *, durability: Durability = "full", sqlite: Library = "apsw",
         busy_timeout: float = 5.0, inline: bool = False, inotify: bool = True,
     ) -> None:  # fmt: skip
-        self.path: Final = str(Path(path).absolute())
+        self.path: Final = os.path.realpath(path)  # SQLite keeps the WAL beside the real file, not beside a link to it
         self.library: Final = sqlite
         self._durable = durability == "full"
         self._busy_s = busy_timeout
         self._inline = inline
         self._inotify = inotify and sys.platform == "linux"
+        self._pid = os.getpid()
         self._closed = False
         self._watcher: Watcher | None = None
+        require(sqlite)
         prepare(self.path)
-        refuse_second_library(self.path, sqlite)
+        identity = Identity(self.path)
         with ExitStack() as opened:  # closed again should one of the steps fail
+            _files.enter(identity, self.path, sqlite)
+            opened.callback(_files.leave, identity)
             self._control = self._connect(opened)
             migrate(self._control, self.path, busy_timeout)
             self.clock: Final[AnchoredClock] = clock_at(read_anchor(self._control, self.path, busy_timeout))
-            writer = self._connect(opened)
-            reader = self._connect(opened)
+            writer, reader = self._connect(opened), self._connect(opened)
             guard = self._guarded_checkpoint(writer, opened)
-            place = Place(self.path, Identity(self.path), busy_timeout)
-            self._writer = Lane("writer", writer, place, begin="begin immediate", inline=inline)
+            place = Place(self.path, identity, busy_timeout)
+            self._writer = Lane("writer", writer, place, begin="begin immediate", between=guard, inline=inline)
             self._reader = Lane("reader", reader, place, begin="begin", inline=inline)
-            self._writer.between = guard
-            self._connections = opened.pop_all()
-        _open.add(self)
+            self._opened = opened.pop_all()
+        _drivers.add(self)
 
     def _connect(self, opened: ExitStack) -> Connection:
         connection = open_connection(self.library, self.path, busy_s=self._busy_s, durable=self._durable)
@@ -103,22 +96,26 @@ class SqliteDriver:
     # --------------------------------------------------------------------------------------------------------- writes
 
     async def enqueue(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
-        return await self._write(lambda: jobs.enqueue(jobs_, now))
+        new = tuple(jobs_)  # the writer's thread reads it later; the caller may change a list meanwhile
+        return await self._write(lambda: jobs.enqueue(new, now))
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         return await self._write(lambda: leases.claim(claim, now))
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
-        return await self._write(lambda: leases.extend(renewals, lease_for, now))
+        asked = tuple(renewals)
+        return await self._write(lambda: leases.extend(asked, lease_for, now))
 
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
-        return await self._write(lambda: settlement.settle(changes, now))
+        units = tuple(changes)
+        return await self._write(lambda: settlement.settle(units, now))
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         return await self._write(lambda: leases.expire(now, limit))
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
-        return await self._write(lambda: people.alter(changes, now))
+        wishes = tuple(changes)
+        return await self._write(lambda: people.alter(wishes, now))
 
     async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
         return await self._write(lambda: inspect.prune(retention, now, limit))
@@ -126,7 +123,8 @@ class SqliteDriver:
     # ---------------------------------------------------------------------------------------------------------- reads
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return await self._read(lambda: inspect.get(ids))
+        names = tuple(ids)
+        return await self._read(lambda: inspect.get(names))
 
     async def runs(self, job_id: str) -> list[Run]:
         return await self._read(lambda: inspect.runs(job_id))
@@ -151,8 +149,7 @@ class SqliteDriver:
     def remeasure(self) -> Micros:
         """Adopt the machine's present anchor. Answers the step; after one of more than a second the caller should take
         nothing back for one lease."""
-        if self._closed:
-            raise DriverClosed
+        self._check_open()
         anchor = read_anchor(self._control, self.path, self._busy_s)
         step = self.clock.move_to(anchor.utc, anchor.boot)
         if abs(step) > 1_000_000:
@@ -160,18 +157,26 @@ class SqliteDriver:
         return step
 
     async def wait(self, *, timeout: float) -> bool:
-        if self._closed:
-            raise DriverClosed
+        self._check_open()
         if self._watcher is None:
             connection = open_connection(self.library, self.path, busy_s=self._busy_s, durable=self._durable)
             self._watcher = Watcher(self.path, connection, use_inotify=self._inotify)
+            return True  # what was committed before there was a watcher, nobody can tell
         return await self._watcher.wait(timeout)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise DriverForked
+        if self._closed:
+            raise DriverClosed
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        _open.discard(self)
+        if self._pid != os.getpid():  # the connections and threads are the parent's
+            return
+        _drivers.discard(self)
         if self._inline:
             self._close()
         else:
@@ -182,4 +187,4 @@ class SqliteDriver:
             self._watcher.close()
         self._reader.close()
         self._writer.close()
-        self._connections.close()
+        self._opened.close()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import astuple
 
 from windlass.core.admission import check_job
-from windlass.core.changes import RetryChild
+from windlass.core.changes import RetryChild, bounded
 from windlass.core.eligibility import is_due
 from windlass.core.positions import dense, tail
-from windlass.core.uniqueness import enqueue_rounds, keys_of
+from windlass.core.uniqueness import keys_of
 from windlass.drivers.protocol import Enqueued
-from windlass.drivers.sqlite.library import ERRORS
-from windlass.drivers.sqlite.rows import mapping_out, strings_out, to_json
+from windlass.drivers.sqlite.library import CONSTRAINT
+from windlass.drivers.sqlite.limits import unpark
+from windlass.drivers.sqlite.rows import mapping_out, strings_in, strings_out, to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row
 from windlass.errors import DuplicateId, DuplicateJob
@@ -28,30 +30,40 @@ def enqueue(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
     keyed = False
     for job in jobs:
         check_job(job)
-        keyed = keyed or job.idempotency_key is not None or job.dedupe_key is not None
+        keyed = keyed or job.idempotency_key is not None or job.dedupe_key is not None or job.fire_at is not None
     if not keyed:
         yield from insert(jobs, now)
         return [Enqueued(job.id) for job in jobs]
     answers: dict[int, Enqueued] = {}
-    for turn in enqueue_rounds(jobs):
-        fresh: list[int] = []
-        for index in turn:
-            holder = yield from holder_of(jobs[index], now)
-            if holder is None:
-                fresh.append(index)
-            else:
-                answers[index] = yield from duplicate(jobs[index], holder, now)
-        yield from insert([jobs[index] for index in fresh], now)
-        yield from take_keys([jobs[index] for index in fresh])
-        answers.update((index, Enqueued(jobs[index].id)) for index in fresh)
+    fresh: list[int] = []  # to be inserted together, in the order given
+    promised: set[tuple[str, ...]] = set()
+    for index, job in enumerate(jobs):
+        keys = keys_of(job)
+        if not promised.isdisjoint(keys):  # one of those before it in the batch holds its key: store them first
+            yield from insert_keyed([jobs[n] for n in fresh], now)
+            fresh.clear()
+        holder = yield from holder_of(job, now)
+        if holder is None:
+            fresh.append(index)
+            promised.update(keys)
+            answers[index] = Enqueued(job.id)
+        else:
+            answers[index] = yield from duplicate(job, holder, now)
+    yield from insert_keyed([jobs[n] for n in fresh], now)
     return [answers[index] for index in range(len(jobs))]
+
+
+def insert_keyed(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
+    yield from insert(jobs, now)
+    yield from take_keys((job, job.id) for job in jobs)
 
 
 def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
     if not jobs:
         return
-    if len({job.id for job in jobs}) != len(jobs):
-        raise DuplicateId(next(job.id for index, job in enumerate(jobs) if job.id in {j.id for j in jobs[:index]}))
+    [(twice, count)] = Counter(job.id for job in jobs).most_common(1)
+    if count > 1:
+        raise DuplicateId(twice)
     [(seq, any_dense)] = yield SQL.last_seq()
     if any_dense:
         rows = yield from dense_rows(jobs, seq, now)
@@ -59,7 +71,7 @@ def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
         rows = [row_of(job, seq + n, tail(seq + n), now) for n, job in enumerate(jobs, 1)]
     try:
         yield from SQL.insert_job.bulk(rows)
-    except ERRORS:  # looking for used ids beforehand would cost every enqueue what only the rare failure needs
+    except CONSTRAINT:  # looking for used ids beforehand would cost every enqueue what only the rare failure needs
         used = yield SQL.ids_in_use(ids=to_json([job.id for job in jobs]), last_seq=seq)
         if used:
             raise DuplicateId(used[0][0]) from None
@@ -96,17 +108,24 @@ def row_of(job: NewJob, seq: int, position: int | None, now: Micros) -> Row:
 
 def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
     """The id of the job that holds one of this job's keys, at the head of its chain."""
-    for kind, *key in keys_of(job):
-        if kind == "dedupe":
-            rows = yield SQL.dedupe_holder(key=key[0])
-            if rows:
-                return str(rows[0][0])
-            continue
-        rows = yield SQL.key_holder(scope=key[0], key=key[1], now=now)
+    if job.idempotency_key is not None:
+        rows = yield SQL.key_holder(scope=job.idempotency_scope, key=job.idempotency_key, now=now)
         if rows:
-            head = yield SQL.chain_head(id=rows[0][0])
-            return str(head[0][0] if head else rows[0][0])
+            return (yield from chain_head(rows[0][0]))
+    if job.dedupe_key is not None:
+        rows = yield SQL.dedupe_holder(key=job.dedupe_key)
+        if rows:
+            return str(rows[0][0])
+    if job.schedule_id is not None and job.fire_at is not None:
+        rows = yield SQL.fire_holder(schedule_id=job.schedule_id, fire_at=job.fire_at)
+        if rows:
+            return (yield from chain_head(rows[0][0]))
     return None
+
+
+def chain_head(job_id: str) -> Op[str]:
+    head = yield SQL.chain_head(id=job_id)
+    return str(head[0][0] if head else job_id)
 
 
 def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
@@ -115,15 +134,25 @@ def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
     if job.on_duplicate == "touch":
         yield SQL.touch(id=holder, now=now)
     elif job.on_duplicate == "replace":
-        yield SQL.replace_job(
+        replaced = yield SQL.replace_job(
             id=holder, payload=job.payload, codec=job.codec, headers=mapping_out(job.headers), run_at=job.run_at,
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
+        for row in replaced:  # it may have been the one that was let through
+            yield from unpark(strings_in(row[0]), now)
+    if job.idempotency_key is not None:
+        held = yield SQL.key_holder(scope=job.idempotency_scope, key=job.idempotency_key, now=now)
+        if not held:  # answered by another key: the same call again must be answered alike
+            yield from take_keys([(job, holder)])
     return Enqueued(holder, existed=True)
 
 
-def take_keys(jobs: Iterable[NewJob]) -> Op[None]:
-    rows = [(j.idempotency_scope, j.idempotency_key, j.id, j.idempotency_expires_at) for j in jobs if j.idempotency_key]
+def take_keys(jobs: Iterable[tuple[NewJob, str]]) -> Op[None]:
+    rows = [
+        (job.idempotency_scope, job.idempotency_key, holder, job.idempotency_expires_at)
+        for job, holder in jobs
+        if job.idempotency_key is not None
+    ]
     if rows:
         yield SQL.take_key.many(rows)
 
@@ -140,6 +169,6 @@ def insert_children(parents: Sequence[tuple[int, str, int, RetryChild]], now: Mi
         if rules and rules[0][1] == "dense":
             position = dense((yield SQL.last_position(queue=queue, priority=priority))[0][0])
         yield SQL.insert_child(
-            seq=seq + n, id=child.id, ready=is_due(child.run_at, now), position=position, now=now, run_at=child.run_at,
-            attempts=child.attempts, manual=child.manual, parent_seq=parent_seq,
+            seq=seq + n, id=child.id, ready=is_due(child.run_at, now), position=position, now=now,
+            run_at=bounded(child.run_at), attempts=child.attempts, manual=child.manual, parent_seq=parent_seq,
         )  # fmt: skip

@@ -11,36 +11,38 @@ is what a simulator wants.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import logging
 import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Literal, NamedTuple
 
 from windlass.drivers.sqlite.files import Identity
 from windlass.drivers.sqlite.library import ERRORS, Connection, run, translate
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverClosed, DriverForked
+from windlass.errors import DriverClosed, DriverForked, InvalidInput
 
 Begin = Literal["begin", "begin immediate"]
 Step = Literal["begun", "before_commit", "after_commit"]
 Make = Callable[[], Op[Any]]
 GROUP_LIMIT: Final = 256
+log: Final = logging.getLogger("windlass.sqlite")
 
 
 class Command:
-    """An operation and where its answer goes: an asyncio future of `loop`, or a blocking one."""
+    """An operation, and the future of an event loop that its answer goes to."""
 
     __slots__ = ("answer", "error", "future", "loop", "make")
 
-    def __init__(self, make: Make, loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, make: Make, loop: asyncio.AbstractEventLoop) -> None:
         self.make = make
         self.loop = loop
-        self.future: Any = concurrent.futures.Future() if loop is None else loop.create_future()
+        self.future: asyncio.Future[Any] = loop.create_future()
         self.answer: Any = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def deliver(self) -> None:
         if self.future.cancelled():
@@ -60,30 +62,29 @@ class Place(NamedTuple):
 
 
 class Lane:
-    def __init__(self, name: str, connection: Connection, place: Place, *, begin: Begin, inline: bool = False) -> None:
+    def __init__(
+        self, name: str, connection: Connection, place: Place, *, begin: Begin, inline: bool = False,
+        between: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self._connection = connection
         self._begin = begin
         self._place = place
+        self._between = between  # housekeeping after each transaction
         self._closed = False
         self._pid = os.getpid()
         self._queue: SimpleQueue[Command | None] = SimpleQueue()
         self._lock = threading.Lock()
         self.on_step: Callable[[Step], None] | None = None  # tests kill the process here
-        self.between: Callable[[], None] | None = None  # housekeeping after each transaction
         self._thread = None if inline else threading.Thread(target=self._loop, name=f"windlass-{name}", daemon=True)
         if self._thread is not None:
             self._thread.start()
 
     async def submit(self, make: Callable[[], Op[T]]) -> T:
+        """Run an operation and answer once it is committed. A caller that is cancelled before its turn has changed
+        nothing; one that is cancelled later may have: what it asked for is done, and nobody hears of it."""
         command = Command(make, asyncio.get_running_loop())
         self._send(command)
         answer: T = await command.future
-        return answer
-
-    def submit_sync(self, make: Callable[[], Op[T]]) -> T:
-        command = Command(make, None)
-        self._send(command)
-        answer: T = command.future.result()
         return answer
 
     def _send(self, command: Command) -> None:
@@ -101,8 +102,7 @@ class Lane:
     def close(self) -> None:
         """Finish what was sent. The connection stays its owner's to close."""
         with self._lock:
-            if self._closed or self._pid != os.getpid():
-                self._closed = True
+            if self._closed:
                 return
             self._closed = True
             if self._thread is not None:
@@ -118,6 +118,7 @@ class Lane:
             if commands:
                 self._work(commands)
                 _deliver(commands)
+                self._housekeeping()
             if last:
                 return
 
@@ -137,37 +138,59 @@ class Lane:
         return commands, True
 
     def _work(self, commands: list[Command]) -> None:
-        error = self._transaction(commands)
-        if error is not None and len(commands) == 1:
-            commands[0].error = error
-        elif error is not None:
+        """A group that failed because one of its operations did is run again one by one. When the store itself refused
+        (locked, full, gone), waiting for it once was enough."""
+        culprit, error = self._transaction(commands)
+        if culprit is None or len(commands) == 1:
             for command in commands:
-                command.error = self._transaction([command])
-        if self.between is not None:
-            self.between()
+                command.error = error
+            return
+        for command in commands:
+            command.error = self._transaction([command])[1]
 
-    def _transaction(self, commands: list[Command]) -> Exception | None:
-        """All commands in one transaction, or none and the reason why."""
+    def _transaction(self, commands: list[Command]) -> tuple[Command | None, BaseException | None]:
+        """All commands in one transaction, or none and the reason why, with the command whose operation it was."""
+        culprit: Command | None = None
         try:
             self._place.identity.check()
             self._connection.execute(self._begin)
             self._step("begun")
             for command in commands:
+                culprit = command
                 command.answer = run(self._connection, command.make())
+            culprit = None
             self._step("before_commit")
             self._connection.execute("commit")
             self._step("after_commit")
-        except Exception as error:
+        except BaseException as error:
             self._roll_back()
-            return translate(error, self._place.path, self._place.busy_s) if isinstance(error, ERRORS) else error
-        return None
+            if self._thread is None and not isinstance(error, Exception):
+                raise  # a KeyboardInterrupt in the caller's own thread is the caller's
+            return culprit, self._told(error)
+        return None, None
+
+    def _told(self, error: BaseException) -> BaseException:
+        """Foreign exceptions do not leave the driver."""
+        told: BaseException = error
+        if isinstance(error, ERRORS):
+            told = translate(error, self._place.path, self._place.busy_s)
+        elif isinstance(error, OverflowError | UnicodeError | TypeError):
+            told = InvalidInput("value", f"cannot be stored: {error}")
+        if told is not error:
+            told.__cause__ = error
+        return told
 
     def _roll_back(self) -> None:
-        try:
+        with suppress(*ERRORS):  # then SQLite has rolled back by itself; nothing of the transaction is stored either way
             if self._connection.in_transaction():
                 self._connection.execute("rollback")
-        except ERRORS:  # SQLite has rolled back by itself; nothing of the transaction is stored either way
-            pass
+
+    def _housekeeping(self) -> None:
+        if self._between is not None:
+            try:
+                self._between()
+            except Exception:
+                log.exception("housekeeping of %s failed; it is tried again later", self._place.path)
 
     def _step(self, step: Step) -> None:
         if self.on_step is not None:
@@ -176,17 +199,12 @@ class Lane:
 
 def _deliver(commands: list[Command]) -> None:
     """Answers of one group go to each event loop in one call."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop | None, list[Command]] = defaultdict(list)
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Command]] = defaultdict(list)
     for command in commands:
         by_loop[command.loop].append(command)
     for loop, group in by_loop.items():
-        if loop is None:
-            _deliver_all(group)
-            continue
-        try:
+        with suppress(RuntimeError):  # that loop is closed, and with it whoever waited
             loop.call_soon_threadsafe(_deliver_all, group)
-        except RuntimeError:  # that loop is gone, and with it whoever waited
-            continue
 
 
 def _deliver_all(commands: list[Command]) -> None:

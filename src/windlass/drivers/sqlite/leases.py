@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from windlass.core.admission import check_lease, check_limit, check_progress, check_queues
+from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import Expire, storable
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
@@ -22,9 +22,7 @@ EXPIRED = Expire(handle=None, token="", at=0, lapsed=True).reason
 
 
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
-    check_queues(wish.queues)
-    check_limit(wish.limit)
-    check_lease(wish.lease_for)
+    check_claim(wish, now)
     queues = list(dict.fromkeys(wish.queues))
     [(lapsed, due, limited, paused)] = yield SQL.glance(queues=to_json(queues), now=now)
     if lapsed and wish.reclaim:
@@ -109,6 +107,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
 
 def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:
     check_lease(lease_for)
+    check_now(now)
     for renewal in renewals:
         check_progress(renewal.progress)
     answers: dict[int, Extended] = {}

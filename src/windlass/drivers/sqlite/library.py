@@ -25,7 +25,10 @@ from windlass.errors import (
 
 Library = Literal["apsw", "stdlib"]
 CACHED_STATEMENTS = 200
+OLDEST = (3, 38, 0)
 ERRORS = (apsw.Error, sqlite3.Error)
+BUSY = (apsw.BusyError, apsw.LockedError, sqlite3.OperationalError)
+CONSTRAINT = (apsw.ConstraintError, sqlite3.IntegrityError)
 
 
 class Connection(Protocol):
@@ -99,6 +102,28 @@ def run(connection: Connection, op: Op[T]) -> T:
     except StopIteration as stop:
         answer: T = stop.value
         return answer
+
+
+def run_within(connection: Connection, op: Op[T]) -> T:
+    """The same inside a transaction that is the caller's: should the operation fail, all it did is undone, and the
+    caller's own work stays."""
+    connection.execute("savepoint windlass")
+    try:
+        return run(connection, op)
+    except BaseException:
+        if connection.in_transaction():  # after a full disk SQLite has rolled back all of it
+            connection.execute("rollback to windlass")
+        raise
+    finally:
+        if connection.in_transaction():
+            connection.execute("release windlass")
+
+
+def require(library: Library) -> None:
+    """The SQL of this driver needs STRICT tables, RETURNING and the ->> operator."""
+    if tuple(int(part) for part in version(library).split(".")) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise StoreUnavailable(f"SQLite {version(library)} of {library} is too old, {oldest} is needed; use sqlite='apsw'")
 
 
 def version(library: Library) -> str:

@@ -37,16 +37,16 @@ def free_permits(keys: Sequence[str], now: Micros) -> Op[None]:
         yield from unpark(keys, now)
 
 
-def unpark(keys: Sequence[str], now: Micros, most: int = 1) -> Op[int]:
-    """Let the first jobs that wait for a key with room be considered again; -1 = all of them."""
+def unpark(keys: Sequence[str], now: Micros) -> Op[int]:
+    """Let the first jobs that wait for a key with room be considered again."""
     count = 0
     for key in keys:
-        count += len((yield SQL.unpark(key=key, now=now, most=most)))
+        count += len((yield SQL.unpark(key=key, now=now)))
     return count
 
 
 def put_limit(change: PutLimit, now: Micros) -> Op[AlterAnswer]:
-    rows = yield SQL.put_limit(key=change.key, max_used=change.max_used)
-    room = -1 if change.max_used is None else max(change.max_used - rows[0][0], 0)
-    yield from unpark([change.key], now, room)
+    """Everybody may try again: those who find no room are parked by the next claim that meets them."""
+    yield SQL.put_limit(key=change.key, max_used=change.max_used)
+    yield SQL.unpark_all(key=change.key, now=now)
     return "applied"

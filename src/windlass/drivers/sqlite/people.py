@@ -85,12 +85,17 @@ def replay(change: Replay, now: Micros) -> Op[AlterAnswer]:
         return "wrong_state"
     if job.dedupe_key is not None and (yield SQL.dedupe_holder(key=job.dedupe_key)):
         return "duplicate"
-    if job.retry_mode == "same_job":
+    if job.retry_mode == "new_job":
+        [taken] = yield from get([change.child_id])
+        if taken is not None:
+            return "duplicate"
+        child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
+        yield from insert_children([(job.seq, job.queue, job.priority, child)], now)
+        yield SQL.supersede(id=job.id, child_id=child.id, now=now)
+    else:
         yield SQL.replay(id=job.id, reset=change.reset_attempts, now=now)
-        return "applied"
-    child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
-    yield from insert_children([(job.seq, job.queue, job.priority, child)], now)
-    yield SQL.supersede(id=job.id, child_id=child.id, now=now)
+    if job.group_id is not None:
+        yield SQL.uncount_failed(group_id=job.group_id)
     return "applied"
 
 

@@ -17,7 +17,7 @@ from windlass.core.changes import (
     RetryChild,
     Settlement,
     effect_of,
-    storable,
+    stored_report,
 )
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
@@ -119,7 +119,7 @@ def move(units: Sequence[Unit], now: Micros) -> Op[None]:
         return
     effects = [(seq, change, effect_of(change)) for seq, (_, change) in units]
     yield SQL.move.many([_move_row(seq, change, effect, now) for seq, change, effect in effects])
-    reports = [_report_row(seq, change.report) for seq, change, _ in effects if change.report is not None]
+    reports = [_report_row(seq, stored_report(c.report)) for seq, c, _ in effects if c.report is not None]
     if reports:
         yield SQL.report.many(reports)
     yield SQL.close_run.many([(e.run_status, c.at, c.started_at, e.error, seq) for seq, c, e in effects])
@@ -138,7 +138,7 @@ def _move_row(seq: int, change: Settlement, effect: Effect, now: Micros) -> Row:
 
 def _report_row(seq: int, report: Report) -> Row:
     return (
-        report.traceback and storable(report.traceback), report.exit_code, report.cpu_us, report.peak_rss,
+        report.traceback, report.exit_code, report.cpu_us, report.peak_rss,
         report.log_path, to_json(report.artifacts), seq,
     )  # fmt: skip
 

@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from windlass.clock import SECOND, AnchoredClock, since_boot, wall
 from windlass.drivers.migrations import known, missing, statements
-from windlass.drivers.sqlite.library import ERRORS, Connection, Library, connect, translate
+from windlass.drivers.sqlite.library import BUSY, ERRORS, Connection, Library, connect, translate
 from windlass.types import Micros
 
 log: Final = logging.getLogger("windlass.sqlite")
 LARGEST_LAG: Final[Micros] = SECOND
 REFRESHED: Final[Micros] = 60 * SECOND  # the same line told from a younger moment: what a reboot may go back to
-WAL_TRIES: Final = 2_000
+PAUSE: Final = 0.005
 
 _BOOTSTRAP: Final = """
 create table if not exists migrations (version integer primary key, name text not null, checksum text not null,
@@ -40,7 +40,7 @@ def open_connection(library: Library, path: str, *, busy_s: float, durable: bool
     try:
         connection = connect(library, path, int(busy_s * 1000))
         try:
-            _configure(connection, durable=durable)
+            _configure(connection, durable=durable, busy_s=busy_s)
         except BaseException:
             connection.close()
             raise
@@ -49,24 +49,24 @@ def open_connection(library: Library, path: str, *, busy_s: float, durable: bool
     return connection
 
 
-def _configure(connection: Connection, *, durable: bool) -> None:
+def _configure(connection: Connection, *, durable: bool, busy_s: float) -> None:
     [(mode,)] = connection.execute("pragma journal_mode")
     if mode != "wal":
-        _switch_to_wal(connection)
+        _switch_to_wal(connection, busy_s)
     connection.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
     connection.execute("pragma foreign_keys = on")
     connection.execute("pragma cache_size = -65536")
     connection.execute("pragma temp_store = memory")
 
 
-def _switch_to_wal(connection: Connection) -> None:
+def _switch_to_wal(connection: Connection, busy_s: float) -> None:
     """Switching needs the file alone, and SQLite answers busy at once when two openers try it together."""
-    for _ in range(WAL_TRIES):
+    for _ in range(int(busy_s / PAUSE)):
         try:
             connection.execute("pragma journal_mode = wal")
             return
-        except ERRORS:
-            time.sleep(0.005)
+        except BUSY:
+            time.sleep(PAUSE)
     connection.execute("pragma journal_mode = wal")
 
 

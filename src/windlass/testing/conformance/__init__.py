@@ -41,4 +41,20 @@ class DriverConformance(
     """What every driver promises."""
 
 
-__all__ = ["DriverConformance", "DurabilityPromises", "SqlPromises"]
+__all__ = [
+    "ChainPromises",
+    "ConcurrencyPromises",
+    "DriverConformance",
+    "DurabilityPromises",
+    "EnqueuePromises",
+    "InspectionPromises",
+    "LeasePromises",
+    "LifecyclePromises",
+    "OrderPromises",
+    "PeoplePromises",
+    "RecoveryPromises",
+    "SettlementPromises",
+    "SharedRowPromises",
+    "SqlPromises",
+    "UniquenessPromises",
+]

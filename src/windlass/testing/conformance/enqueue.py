@@ -26,6 +26,10 @@ class EnqueuePromises(Suite):
             ({"run_at": 1.5}, "run_at"), ({"retry_mode": "never"}, "retry_mode"), ({"retry_policy": "{"}, "retry_policy"),
             ({"org_id": ""}, "org_id"), ({"org_id": "\ud800"}, "org_id"), ({"tags": ("",)}, "tags"),
             ({"dedupe_key": "\ud800"}, "dedupe_key"), ({"dedupe_key": " "}, "dedupe_key"),
+            ({"attempts": None}, "attempts"), ({"codec": None}, "codec"), ({"codec": "\ud800"}, "codec"),
+            ({"tags": "ab"}, "tags"), ({"limit_keys": ["a"]}, "limit_keys"), ({"group_id": "g", "group_seq": "x"}, "group_seq"),
+            ({"template_id": 5}, "template_id"), ({"schedule_id": "s", "fire_at": "x"}, "fire_at"),
+            ({"retry_policy": '{"backoff":{"type":"table","pauses":[]}}'}, "retry_policy"),
             ({"dedupe_key": "x" * 1_001}, "dedupe_key"), ({"headers": {"a": "\x00"}}, "headers"),
         ]  # fmt: skip
         for fields, field in bad:

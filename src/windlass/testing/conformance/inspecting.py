@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from windlass.core.changes import Cancel, PutLimit
+from windlass.core.changes import Cancel, PutGroup, PutLimit
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.protocol import Count, JobQuery, Retention
 from windlass.errors import InvalidInput
@@ -157,6 +157,15 @@ class InspectionPromises(Suite):
         assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 0
         await t.alter(Cancel(alive))
         assert await t.driver.prune(Retention(succeeded=0), now=t.now, limit=10) == 0
+        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 2
+
+    @promise
+    async def test_a_group_that_still_waits_for_members_is_kept(self, t: Trial) -> None:
+        """What has ended of it stays until the group is complete."""
+        await t.alter(PutGroup("g", total=2))
+        await t.end(await t.running(group_id="g"), Succeeded())
+        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 0
+        await t.end(await t.running(group_id="g"), Succeeded())
         assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 2
 
     @promise

@@ -213,6 +213,14 @@ class LeasePromises(Suite):
         for bad in (wish((), 1), wish((" ",), 1), wish(("q",), 0), wish(("q",), -1), wish(("q",), 10_001)):
             with pytest.raises(InvalidInput):
                 await t.driver.claim(bad, now=t.now)
+        for odd in ("", "\ud800", "a\nb"):
+            with pytest.raises(InvalidInput):
+                await t.claim("q", worker_id=odd)
+            with pytest.raises(InvalidInput):
+                await t.driver.claim(Claim(queues=("q",), limit=1, lease_for=LEASE, worker_id="w", token=odd), now=t.now)
+        for nonsense in (-1, 2**63, 1.5):
+            with pytest.raises(InvalidInput):
+                await t.driver.claim(wish(("q",), 1), now=nonsense)  # type: ignore[arg-type]
 
     @promise
     async def test_a_lease_may_be_long(self, t: Trial) -> None:

@@ -63,16 +63,42 @@ class LifecyclePromises(Suite):
 
     @promise
     async def test_work_that_arrived_before_the_wait_is_not_missed(self, t: Trial) -> None:
-        """Between an empty claim and the wait nothing is lost: either the claim finds it or the wait returns."""
-        if not t.driver.capabilities.shared:
-            return
+        """Between an empty claim and the wait nothing is lost, from the first wait on."""
+        other = self.another(t.driver)
+        for _ in range(2):
+            assert await t.claim() == []
+            await other.enqueue([t.new()], now=t.now)
+            assert await t.driver.wait(timeout=30) is True
+            await t.claim()
+            while await t.driver.wait(timeout=0.05):
+                pass
+        if other is not t.driver:
+            await other.close()
+
+    @promise
+    async def test_calls_that_change_nothing_wake_nobody(self, t: Trial) -> None:
+        """Two idle workers do not keep each other awake."""
         other = self.another(t.driver)
         while await t.driver.wait(timeout=0.05):
             pass
+        waiter = asyncio.ensure_future(t.driver.wait(timeout=0.1))
+        await asyncio.sleep(0.01)
         assert await t.claim() == []
-        await other.enqueue([t.new()], now=t.now)
-        assert await t.driver.wait(timeout=30) is True
-        await other.close()
+        assert await other.get(["nobody"]) == [None]
+        assert await other.settle([], now=t.now) == []
+        assert await waiter is False
+        if other is not t.driver:
+            await other.close()
+
+    @promise
+    async def test_a_batch_is_read_when_it_is_sent(self, t: Trial) -> None:
+        """What the caller does to its list afterwards changes nothing."""
+        batch = [t.new(id="sent")]
+        call = asyncio.ensure_future(t.driver.enqueue(batch, now=t.now))
+        await asyncio.sleep(0)
+        batch.clear()
+        assert [answer.id for answer in await call] == ["sent"]
+        assert await t.driver.get(["sent"]) != [None]
 
     @promise
     async def test_several_waiters_are_all_woken(self, t: Trial) -> None:

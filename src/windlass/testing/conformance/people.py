@@ -64,6 +64,7 @@ class PeoplePromises(Suite):
         assert await t.alter(Replay(job.id, "unused")) == "applied"
         back = await t.job(job.id)
         assert (back.state, back.attempts, back.dead_kind, back.finished_at) == ("queued", 0, None, None)
+        assert back.cancel_requested_at is None
         again, other = await t.claim()
         assert (again.id, other.id) == (job.id, behind)
         assert [run.attempt_no for run in await t.driver.runs(job.id)] == [1, 2]
@@ -83,7 +84,10 @@ class PeoplePromises(Suite):
     @promise
     async def test_nonsense_is_refused_before_anything_is_written(self, t: Trial) -> None:
         """Negative limits and totals, blank names: an error that names the field, and nothing changed."""
-        for bad in (PutLimit("k", -1), PutLimit("", 1), PutGroup("g", total=-1), PutGroup(" ", total=1), PutQueue("")):
+        for bad in (
+            PutLimit("k", -1), PutLimit("k", 2**64), PutLimit("", 1), PutGroup("g", total=-1), PutGroup("g", total=0),
+            PutGroup(" ", total=1), PutQueue(""), PutQueue("q", positions="odd"), PutGroup("g", total=1, mode="odd"),  # type: ignore[arg-type]
+        ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 await t.driver.alter([PutLimit("good", 1), bad], now=t.now)
         assert (await t.driver.shared()).limits == ()

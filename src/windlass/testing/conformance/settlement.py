@@ -333,11 +333,20 @@ class SettlementPromises(Suite):
         """Surrogates, NULs and megabytes of text in an error never keep a job from being settled."""
         for text in ("\ud800 broken", "a\x00b", "x" * 1_000_000, "ünï ✓ 🙂", "'; drop table jobs; --"):
             job = await t.running()
-            report = Report(traceback=text, exit_code=-9, cpu_us=5, peak_rss=7, log_path="a/b.log", artifacts=("out.txt",))
+            report = Report(text, exit_code=-9, cpu_us=5, peak_rss=7, log_path=text[:9], artifacts=("out.txt", text[:9]))
             assert await t.fail(job, reason=text, report=report) == "applied"
             stored, run = await t.job(job.id), await t.last_run(job.id)
             assert stored.last_error
             assert len(stored.last_error) <= 70_000
-            assert (run.exit_code, run.cpu_us, run.peak_rss, run.log_path) == (-9, 5, 7, "a/b.log")
-            assert run.artifacts == ("out.txt",)
+            assert (run.exit_code, run.cpu_us, run.peak_rss) == (-9, 5, 7)
+            assert run.artifacts[0] == "out.txt"
             assert run.traceback
+            assert run.log_path
+
+    @promise
+    async def test_an_endless_delay_is_bounded_not_refused(self, t: Trial) -> None:
+        """A snooze of a million years, or a number that is not whole, never keeps a batch from being settled."""
+        odd, good = await t.running(), await t.running()
+        snooze = Snooze(handle=odd.handle, token=odd.token, at=t.now, run_at=2**70, report=Report(peak_rss=1.5))  # type: ignore[arg-type]
+        assert await t.settle(snooze, Ack(handle=good.handle, token=good.token, at=t.now)) == ["applied", "applied"]
+        assert (await t.job(odd.id)).run_at == 2**63 - 1

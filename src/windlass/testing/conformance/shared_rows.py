@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.core.changes import Ack, AddEvent, Cancel, CountMember, PutGroup, PutLimit, Release
-from windlass.core.settle import Failed, Rejected, Succeeded, WasCancelled
-from windlass.testing.conformance.trial import Suite, Trial, promise
+from windlass.core.changes import Ack, AddEvent, Cancel, CountMember, FreePermits, PutGroup, PutLimit, PutQueue, Replay
+from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded, WasCancelled
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
 
 class SharedRowPromises(Suite):
@@ -43,6 +43,22 @@ class SharedRowPromises(Suite):
         assert (group.remaining, group.succeeded, group.failed, group.cancelled) == (0, 1, 1, 2)
 
     @promise
+    async def test_a_member_that_is_replayed_is_counted_again(self, t: Trial) -> None:
+        """Replay takes the failure back: the group waits for that member once more, in place and as a chain."""
+        chain = {"retry_mode": "new_job", "crash_policy": "fail"}
+        for n, mode in enumerate(({}, chain)):
+            await t.alter(PutGroup(f"g{n}", total=2))
+            bad, other = await t.running(group_id=f"g{n}", **mode), await t.running(group_id=f"g{n}", **mode)
+            await t.end(bad, Rejected("no"))
+            assert await t.alter(Replay(bad.id, f"again-{n}")) == "applied"
+            await t.end(await t.take(), Succeeded())
+            group = (await t.driver.shared()).groups[n]
+            assert (group.remaining, group.succeeded, group.failed, group.finished_at) == (1, 1, 0, None)
+            await t.end(other, Succeeded())
+            group = (await t.driver.shared()).groups[n]
+            assert (group.remaining, group.succeeded, group.finished_at) == (0, 2, t.now)
+
+    @promise
     async def test_a_finished_group_is_not_counted_further(self, t: Trial) -> None:
         """A member too many leaves the counters alone."""
         await t.alter(PutGroup("g", total=1))
@@ -74,14 +90,63 @@ class SharedRowPromises(Suite):
 
     @promise
     async def test_every_ending_gives_the_permit_back(self, t: Trial) -> None:
-        """Success, failure, release and cancellation free one permit each; never below zero."""
+        """Success, failure, release, snooze and cancellation free one permit each, once; never below zero."""
         await t.alter(PutLimit("key:x", 1))
-        for outcome in (Succeeded(), Rejected("no"), WasCancelled()):
-            await t.end(await t.running(limit_keys=("key:x",)), outcome)
-        job = await t.running(limit_keys=("key:x",))
-        await t.settle(*[Release(handle=job.handle, token=job.token, at=t.now)] * 2)
-        [limit] = (await t.driver.shared()).limits
-        assert limit.used == 1, "a release without its rider keeps the permit; core always sends the rider"
+        for outcome in (Succeeded(), Rejected("no"), WasCancelled(), Failed("boom"), Snoozed(MINUTE), Released()):
+            job = await t.running(limit_keys=("key:x",))
+            assert (await t.driver.shared()).limits[0].used == 1
+            assert await t.end(job, outcome) == "applied"
+            assert await t.end(job, outcome) in ("repeated", "not_inflight")
+            assert (await t.driver.shared()).limits[0].used == 0
+            await t.alter(Cancel(job.id))
+        other = await t.running()
+        await t.ack(other, riders=(FreePermits(("key:x",)),))
+        assert (await t.driver.shared()).limits[0].used == 0
+
+    @promise
+    async def test_a_permit_is_not_lost_on_a_job_that_nobody_will_claim(self, t: Trial) -> None:
+        """A waiting job of a queue or type that is not served, or of a paused queue, does not stop the others."""
+        await t.alter(PutLimit("k", 1))
+        holder = await t.running(limit_keys=("k",))
+        await t.enqueue(queue="unserved", limit_keys=("k",))
+        await t.enqueue(type="unknown", limit_keys=("k",))
+        await t.enqueue(queue="paused", limit_keys=("k",))
+        await t.alter(PutQueue("paused", paused=True))
+        mine = await t.enqueue(limit_keys=("k",))
+        assert await t.claim("default", "unserved", types=("work", "unknown")) == []
+        await t.end(holder, Succeeded())
+        assert [job.id for job in await t.claim("default", "paused", types=("work",))] == [mine]
+
+    @promise
+    async def test_a_waiting_job_that_is_put_off_lets_the_next_one_through(self, t: Trial) -> None:
+        """Replacing the time of a parked job keeps it from running early, and does not keep its permit from others."""
+        await t.alter(PutLimit("k", 1))
+        holder = await t.running(limit_keys=("k",))
+        key = {"idempotency_scope": "s", "idempotency_key": "x", "limit_keys": ("k",)}
+        first, second = await t.enqueue(**key), await t.enqueue(limit_keys=("k",))
+        assert await t.claim() == []
+        await t.end(holder, Succeeded())
+        await t.answer(**key, run_at=t.now + MINUTE, on_duplicate="replace")
+        [job] = await t.claim()
+        assert job.id == second
+        await t.end(job, Succeeded())
+        assert await t.claim() == []
+        t.clock.advance(MINUTE)
+        assert [job.id for job in await t.claim()] == [first]
+
+    @promise
+    async def test_those_who_wait_for_a_permit_are_let_through_in_dispatch_order(self, t: Trial) -> None:
+        """Priority first, then place."""
+        await t.alter(PutLimit("k", 1))
+        job = await t.running(limit_keys=("k",))
+        low, high = await t.enqueue(limit_keys=("k",)), await t.enqueue(limit_keys=("k",), priority=5)
+        assert await t.claim() == []
+        order = []
+        for _ in range(2):
+            await t.end(job, Succeeded())
+            [job] = await t.claim()
+            order.append(job.id)
+        assert order == [high, low]
 
     @promise
     async def test_a_job_takes_all_its_permits_or_none(self, t: Trial) -> None:

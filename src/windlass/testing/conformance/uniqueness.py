@@ -79,6 +79,33 @@ class UniquenessPromises(Suite):
         assert len(await t.claim()) == 3
 
     @promise
+    async def test_a_batch_with_duplicates_keeps_the_order_given(self, t: Trial) -> None:
+        """What is stored of it runs in the order of the batch."""
+        await t.enqueue(dedupe_key="d")
+        batch = [t.new(**KEY, dedupe_key="d"), t.new(**KEY), t.new(dedupe_key="e"), t.new(dedupe_key="e"), t.new()]
+        answers = await t.driver.enqueue(batch, now=t.now)
+        assert [a.existed for a in answers] == [True, True, False, True, False]
+        assert [job.id for job in (await t.claim())[1:]] == [batch[2].id, batch[4].id]
+
+    @promise
+    async def test_the_same_call_again_is_answered_alike_whichever_key_answered_first(self, t: Trial) -> None:
+        """A job with both keys that the dedupe key turned away keeps its idempotency key for that answer."""
+        first = await t.enqueue(dedupe_key="d")
+        assert (await t.answer(**KEY, dedupe_key="d")).id == first
+        await t.ack(await t.take())
+        assert (await t.answer(**KEY, dedupe_key="d")).id == first
+
+    @promise
+    async def test_a_schedule_fires_once_for_each_time(self, t: Trial) -> None:
+        """A second job of one schedule for one fire time is answered with the first; another time is another job."""
+        first = await t.answer(schedule_id="s", fire_at=100)
+        assert await t.answer(schedule_id="s", fire_at=100) == type(first)(first.id, existed=True)
+        assert not (await t.answer(schedule_id="s", fire_at=200)).existed
+        assert not (await t.answer(schedule_id="other", fire_at=100)).existed
+        await t.claim()
+        assert (await t.answer(schedule_id="s", fire_at=100)).existed
+
+    @promise
     async def test_touch_changes_only_updated_at(self, t: Trial) -> None:
         """on_duplicate=touch refreshes updated_at and nothing else."""
         first = await t.enqueue(**KEY)

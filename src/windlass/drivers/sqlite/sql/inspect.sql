@@ -52,6 +52,7 @@ select seq from jobs as head
  where finished_at is not null and dead_kind is not 'superseded'
    and ((state = 'succeeded' and finished_at <= :succeeded) or (state = 'cancelled' and finished_at <= :cancelled)
         or (state = 'dead' and finished_at <= :dead))
+   and not exists (select 1 from groups where groups.group_id = head.group_id and remaining > 0)
    and (group_id is null or not exists (
      select 1 from jobs as member
       where member.group_id = head.group_id and member.dead_kind is not 'superseded'

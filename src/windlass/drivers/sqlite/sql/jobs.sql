@@ -67,6 +67,10 @@ on conflict (scope, key) do update set job_id = excluded.job_id, expires_at = ex
 -- name: dedupe_holder
 select id from jobs where dedupe_key = :key and dedupe_key is not null and state in ('queued', 'running');
 
+-- name: fire_holder
+select id from jobs where schedule_id = :schedule_id and fire_at = :fire_at and schedule_id is not null
+   and fire_at is not null and retry_of is null;
+
 -- name: chain_head
 -- Follow superseded_by to the end; a job that was pruned stands for itself.
 with recursive chain (id, next, depth) as (
@@ -83,5 +87,6 @@ update jobs set updated_at = max(:now, updated_at + 1) where id = :id;
 -- core/uniqueness.py: may_replace
 update jobs
    set payload = :payload, codec = :codec, headers = :headers, run_at = :run_at,
-       ready = (:due and waiting_on = 0 and parked_on is null), updated_at = max(:now, updated_at + 1)
- where id = :id and state = 'queued' and executions = 0;
+       parked_on = null, ready = (:due and waiting_on = 0), updated_at = max(:now, updated_at + 1)
+ where id = :id and state = 'queued' and executions = 0
+returning limit_keys;

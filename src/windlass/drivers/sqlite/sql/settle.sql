@@ -66,6 +66,11 @@ update groups
        cancelled = cancelled + (:ending = 'cancelled'), finished_at = case when remaining = 1 then :now end
  where group_id = :group_id and remaining > 0;
 
+-- name: uncount_failed
+-- core/counters.py: uncount_member. A dead member was brought back by a person.
+update groups set remaining = remaining + 1, failed = failed - 1, finished_at = null
+ where group_id = :group_id and failed > 0;
+
 -- name: add_event
 insert into outbox (event, job_id, org_id, body, created_at) values (:event, :job_id, :org_id, :body, :now);
 
