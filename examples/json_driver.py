@@ -43,7 +43,7 @@ class JsonDriver:
         """`sync=False` leaves flushing to the operating system: safe when the process dies, not when the power does."""
         self.path = os.path.realpath(path)  # a rename would replace a symbolic link, not what it points to
         self._flush: Callable[[int], None] = lambda fd: os.fsync(fd) if sync else None
-        self._tables, self._stored, self._told = Tables(), b"", asyncio.Event()
+        self._tables, self._told = Tables(), asyncio.Event()
         self._closed, self._pid = False, os.getpid()
         with self._turn(), ExitStack() as held:
             # The lock is on a file of its own that stays: a lock belongs to the inode, and the store's is replaced.
@@ -58,9 +58,9 @@ class JsonDriver:
             self._directory, self._held = directory, held.pop_all()
 
     def _load(self) -> None:
-        self._stored, t = Path(self.path).read_bytes(), self._tables
+        t = self._tables
         try:
-            file = msgspec.json.decode(self._stored, type=File)
+            file = msgspec.json.decode(Path(self.path).read_bytes(), type=File)
         except msgspec.DecodeError as error:  # starting empty instead would erase, at the first change, what is left
             raise StoreUnavailable(f"{self.path}: not a store ({error}); restore a backup or move it away") from None
         for job in file.jobs:
@@ -72,13 +72,12 @@ class JsonDriver:
     def _save(self) -> None:
         """Whoever opens the file, whenever we die, finds all of the old or all of the new."""
         t, new = self._tables, Path(f"{self.path}.new")
-        file = File(1, t.last_seq, list(t.jobs.values()), t.runs, list(t.keys.items()), inspect.shared(t))
-        text = msgspec.json.encode(file)
-        if text == self._stored:
+        if not t.changed:
             return  # and wake nobody: two idle workers would wake each other with empty claims for ever
+        rows = (list(t.jobs.values()), t.runs, list(t.keys.items()), inspect.shared(t))
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(text)
+                out.write(msgspec.json.encode(File(1, t.last_seq, *rows)))
                 out.flush()
                 self._flush(out.fileno())  # first the content, then the name: a power cut must not keep only the name
             os.replace(new, self.path)
@@ -86,9 +85,8 @@ class JsonDriver:
         finally:
             new.unlink(missing_ok=True)  # half a file would keep a full disk full
         self._flush(self._directory)
-        self._closed, self._stored = False, text
+        self._closed = False
         self._told.set()
-        self._told = asyncio.Event()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -111,9 +109,11 @@ class JsonDriver:
         return answer
 
     async def wait(self, *, timeout: float) -> bool:
-        told = self._read(lambda t: self._told)
+        told = self._read(lambda t: self._told)  # stays set until somebody has seen it: no change is missed
         with suppress(TimeoutError):
-            return await asyncio.wait_for(told.wait(), timeout)
+            await asyncio.wait_for(told.wait(), timeout)
+            told.clear()
+            return True
         return False
 
     async def close(self) -> None:
