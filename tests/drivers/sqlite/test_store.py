@@ -234,10 +234,10 @@ def test_enqueueing_in_the_callers_transaction_commits_and_rolls_back_with_it(tm
 
 FULL_SCAN = re.compile(r"(SCAN|SEARCH) (jobs|runs|head|member)\b(?!.* USING (COVERING INDEX|INDEX|(INTEGER )?PRIMARY KEY))")
 HOT = """
-    glance promote pick pick_types picked claim insert_runs extend begin_runs expire close_expired leased_queues undecided
-    guards seqs_of ack ack_begun close_acked close_begun move close_run report count_jobs ids_in_use dedupe_holder
-    key_holder fire_holder chain_head unpark unpark_all full_key count_member uncount_failed get_jobs get_runs prunable
-    last_position
+    glance promote pick pick_rows pick_types picked claim insert_runs extend begin_runs expire close_expired leased_queues
+    undecided guards seqs_of ack ack_begun close_acked close_begun close_unstarted move close_run report count_jobs
+    ids_in_use dedupe_holder key_holder fire_holder chain_head unpark unpark_all full_key count_member uncount_failed
+    get_jobs get_runs prunable last_position
 """
 
 

@@ -174,7 +174,7 @@ class Lane:
         told: BaseException = error
         if isinstance(error, ERRORS):
             told = translate(error, self._place.path, self._place.busy_s)
-        elif isinstance(error, OverflowError | UnicodeError | TypeError):
+        elif isinstance(error, OverflowError | UnicodeError):
             told = InvalidInput("value", f"cannot be stored: {error}")
         if told is not error:
             told.__cause__ = error

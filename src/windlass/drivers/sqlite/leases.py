@@ -15,7 +15,7 @@ from windlass.drivers.sqlite.limits import allowed, free_permits
 from windlass.drivers.sqlite.rows import claimed_in, strings_in, to_json
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
-from windlass.drivers.statement import Op
+from windlass.drivers.statement import Op, Row
 from windlass.types import Claimed, Micros
 
 EXPIRED = Expire(handle=None, token="", at=0, lapsed=True).reason
@@ -32,14 +32,18 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     if due:
         yield from promote(queues, now)
     prefix = run_prefix(wish.token, now)
+    if len(queues) == 1 and wish.types is None and not limited:
+        rows = yield SQL.pick_rows(queue=queues[0], limit=wish.limit)
+        return (yield from lease(rows, wish, prefix, now))
     taken: list[Claimed] = []
     while len(taken) < wish.limit:
-        wanted = wish.limit - len(taken)
-        seqs = yield from pick(queues, wish.types, wanted)
+        seqs = yield from pick(queues, wish.types, wish.limit - len(taken))
         if not seqs:
             break
         granted = (yield from allowed(seqs, now)) if limited else seqs
-        taken += yield from lease(granted, wish, prefix, now)
+        found = yield SQL.picked(seqs=to_json(granted))
+        by_seq = {row[0]: row for row in found}  # a select by seq promises no order, the contract does
+        taken += yield from lease([by_seq[seq] for seq in granted], wish, prefix, now)
         if not limited:
             break
     return taken
@@ -65,20 +69,19 @@ def pick(queues: list[str], types: tuple[str, ...] | None, limit: int) -> Op[lis
     return [row[3] for row in found[:limit]]
 
 
-def lease(seqs: list[int], wish: Claim, prefix: str, now: Micros) -> Op[list[Claimed]]:
-    if not seqs:
+def lease(rows: list[Row], wish: Claim, prefix: str, now: Micros) -> Op[list[Claimed]]:
+    """Lease the picked rows, in their order."""
+    if not rows:
         return []
-    names, expires_at = to_json(seqs), now + wish.lease_for
-    rows = yield SQL.picked(seqs=names)
+    seqs, expires_at = to_json([row[0] for row in rows]), now + wish.lease_for
     yield SQL.claim(
-        seqs=names, token=wish.token, expires_at=expires_at, worker_id=wish.worker_id, now=now,
+        seqs=seqs, token=wish.token, expires_at=expires_at, worker_id=wish.worker_id, now=now,
         started_at=now if wish.start else None,
     )  # fmt: skip
     [(claimed,)] = yield SQL.changed()
-    assert claimed == len(seqs) == len(rows), "a picked row was not queued any more, inside one write transaction"
-    yield SQL.insert_runs(seqs=names, prefix=prefix)
-    by_seq = {row[0]: row for row in rows}  # a select promises no order, the contract does
-    return [claimed_in(by_seq[seq], f"{prefix}{seq:012x}", wish.token, now, expires_at) for seq in seqs]
+    assert claimed == len(rows), "a picked row was not queued any more, inside one write transaction"
+    yield SQL.insert_runs(seqs=seqs, prefix=prefix)
+    return [claimed_in(row, f"{prefix}{row[0]:012x}", wish.token, now, expires_at) for row in rows]
 
 
 def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from windlass.core.changes import (
@@ -52,65 +52,79 @@ def guards_of(seqs: Sequence[int]) -> Op[dict[int, Guard]]:
 def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
     answers: list[Answer] = ["applied"] * len(changes)
     seqs = yield from addressed([change.handle for change in changes])
-    units = list(zip(seqs, enumerate(changes), strict=True))
-    for turn in [units] if len(set(seqs)) == len(seqs) else rounds(units):
-        yield from settle_round(turn, answers, now)
+    if len(set(seqs)) == len(seqs):
+        yield from settle_round(seqs, range(len(changes)), changes, answers, now)
+    else:
+        for turn in rounds((seq, index) for index, seq in enumerate(seqs)):
+            yield from settle_round(seqs, [index for _, index in turn], changes, answers, now)
     return answers
 
 
-def settle_round(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[None]:
+def settle_round(
+    seqs: Sequence[int], turn: Sequence[int], changes: Sequence[Settlement], answers: list[Answer], now: Micros
+) -> Op[None]:
     """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order."""
     plain: dict[str, dict[int, Micros]] = {}
     begun: dict[str, dict[int, tuple[Micros, Micros]]] = {}
-    rest: list[Unit] = []
-    riders = False
-    for unit in units:
-        change = unit[1][1]
+    rest: list[int] = []
+    ridden: dict[int, Settlement] = {}
+    for index in turn:
+        change = changes[index]
         if type(change) is not Ack or change.result is not None or change.report is not None or change.lapsed:
-            rest.append(unit)
+            rest.append(index)
         elif change.started_at is None:
-            plain.setdefault(change.token, {})[unit[0]] = change.at
+            plain.setdefault(change.token, {})[seqs[index]] = change.at
         else:
-            begun.setdefault(change.token, {})[unit[0]] = (change.at, change.started_at)
-        riders = riders or bool(change.riders)
-    done = (yield from ack(SQL.ack, SQL.close_acked, plain, now)) if plain else set[int]()
-    if begun:
-        done |= yield from ack(SQL.ack_begun, SQL.close_begun, begun, now)
-    if len(done) + len(rest) < len(units):
-        rest = [unit for unit in units if unit[0] not in done]
-    moved = (yield from judged(rest, answers, now)) if rest else {}
-    yield from move(list(moved.values()), now)
-    if riders or moved:
-        for unit in units:
-            if unit[0] in done or unit[0] in moved:
-                yield from ride(moved.get(unit[0], unit), now)
+            begun.setdefault(change.token, {})[seqs[index]] = (change.at, change.started_at)
+        if change.riders:
+            ridden[index] = change
+    refused: set[int] = set()
+    for token, ends in plain.items():
+        refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, now)))
+    for token, spans in begun.items():
+        refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, now)))
+    if refused:
+        rest = [index for index in turn if index in set(rest) or seqs[index] in refused]
+    if rest:
+        held = yield from judged([(seqs[index], (index, changes[index])) for index in rest], answers, now)
+        yield from move(held, now)
+        for index in rest:
+            ridden.pop(index, None)
+        ridden |= {index: change for _, (index, change) in held if change.riders}
+    for index in sorted(ridden):
+        yield from ride(seqs[index], ridden[index], now)
 
 
-def ack(update: Block, close: Block, by_token: Mapping[str, Mapping[int, Any]], now: Micros) -> Op[set[int]]:
-    """Jobs of one claim share its token, so there are few tokens in a batch and one statement for each."""
-    done: set[int] = set()
-    for token, items in by_token.items():
-        text = to_json(items)
-        rows = yield update(items=text, token=token, now=now)
-        held = {row[0] for row in rows}
-        if held:
-            closing = text if len(held) == len(items) else to_json({seq: items[seq] for seq in held})
-            yield close(items=closing)
-        done |= held
-    return done
+def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], now: Micros) -> Op[Iterable[int]]:
+    """All plain successes of one claim, in two statements. Should the fence refuse a single one, none of them is written
+    and all are answered, to be judged one by one: that is rare, and asking which ones were would cost every batch."""
+    text = to_json(items)
+    yield SQL.try_ack()
+    yield update(items=text, token=token, now=now)
+    [(held,)] = yield SQL.changed()
+    if held < len(items):
+        yield SQL.undo_ack()
+        yield SQL.end_ack()
+        return items
+    yield close(items=text)
+    [(closed,)] = yield SQL.changed()
+    if closed < len(items):
+        yield SQL.close_unstarted(items=text)
+    yield SQL.end_ack()
+    return ()
 
 
-def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[dict[int, Unit]]:
+def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[list[Unit]]:
     """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change."""
     guards = yield from guards_of([seq for seq, _ in units])
-    held: dict[int, Unit] = {}
+    held: list[Unit] = []
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
         if guard is not None and answers[index] == "applied":
             wish = guard.cancel_requested_at is not None
             turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
-            held[seq] = (seq, (index, turned))
+            held.append((seq, (index, turned)))
     return held
 
 
@@ -143,8 +157,7 @@ def _report_row(seq: int, report: Report) -> Row:
     )  # fmt: skip
 
 
-def ride(unit: Unit, now: Micros) -> Op[None]:
-    seq, (_, change) = unit
+def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
     for rider in change.riders:
         match rider:
             case RetryChild():

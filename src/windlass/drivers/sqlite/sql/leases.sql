@@ -37,8 +37,17 @@ select -priority, position, created_at, seq from jobs indexed by jobs_ready
  order by priority desc, position, created_at, seq
  limit :limit;
 
+-- name: pick_rows
+-- The common claim (one queue, any type, no limits) reads all it needs at once; reading first is cheaper than returning.
+select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
+  from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
 -- name: picked
--- The rows about to be claimed, as windlass.types.Claimed wants them; reading first is cheaper than returning.
+-- The same columns, which follow windlass.types.Claimed, of rows that were picked before.
 select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
   from jobs where seq in (select value from json_each(:seqs));

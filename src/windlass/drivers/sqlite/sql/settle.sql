@@ -8,14 +8,22 @@ select id, seq, executions from jobs where id in (select value from json_each(:i
 select seq, state, lease_token, lease_expires_at, last_token, last_outcome, retry_mode, cancel_requested_at, group_id
   from jobs where seq in (select value from json_each(:seqs));
 
+-- name: try_ack
+savepoint ack;
+
+-- name: undo_ack
+rollback to ack;
+
+-- name: end_ack
+release ack;
+
 -- name: ack
 -- The hot path: any number of plain successes of one claim in one statement. Items: {seq: at}.
 update jobs
    set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = 'ack',
        finished_at = done.value, updated_at = max(:now, updated_at + 1)
   from json_each(:items) as done
- where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
-returning jobs.seq;
+ where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now;
 
 -- name: ack_begun
 -- The same for jobs that were claimed before their handler began. Items: {seq: [at, started_at]}.
@@ -24,8 +32,7 @@ update jobs
        finished_at = done.value ->> 0, started_at = coalesce(jobs.started_at, done.value ->> 1),
        updated_at = max(:now, updated_at + 1)
   from json_each(:items) as done
- where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
-returning jobs.seq;
+ where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now;
 
 -- name: report
 update runs set traceback = :traceback, exit_code = :exit_code, cpu_us = :cpu_us, peak_rss = :peak_rss, log_path = :log_path,
@@ -33,12 +40,19 @@ update runs set traceback = :traceback, exit_code = :exit_code, cpu_us = :cpu_us
  where job_seq = :seq and status is null;
 
 -- name: close_acked
-update runs set status = 'completed', finished_at = done.value, started_at = coalesce(runs.started_at, done.value)
+update runs set status = 'completed', finished_at = done.value
+  from json_each(:items) as done
+ where job_seq = cast(done.key as integer) and runs.status is null and runs.started_at is not null;
+
+-- name: close_begun
+update runs
+   set status = 'completed', finished_at = done.value ->> 0, started_at = coalesce(runs.started_at, done.value ->> 1)
   from json_each(:items) as done
  where job_seq = cast(done.key as integer) and runs.status is null;
 
--- name: close_begun
-update runs set status = 'completed', finished_at = done.value ->> 0, started_at = coalesce(runs.started_at, done.value ->> 1)
+-- name: close_unstarted
+-- Runs of which nobody ever told that they began: they start when they end.
+update runs set status = 'completed', finished_at = done.value, started_at = done.value
   from json_each(:items) as done
  where job_seq = cast(done.key as integer) and runs.status is null;
 
