@@ -12,7 +12,7 @@ from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
 from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.sqlite.limits import allowed, free_permits
-from windlass.drivers.sqlite.rows import claimed_in, strings_in, to_json
+from windlass.drivers.sqlite.rows import all_claimed_in, claimed_in, strings_in, to_json
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row
@@ -81,7 +81,7 @@ def lease(rows: list[Row], wish: Claim, prefix: str, now: Micros) -> Op[list[Cla
     [(claimed,)] = yield SQL.changed()
     assert claimed == len(rows), "a picked row was not queued any more, inside one write transaction"
     yield SQL.insert_runs(seqs=seqs, prefix=prefix)
-    return [claimed_in(row, f"{prefix}{row[0]:012x}", wish.token, now, expires_at) for row in rows]
+    return all_claimed_in(rows, prefix, wish.token, now, expires_at)
 
 
 def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[int]:

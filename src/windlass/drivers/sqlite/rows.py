@@ -53,11 +53,18 @@ def run_in(row: Row) -> Run:
 
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:
     """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, json last."""
-    handle = (row[0], row[EXECUTIONS])
-    if row[-2] is None and row[-1] is None:
-        return Claimed(handle, run_id, token, claimed_at, expires_at, *row[1:-2])
     decoded = (_mapping(row[-2]) if row[-2] else {}, strings_in(row[-1]))
-    return Claimed(handle, run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
+    return Claimed((row[0], row[EXECUTIONS]), run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
+
+
+def all_claimed_in(rows: list[Row], prefix: str, token: str, claimed_at: int, expires_at: int) -> list[Claimed]:
+    """The same for a whole claim, without a call for each plain row: this is the hottest Python of the driver."""
+    return [
+        Claimed((row[0], row[EXECUTIONS]), f"{prefix}{row[0]:012x}", token, claimed_at, expires_at, *row[1:-2])
+        if row[-1] is None and row[-2] is None
+        else claimed_in(row, f"{prefix}{row[0]:012x}", token, claimed_at, expires_at)
+        for row in rows
+    ]
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):

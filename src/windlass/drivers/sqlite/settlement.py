@@ -34,9 +34,9 @@ Unit = tuple[int, tuple[int, Settlement]]  # (seq, (index in the batch, change))
 
 def addressed(handles: Sequence[Handle]) -> Op[list[int]]:
     """Handles of a claim carry the seq; a job's id is looked up. 0 is nobody."""
-    ids = [handle for handle in handles if isinstance(handle, str)]
-    if not ids:
+    if str not in set(map(type, handles)):
         return [handle[0] for handle in handles]
+    ids = [handle for handle in handles if isinstance(handle, str)]
     rows = yield SQL.seqs_of(ids=to_json(ids))
     seqs = {row[0]: row[1] for row in rows}
     return [seqs.get(handle, 0) if isinstance(handle, str) else handle[0] for handle in handles]
@@ -84,7 +84,7 @@ def settle_round(
     for token, spans in begun.items():
         refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, now)))
     if refused:
-        rest = [index for index in turn if index in set(rest) or seqs[index] in refused]
+        rest = sorted({*rest, *(index for index in turn if seqs[index] in refused)})
     if rest:
         held = yield from judged([(seqs[index], (index, changes[index])) for index in rest], answers, now)
         yield from move(held, now)
