@@ -17,8 +17,8 @@ NOTES: Final = """\
 - The bare loop is written for speed by the same people who wrote the driver. It runs on the schema of our migrations,
   so triggers, CHECKs, indexes and the foreign key slow both sides alike: the ratio says what the driver costs, not
   what the schema costs.
-- The bare loop returns 8 columns of a job, the driver 26; the bare loop does not look for expired leases, due times,
-  limits or paused queues. It settles a batch with one token and one time; the driver takes both for each job.
+- The bare loop reads 8 columns of a job, the driver 23; the bare loop does not look for expired leases, due times,
+  limits or paused queues. It settles a batch under one token; the driver takes the token of each job.
 - The bare loop works in the caller's thread. The driver hands every call to its writer thread and waits for the answer;
   callers that overlap share commits, which only the rows with 10 callers show.
 - `executemany` runs one INSERT for each row. Many rows in one INSERT are faster, and are shown beside it.

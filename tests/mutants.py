@@ -168,7 +168,8 @@ def fails(tier: str, directory: Path) -> bool:
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout", "120", "--no-header"]
     environment = {
         **os.environ, "PYTHONPATH": str(directory / "src"), "PYTHONDONTWRITEBYTECODE": "1",
-        "WINDLASS_MODEL_EXAMPLES": "25", "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
+        "WINDLASS_MODEL_EXAMPLES": "40", "WINDLASS_MODEL_SHRINK": "0",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
     }  # fmt: skip
     command = [sys.executable, "-m", "pytest", *options, *TIERS[tier]]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=600, check=False)

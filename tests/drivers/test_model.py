@@ -1,4 +1,7 @@
-"""SQLite agrees with memory over random histories. WINDLASS_MODEL_EXAMPLES sets how many."""
+"""SQLite agrees with memory over random histories.
+
+WINDLASS_MODEL_EXAMPLES sets how many; WINDLASS_MODEL_SHRINK=0 stops at the first failure instead of making it small.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver
@@ -17,7 +20,9 @@ from windlass.testing.model import differential
 _directory = tempfile.TemporaryDirectory(prefix="windlass-model-")
 _numbers = itertools.count()
 
+shrink = os.environ.get("WINDLASS_MODEL_SHRINK", "1") == "1"
 thorough = settings(
+    phases=[phase for phase in Phase if phase is not Phase.explain and (shrink or phase is not Phase.shrink)],
     max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "150")),
     stateful_step_count=50,
     deadline=None,

@@ -385,9 +385,7 @@ def test_wrong_types_are_refused_and_nothing_is_written(make: object, tmp_path: 
 def test_opening_a_second_driver_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
     """Closing any descriptor of a file drops a process's locks on it; then another process deletes a living WAL."""
     path = tmp_path / "jobs.db"
-    probe = (
-        "import apsw, sys; c = apsw.Connection(sys.argv[1]); c.execute('select count(*) from jobs').fetchall(); c.close()"
-    )
+    probe = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('select id from jobs').fetchall(); c.close()"
 
     async def main(library: Library) -> None:
         first = SqliteDriver(path, sqlite=library)
@@ -433,6 +431,7 @@ def test_a_caller_that_is_cancelled_before_its_turn_changes_nothing(tmp_path: Pa
             late.cancel()
             holder.execute("rollback")
             await first
+        await driver.enqueue([job("last")], now=NOW)  # by now its turn would have come
         assert [j and j.id for j in await driver.get(["first", "late"])] == ["first", None]
         await driver.close()
 
