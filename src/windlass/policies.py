@@ -180,7 +180,7 @@ DEFAULT_RETRY: Final = Retry()
 _UNSAID: Final = {name: getattr(DEFAULT_RETRY, name) for name in Retry.__dataclass_fields__}
 
 
-# --------------------------------------------------------------------- spec 004's own functions, to the letter
+# --------------------------------------------------------------------- Harmonyk's own functions, to the letter
 
 JobStatus = Literal["queued", "running", "success", "failed"]
 

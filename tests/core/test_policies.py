@@ -267,7 +267,7 @@ def test_a_stored_policy_names_its_backoff_even_when_it_is_the_default() -> None
     assert Retry.decode(text) == DEFAULT_RETRY
 
 
-# ----------------------------------------------------------------------------------------------------------- spec 004
+# ----------------------------------------------------------------------------------------------------------- Harmonyk
 
 
 @pytest.mark.parametrize("attempts", [2, 3, 4])

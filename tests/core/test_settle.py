@@ -126,7 +126,7 @@ def test_a_failed_job_goes_back_after_its_pause_with_one_attempt_more() -> None:
 
 
 def test_the_pause_is_that_of_the_attempt_just_made() -> None:
-    """Spec 004 increments first and then asks for the delay."""
+    """Harmonyk increments first and then asks for the delay."""
     for attempts, pause in enumerate([1, 2, 4, 8, 16, 32, 60, 60]):
         change = settle(claimed(attempts=attempts), Failed("boom"), RUN)
         assert isinstance(change, Retry)

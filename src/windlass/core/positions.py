@@ -1,7 +1,8 @@
 """Where a job stands in its queue.
 
-`tail`: position = gap × a sequence that never repeats, so the tail is the tail without a read. `dense` (spec 003 §3.2):
-the largest position among queued jobs of the same queue and priority, plus the gap; or the gap when there is none.
+`tail`: position = gap × a sequence that never repeats, so the tail is the tail without a read. `dense`
+(the Job Scheduler's rule): the largest position among queued jobs of the same queue and priority, plus the gap; or the
+gap when there is none.
 Gaps let a job be put between two others without touching them.
 """
 

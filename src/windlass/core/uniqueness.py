@@ -25,8 +25,8 @@ def stable_json(value: Any) -> str:
         raise InvalidInput("payload", f"cannot be written as JSON: {error}") from None
 
 
-def dedupe_key(type: str, org_id: str | None, payload: Any) -> str:  # noqa: A002 - spec 004 names it so
-    """`<type>::<org_id or "global">::<sorted json>`, exactly as spec 004 writes it."""
+def dedupe_key(type: str, org_id: str | None, payload: Any) -> str:  # noqa: A002 - Harmonyk names it so
+    """`<type>::<org_id or "global">::<sorted json>`, exactly as Harmonyk writes it."""
     return f"{type}::{'global' if org_id is None else org_id}::{stable_json(payload)}"
 
 

@@ -1,4 +1,4 @@
-"""Spec 002's calls for one job, on top of the plural contract: they raise where the plural answers.
+"""TaskHarbor's calls for one job, on top of the plural contract: they raise where the plural answers.
 
 job = await reserve(driver, "mail", now=now, lease_for=30 * SECOND)
 await ack(driver, job.id, job.token, now=now)
@@ -24,7 +24,7 @@ class Lease(Struct, frozen=True):
 
 
 class RetryUpdate(Struct, frozen=True):
-    """What spec 002 stores with a retry, as given: core counted, the driver persists."""
+    """What TaskHarbor stores with a retry, as given: core counted, the driver persists."""
 
     attempts: int
     last_error: str = ""

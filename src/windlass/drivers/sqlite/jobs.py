@@ -79,7 +79,7 @@ def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
 
 
 def dense_rows(jobs: Sequence[NewJob], seq: int, now: Micros) -> Op[list[Row]]:
-    """Spec 003 §3.2: the largest position of the queue and priority plus the gap, read under the write lock."""
+    """The Job Scheduler's rule: the largest position of the queue and priority plus the gap, read under the write lock."""
     rules = yield SQL.queue_rules(names=to_json(list({job.queue for job in jobs})))
     dense_queues = {name for name, positions in rules if positions == "dense"}
     last: dict[tuple[str, int], int | None] = {}
