@@ -6,8 +6,10 @@ process silently lose the write lock. Windlass therefore uses one, and says whic
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import apsw
@@ -26,6 +28,7 @@ from windlass.errors import (
 Library = Literal["apsw", "stdlib"]
 CACHED_STATEMENTS = 200
 OLDEST = (3, 38, 0)
+_NUMBERED = re.compile(r"\?(\d+)")
 ERRORS = (apsw.Error, sqlite3.Error)
 BUSY = (apsw.BusyError, apsw.LockedError, sqlite3.OperationalError)
 CONSTRAINT = (apsw.ConstraintError, sqlite3.IntegrityError)
@@ -64,14 +67,16 @@ class StdlibConnection:
 
     @classmethod
     def open(cls, path: str, busy_ms: int) -> StdlibConnection:
-        seconds, cached = busy_ms / 1000, CACHED_STATEMENTS
-        return cls(sqlite3.connect(path, seconds, isolation_level=None, check_same_thread=False, cached_statements=cached))
+        options: dict[str, Any] = {"timeout": busy_ms / 1000, "cached_statements": CACHED_STATEMENTS}
+        return cls(sqlite3.connect(path, isolation_level=None, check_same_thread=False, **options))
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        return self._connection.execute(sql, params).fetchall()
+        text, order = _unnumbered(sql)
+        return self._connection.execute(text, [params[n] for n in order] if order else params).fetchall()
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]:
-        self._connection.executemany(sql, rows)
+        text, order = _unnumbered(sql)
+        self._connection.executemany(text, ([row[n] for n in order] for row in rows) if order else rows)
         return []
 
     def in_transaction(self) -> bool:
@@ -79,6 +84,12 @@ class StdlibConnection:
 
     def close(self) -> None:
         self._connection.close()
+
+
+@lru_cache(maxsize=CACHED_STATEMENTS)
+def _unnumbered(sql: str) -> tuple[str, tuple[int, ...]]:
+    """`?1 … ?1` as `? … ?`, and which parameter each of them is: the standard library takes sequences for nothing else."""
+    return _NUMBERED.sub("?", sql), tuple(int(number) - 1 for number in _NUMBERED.findall(sql))
 
 
 def connect(library: Library, path: str, busy_ms: int) -> Connection:
