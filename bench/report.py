@@ -19,8 +19,9 @@ NOTES: Final = """\
   what the schema costs.
 - The bare loop reads 8 columns of a job, the driver 23; the bare loop does not look for expired leases, due times,
   limits or paused queues. It settles a batch under one token; the driver takes the token of each job.
-- The bare loop works in the caller's thread. The driver hands every call to its writer thread and waits for the answer;
-  callers that overlap share commits, which only the rows with 10 callers show.
+- The bare loop works in the caller's thread. The driver hands calls to its writer thread and waits for the answer, but
+  for single enqueues, which it commits in the caller's thread while the disk is quick and nobody else writes. Callers
+  that overlap share commits, which only the rows with 10 callers show.
 - `executemany` runs one INSERT for each row. Many rows in one INSERT are faster, and are shown beside it.
 - Every commit is durable (`synchronous=FULL`). On a disk with a slow fsync all small batches fall, and ratios rise.
 - Each sample is a process of its own on a fresh file. Sides alternate, so that both meet the same weather; a ratio is

@@ -55,7 +55,7 @@ def plans(*, quick: bool) -> list[Plan]:
     def one(script: str, *more: str) -> Command:
         return (script, "one", "--jobs", singles, *more)
 
-    full = ("--history", str(history))
+    full, blocking = ("--history", str(history)), ("--blocking",)
     return [
         Plan("claim + settle, batch 10", drain(DRIVER, 10), drain(LIMIT, 10)),
         Plan("claim + settle, batch 100", drain(DRIVER, 100), drain(LIMIT, 100)),
@@ -68,6 +68,8 @@ def plans(*, quick: bool) -> list[Plan]:
         Plan("enqueue one, against inline INSERT + COMMIT", one(DRIVER), one(LIMIT), 0.65),
         Plan("enqueue one, 10 callers, against inline", one(DRIVER, "--callers", "10"), one(LIMIT)),
         Plan("enqueue one, 10 callers, against 1 caller", one(DRIVER, "--callers", "10"), one(DRIVER), 3.0),
+        Plan("blocking enqueue of one, against inline", one(DRIVER, *blocking), one(LIMIT)),
+        Plan("the same, 10 threads, against 1", one(DRIVER, "--callers", "10", *blocking), one(DRIVER, *blocking)),
     ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -76,6 +77,19 @@ async def enqueue_each(driver: SqliteDriver, *, jobs: int, callers: int) -> int:
     return sum(await asyncio.gather(*(call(first) for first in range(1, callers + 1))))
 
 
+def enqueue_blocking(driver: SqliteDriver, *, jobs: int, callers: int) -> int:
+    def call(first: int) -> int:
+        numbers = range(first, jobs + 1, callers)
+        for number in numbers:
+            driver.enqueue_sync([new_job(number)], now=driver.clock.now())
+        return len(numbers)
+
+    if callers == 1:
+        return call(1)
+    with ThreadPoolExecutor(callers) as threads:
+        return sum(threads.map(call, range(1, callers + 1)))
+
+
 async def timed(path: Path, work: Callable[[SqliteDriver], Awaitable[int]]) -> Measured:
     driver = SqliteDriver(path)
     try:
@@ -84,6 +98,16 @@ async def timed(path: Path, work: Callable[[SqliteDriver], Awaitable[int]]) -> M
         return Measured(jobs, time.perf_counter() - began)
     finally:
         await driver.close()
+
+
+def timed_blocking(path: Path, *, jobs: int, callers: int) -> Measured:
+    driver = SqliteDriver(path)
+    try:
+        began = time.perf_counter()
+        done = enqueue_blocking(driver, jobs=jobs, callers=callers)
+        return Measured(done, time.perf_counter() - began)
+    finally:
+        asyncio.run(driver.close())
 
 
 def measure(options: Options) -> Measured:
@@ -98,6 +122,8 @@ def measure(options: Options) -> Measured:
                 measured = asyncio.run(
                     timed(path, lambda driver: enqueue_all(driver, jobs=options.jobs, batch=options.batch))
                 )
+            case "one" if options.blocking:
+                measured = timed_blocking(path, jobs=options.jobs, callers=options.callers)
             case "one":
                 measured = asyncio.run(
                     timed(path, lambda driver: enqueue_each(driver, jobs=options.jobs, callers=options.callers))

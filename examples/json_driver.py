@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Literal, TypeVar
 
 import msgspec
@@ -36,15 +37,14 @@ class File(msgspec.Struct):
     shared: p.Shared
 
 
-class JsonDriver:
-    capabilities = p.Capabilities(durable=True, shared=False, wakeups="push", sql=False)
+class JsonDriver(p.Untransactional):
+    capabilities = p.Capabilities(durable=True, shared=False, wakeups="push", sql=False, transactional=False)
 
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = True) -> None:
         """`sync=False` leaves flushing to the operating system: safe when the process dies, not when the power does."""
         self.path = os.path.realpath(path)  # a rename would replace a symbolic link, not what it points to
         self._flush: Callable[[int], None] = lambda fd: os.fsync(fd) if sync else None
-        self._tables, self._told = Tables(), asyncio.Event()
-        self._closed, self._pid = False, os.getpid()
+        self._tables, self._told, self._closed, self._pid = Tables(), asyncio.Event(), False, os.getpid()
         with self._turn(), ExitStack() as held:
             # The lock is on a file of its own that stays: a lock belongs to the inode, and the store's is replaced.
             held.callback(os.close, lock := os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600))
@@ -55,7 +55,7 @@ class JsonDriver:
                 raise StoreUnavailable(f"{self.path}: another driver has it open; close that one first") from None
             if os.path.exists(self.path):
                 self._load()
-            self._directory, self._held = directory, held.pop_all()
+            self._directory, self._held, self._lock = directory, held.pop_all(), Lock()
 
     def _load(self) -> None:
         t = self._tables
@@ -90,7 +90,7 @@ class JsonDriver:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Nothing awaits inside a turn, so the event loop is the one writer, and no reader sees what is not stored."""
+        """Nothing awaits inside a turn, and threads come one by one, so no reader sees what is not stored."""
         if self._closed or self._pid != os.getpid():  # a forked child shares our lock, but not what we change from now on
             raise DriverClosed if self._closed else DriverForked
         try:
@@ -98,16 +98,15 @@ class JsonDriver:
         except OSError as error:
             raise StoreFull(self.path) if error.errno == errno.ENOSPC else StoreUnavailable(str(error)) from error
 
+    # fmt: off
     def _read(self, look: Callable[[Tables], T]) -> T:
-        with self._turn():
+        with self._lock, self._turn():
             return look(self._tables)
-
     def _write(self, change: Callable[[Tables], T]) -> T:
-        with self._turn(), self._tables.transaction():
+        with self._lock, self._turn(), self._tables.transaction():
             answer = change(self._tables)
             self._save()  # inside the transaction: what the disk refused is undone in memory too
         return answer
-
     async def wait(self, *, timeout: float) -> bool:
         told = self._read(lambda t: self._told)  # stays set until somebody has seen it: no change is missed
         with suppress(TimeoutError):
@@ -115,15 +114,14 @@ class JsonDriver:
             told.clear()
             return True
         return False
-
     async def close(self) -> None:
         await asyncio.sleep(0)  # claims that were sent before this are still answered
         self._closed = True
         self._held.close()
         self._told.set()
-
-    # fmt: off
     async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[p.Enqueued]:
+        return self._write(lambda t: jobs.enqueue(t, new, now))
+    def enqueue_sync(self, new: Sequence[NewJob], *, now: Micros) -> list[p.Enqueued]:
         return self._write(lambda t: jobs.enqueue(t, new, now))
     async def claim(self, claim: p.Claim, *, now: Micros) -> list[Claimed]:
         await asyncio.sleep(0)  # nothing else here waits, and a worker that claims and settles would starve the others
@@ -146,5 +144,7 @@ class JsonDriver:
         return self._read(lambda t: inspect.find(t, query))
     async def count(self, *, now: Micros) -> list[p.Count]:
         return self._read(lambda t: inspect.count(t, now))
+    async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[p.WaitingType]:
+        return self._read(lambda t: inspect.waiting_types(t, queues, limit))
     async def shared(self) -> p.Shared:
         return self._read(inspect.shared)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from windlass.core.states import diagram
 from windlass.drivers import protocol
-from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
+from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "drivers" / "contract.md"
-SUITES = [*DriverConformance.__bases__, DurabilityPromises, SqlPromises]
+SUITES = [*DriverConformance.__bases__, TransactionPromises, DurabilityPromises, SqlPromises]
 
 
 def methods() -> Iterator[tuple[str, str]]:

@@ -54,6 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     width: int
     callers: int
+    blocking: bool
     history: int
     parent: str | None  # the directory in which files are made; None = the system's
 
@@ -79,6 +80,7 @@ def options_of(description: str, argv: list[str] | None = None) -> Options:
     parser.add_argument("--batch", type=int, default=500, help="jobs in a transaction (claim and bulk)")
     parser.add_argument("--width", type=int, default=1, help="rows in an INSERT (bulk, of the bare loop)")
     parser.add_argument("--callers", type=int, default=1, help="callers at once (one, of the driver)")
+    parser.add_argument("--blocking", action="store_true", help="callers are threads without a loop (one, of the driver)")
     parser.add_argument("--history", type=int, default=0, help="finished jobs that are already in the file")
     parser.add_argument("--dir", dest="parent", help="where the file is made, and removed again")
     return msgspec.convert(vars(parser.parse_args(argv)), Options)

@@ -24,6 +24,14 @@ class InvalidInput(WindlassError, ValueError):
         super().__init__(f"{field}: {problem}")
 
 
+class Undecodable(WindlassError):
+    """Stored bytes that the task, as it is written today, does not accept. Running it would give it wrong arguments."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
 class InvalidLeaseDuration(InvalidInput):
     def __init__(self, lease_for: object) -> None:
         super().__init__("lease_for", f"must be more than zero, got {lease_for!r}")
@@ -43,6 +51,10 @@ class DuplicateJob(WindlassError):
     def __init__(self, job_id: str, key: str) -> None:
         self.job_id = job_id
         super().__init__(f"job {job_id!r} already holds the key {key!r} and on_duplicate='raise'")
+
+
+class WrongConnection(WindlassError, TypeError):
+    """A transaction was asked for that this store cannot take part in. Nothing was written."""
 
 
 # ------------------------------------------------------------------------------------------------------------- leases
@@ -74,6 +86,70 @@ class LeaseMismatch(LeaseError):
 class NeverTwice(LeaseError):
     def __init__(self, job_id: str) -> None:
         super().__init__(job_id, "it is a new_job row and never returns to the queue; let windlass.core.settle decide")
+
+
+# --------------------------------------------------------------------------------------------------- jobs and handlers
+
+
+class JobNotFound(WindlassError, LookupError):
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"there is no job {job_id!r} in this store; it may have been pruned or deleted")
+
+
+class JobDead(WindlassError):
+    """The job whose result was awaited ended as a dead letter."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id!r} is dead: {reason}; run it again with: windlass jobs retry {job_id}")
+
+
+class JobCancelled(WindlassError):
+    """The job whose result was awaited was cancelled."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id!r} was cancelled: {reason}")
+
+
+class Refused(WindlassError):
+    """A job is not in a state in which this can be done to it. Nothing was changed."""
+
+    def __init__(self, job_id: str, what: str, why: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id!r} cannot be {what}: {why}")
+
+
+class LeaseLost(LeaseError):
+    """Raised inside a handler: its lease went to another, so nothing of its transaction was stored."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id, "the lease was lost while the handler ran; its transaction was rolled back")
+
+
+class TransactionTooLong(WindlassError):
+    def __init__(self, job_id: str, limit: float) -> None:
+        super().__init__(
+            f"job {job_id!r}: the body of ctx.transaction() took longer than {limit:g} s, a third of the lease, while "
+            "nobody else could write; it was rolled back. Do slow work before the block"
+        )
+
+
+class NoCurrentJob(WindlassError):
+    def __init__(self) -> None:
+        super().__init__("windlass.current() was called outside of a running job")
+
+
+class AppClosed(WindlassError):
+    def __init__(self) -> None:
+        super().__init__("this Windlass app is closed; make a new one, or do not close it while it is used")
+
+
+class UnknownTask(WindlassError, LookupError):
+    def __init__(self, name: str, hint: str) -> None:
+        super().__init__(f"no task is called {name!r} here{hint}; import the module that declares it")
 
 
 # ---------------------------------------------------------------------------------------------------------- the store
@@ -128,6 +204,25 @@ class StoreCorrupt(StoreError):
 
 class ConstraintViolated(StoreError):
     """The schema refused a row. The engine never causes this on its own."""
+
+
+class NoConnection(StoreError):
+    def __init__(self, store: str) -> None:
+        super().__init__(f"{store} has no SQL connection to write on; use transaction.enqueue and transaction.settle alone")
+
+
+class TransactionOver(StoreError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this transaction {why}; open a new one with driver.transaction() and begin()")
+
+
+class TransactionConflict(StoreError):
+    """Only of stores that hold no lock while a transaction is open."""
+
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("another change made untrue what this transaction was told; nothing of it is stored, run it again")
 
 
 class SchemaTooNew(StoreError):

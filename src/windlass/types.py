@@ -24,6 +24,7 @@ AfterRule = Literal["cancel", "continue"]
 Positions = Literal["tail", "dense"]
 GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
+End = Literal["top", "bottom"]  # of the jobs of one queue and priority
 
 STATES: Final[tuple[State, ...]] = get_args(State)
 LABELS: Final[tuple[Label, ...]] = get_args(Label)

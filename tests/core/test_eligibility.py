@@ -15,6 +15,7 @@ from windlass.core.eligibility import (
     is_expired,
     is_free,
     is_promotable,
+    is_wanted,
     label_of,
     needs_decision,
 )
@@ -132,3 +133,14 @@ def test_a_claim_takes_back_by_itself_only_what_simply_returns_to_the_queue(fiel
 def test_a_label_says_what_keeps_a_job_waiting_and_whether_a_leased_one_has_begun(job: Job, label: str) -> None:
     assert label_of(job, NOW) == label
     assert label in LABELS
+
+
+@pytest.mark.parametrize("on_unknown", ["wait", "dead"])
+def test_a_claim_wants_its_types_and_when_it_has_no_handler_only_what_is_to_die(on_unknown: Any) -> None:
+    job = queued(type="mail", on_unknown=on_unknown)
+    assert is_wanted(job, None, unhandled=False)
+    assert is_wanted(job, ("mail", "other"), unhandled=False)
+    assert not is_wanted(job, ("other",), unhandled=False)
+    assert not is_wanted(job, (), unhandled=False)
+    assert is_wanted(job, ("mail",), unhandled=True) == is_wanted(job, None, unhandled=True) == (on_unknown == "dead")
+    assert not is_wanted(job, ("other",), unhandled=True)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.positions import GAP, between, dense, renormalised, tail
+from windlass.core.positions import GAP, Place, between, beyond, dense, renormalised, tail
 
 POSITIONS = st.integers(-(10**6), 10**6)
 
@@ -63,3 +63,18 @@ def test_renormalised_positions_rise_by_the_gap_from_the_first_gap_on(count: int
     assert fresh == sorted(set(fresh))
     assert all(between(a, b) is not None for a, b in pairwise(fresh))
     assert fresh[:1] == [GAP][:count]
+
+
+PLACES = st.tuples(st.integers(-3, 3), st.integers(0, 2))
+
+
+@given(st.lists(PLACES, min_size=1, max_size=6), st.integers(0, 5), st.sampled_from(("top", "bottom")))
+def test_a_moved_job_passes_all_others_or_stands_there_already(rows: list[tuple[int, int]], pick: int, to: str) -> None:
+    places: list[Place] = [(position, created, seq) for seq, (position, created) in enumerate(rows)]
+    own = places.pop(pick % len(places))
+    end = (min if to == "top" else max)(places, default=None)
+    position = beyond(own, end, to)  # type: ignore[arg-type]
+    moved = own if position is None else (position, *own[1:])
+    assert sorted([*places, moved])[0 if to == "top" else -1] == moved
+    assert (position is None) == (sorted([*places, own])[0 if to == "top" else -1] == own)
+    assert position is None or (end is not None and abs(position - end[0]) == GAP)

@@ -14,15 +14,15 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.library import Library, connect
-from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
+from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
 
 
-class TestMemory(DriverConformance):
+class TestMemory(DriverConformance, TransactionPromises):
     def make_driver(self) -> Driver:
         return MemoryDriver()
 
 
-class SqliteSuite(DriverConformance, DurabilityPromises, SqlPromises):
+class SqliteSuite(DriverConformance, TransactionPromises, DurabilityPromises, SqlPromises):
     library: Library = "apsw"
     inline = False
 

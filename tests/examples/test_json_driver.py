@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from windlass.core.changes import AddEvent, PutGroup, PutLimit, PutQueue
+from windlass.core.changes import AddEvent, PutGroup, PutLimit, PutQueue, SetPaused
 from windlass.drivers.protocol import Driver, JobQuery, Page, Retention, Shared
 from windlass.errors import DriverClosed, DriverForked, StoreError, StoreFull, StoreUnavailable
 from windlass.testing.conformance import DriverConformance
@@ -76,7 +76,7 @@ async def everything(driver: Driver) -> Everything:
 async def busy(driver: Driver) -> Trial:
     """A store with rows of every kind: waiting, leased, ended, pruned and parked jobs, keys, shared rows, odd bytes."""
     t = Trial(driver)
-    for change in (PutQueue("q", paused=True), PutLimit("k", 1), PutGroup("g", total=3)):
+    for change in (PutQueue("q", settings="{}"), SetPaused("q", True), PutLimit("k", 1), PutGroup("g", total=3)):
         assert await t.alter(change) == "applied"
     await t.ack(await t.running(idempotency_scope="s", idempotency_key="pruned"), result=b"\x00\xff")
     await driver.prune(Retention(succeeded=0), now=t.now, limit=10)

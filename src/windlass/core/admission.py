@@ -8,10 +8,10 @@ from typing import Final, Protocol, get_args
 
 import msgspec
 
-from windlass.core.changes import Alteration, PutGroup, PutLimit, PutQueue, Replay
+from windlass.core.changes import Alteration, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
-from windlass.types import CrashPolicy, GroupMode, NewJob, OnDuplicate, OnFailure, OnUnknown, Positions, RetryMode
+from windlass.types import CrashPolicy, End, GroupMode, NewJob, OnDuplicate, OnFailure, OnUnknown, Positions, RetryMode
 
 NAME_LIMIT: Final = 200
 KEY_LIMIT: Final = 1_000
@@ -27,6 +27,7 @@ ON_DUPLICATE: Final = frozenset(get_args(OnDuplicate))
 POSITIONS: Final = frozenset(get_args(Positions))
 GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
+ENDS: Final = frozenset(get_args(End))
 
 
 def check_name(field: str, value: object) -> None:
@@ -229,6 +230,14 @@ def check_alteration(change: Alteration) -> None:
                 raise InvalidInput("total", "a group has at least one member")
         case Replay():
             check_id(change.child_id)
+        case Move():
+            check_one_of("to", change.to, ENDS)
+        case Revoke():
+            check_name("worker_id", change.worker_id)
+        case SetPaused():
+            check_name("queue", change.queue)
+            if not isinstance(change.paused, bool):
+                raise InvalidInput("paused", f"must be True or False, got {change.paused!r}")
         case _:
             pass
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from windlass.types import (
     DeadKind,
+    End,
     GroupMode,
     Handle,
     Micros,
@@ -263,12 +264,40 @@ class RunNow(Struct, frozen=True):
     job_id: str
 
 
+class Move(Struct, frozen=True):
+    """A queued job goes before, or behind, every other job of its queue and priority that is queued now, whatever they
+    wait for. The others keep their positions."""
+
+    job_id: str
+    to: End
+
+
+class Delete(Struct, frozen=True):
+    """Remove a finished job with its runs, and with it all links of its retry chain. Idempotency keys stay."""
+
+    job_id: str
+
+
+class Revoke(Struct, frozen=True):
+    """A worker is known to be dead: its leases expire now, so that the next claim or sweep takes its jobs back."""
+
+    worker_id: str
+
+
 class PutQueue(Struct, frozen=True):
+    """Declare a queue, or change its settings. Whether it is paused is not one of them."""
+
     name: str
     positions: Positions = "tail"
     preset: str | None = None
     settings: str | None = None
-    paused: bool = False
+
+
+class SetPaused(Struct, frozen=True):
+    """Stop claims from a queue, or let them begin again. Its settings stay, and `PutQueue` leaves this alone."""
+
+    queue: str
+    paused: bool
 
 
 class PutLimit(Struct, frozen=True):
@@ -288,5 +317,5 @@ class PutGroup(Struct, frozen=True):
     on_failure: OnFailure = "stop"
 
 
-Alteration: TypeAlias = Cancel | Replay | RunNow | PutQueue | PutLimit | PutGroup
+Alteration: TypeAlias = Cancel | Replay | RunNow | Move | Delete | Revoke | SetPaused | PutQueue | PutLimit | PutGroup
 AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate"]

@@ -10,6 +10,7 @@ the differential model hold the two together.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from windlass.types import Job, Label, Micros
@@ -28,6 +29,11 @@ def is_due(run_at: Micros | None, now: Micros) -> bool:
 def is_free(job: Job) -> bool:
     """Nothing but time keeps it from running."""
     return job.waiting_on == 0 and job.parked_on is None
+
+
+def is_wanted(job: Job, types: Collection[str] | None, *, unhandled: bool) -> bool:
+    """Whether a claim asks for this job. `unhandled`: it wants only those that are to die when nobody handles them."""
+    return (types is None or job.type in types) and (not unhandled or job.on_unknown == "dead")
 
 
 def is_promotable(job: Job, now: Micros) -> bool:

@@ -8,9 +8,12 @@ Gaps let a job be put between two others without touching them.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
+
+from windlass.types import End, Micros
 
 GAP: Final = 100
+Place: TypeAlias = tuple[int, Micros, int]  # position, created_at, seq: the dispatch order within a priority
 
 
 def tail(seq: int) -> int:
@@ -32,6 +35,14 @@ def between(before: int | None, after: int | None) -> int | None:
         return before + GAP
     middle = (before + after) // 2
     return middle if before < middle < after else None
+
+
+def beyond(own: Place, others: Place | None, to: End) -> int | None:
+    """The position that puts a job at one end of its queue and priority, or None when it stands there already. `others` is
+    the place of the job that stands at that end among the others, None when there is no other."""
+    if others is None or (own < others if to == "top" else own > others):
+        return None
+    return between(None, others[0]) if to == "top" else between(others[0], None)
 
 
 def renormalised(count: int) -> list[int]:

@@ -167,5 +167,14 @@ def replayed(job: Job, change: Replay, now: Micros) -> Job:
     )  # fmt: skip
 
 
+def moved(job: Job, position: int, now: Micros) -> Job:
+    return replace(job, position=position, updated_at=touched(job, now))
+
+
+def revoked(job: Job, now: Micros) -> Job:
+    """The lease of a worker that is dead ends now; everything else is left to whoever takes the job back."""
+    return replace(job, lease_expires_at=now, updated_at=touched(job, now))
+
+
 def brought_forward(job: Job, now: Micros) -> Job:
     return replace(job, run_at=None, ready=job.waiting_on == 0 and job.parked_on is None, updated_at=touched(job, now))

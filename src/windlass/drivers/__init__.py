@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from windlass.drivers.migrations import Migration
 from windlass.drivers.protocol import Driver
 from windlass.errors import UnknownStore
 
@@ -22,4 +23,16 @@ def open_driver(url: str, **options: Any) -> Driver:
         from windlass.drivers.sqlite import SqliteDriver
 
         return SqliteDriver(unquote(parts.path[1:]), **options)
+    raise UnknownStore(url, KNOWN)
+
+
+def migrations_of(url: str, library: Any = "apsw") -> tuple[str, list[tuple[Migration, bool]]]:
+    """Where a URL leads, and its schema steps with whether each was applied. Changes nothing, creates no file."""
+    parts = urlsplit(url)
+    if parts.scheme == "memory":
+        return url, []
+    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        from windlass.drivers.sqlite.store import migration_status
+
+        return migration_status(unquote(parts.path[1:]), library)
     raise UnknownStore(url, KNOWN)

@@ -22,12 +22,13 @@ cannot do it, and then nothing of the call is stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from msgspec import Struct
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
-from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, Queue, Run, State
+from windlass.errors import WrongConnection
+from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, OnUnknown, Queue, Run, State
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -37,6 +38,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     shared: bool  # several driver objects, in several processes, may open the same store
     wakeups: Literal["push", "poll"]  # whether `wait` is told of work, or looks for it
     sql: bool  # the store's rules are also enforced against statements that do not come from the driver
+    transactional: bool  # `transaction` works: follow-up jobs and a settlement become true together or not at all
 
 
 class Enqueued(Struct, frozen=True, gc=False):
@@ -55,6 +57,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     worker_id: str
     token: str
     types: tuple[str, ...] | None = None  # None = any
+    unhandled: bool = False  # True: only jobs with on_unknown="dead", by a worker that has no handler and rejects them
     start: bool = True  # False: taken ahead of a free slot, the handler begins later
     reclaim: bool = True  # False: leave expired leases alone (the caller distrusts its clock)
 
@@ -98,6 +101,13 @@ class Count(Struct, frozen=True, gc=False):
     jobs: int
 
 
+class WaitingType(Struct, frozen=True, gc=False):
+    queue: str
+    type: str
+    on_unknown: OnUnknown
+    jobs: int
+
+
 class Retention(Struct, frozen=True, kw_only=True):
     """How long finished jobs are kept, from `finished_at`. None = for ever."""
 
@@ -113,6 +123,56 @@ class Shared(Struct, frozen=True, kw_only=True):
     groups: tuple[Group, ...] = ()
     limits: tuple[Limit, ...] = ()
     outbox: tuple[Event, ...] = ()
+
+
+class Transaction(Protocol):
+    """The caller's own statements, follow-up jobs and the end of an execution, all of it stored or none.
+
+    Begin; write your own rows on `connection`; `enqueue`; `settle` last; `commit` when the answer was `applied`, else
+    `rollback`. Every method blocks; call them from any thread, one at a time. Nothing is seen by others before `commit`
+    returns. A call that raises changed nothing, and what came before it in the transaction stays.
+
+    A store with one writer holds its write lock from `begin` to the end, so keep it short, and do not wait inside for a
+    write through the driver. A store without such a lock (memory) answers from its rows as they stand and does all of
+    it at `commit`; should an answer that it gave no longer be true then, it raises `TransactionConflict` and keeps
+    nothing.
+    """
+
+    @property
+    def connection(self) -> Any:
+        """The store's own connection object, inside this transaction: yours for statements, not for ending it.
+        `NoConnection` when there is none."""
+        ...
+
+    def begin(self) -> None:
+        """Once, before everything else."""
+        ...
+
+    def enqueue(self, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        """As `Driver.enqueue`."""
+        ...
+
+    def settle(self, change: Settlement, *, now: Micros) -> Answer:
+        """As `Driver.settle` for one unit. A refusal is an answer: what was written before is the caller's to undo."""
+        ...
+
+    def commit(self) -> None:
+        """Make all of it true. When this raises, none of it is."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo everything and give the connection back. Also after the end, and as often as you like."""
+        ...
+
+
+class Untransactional:
+    """What a driver with `transactional=False` inherits."""
+
+    def transaction(self) -> NoReturn:
+        raise WrongConnection(f"{type(self).__name__} has no transactions; settle, and enqueue what follows before that")
+
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros) -> NoReturn:
+        raise WrongConnection(f"{type(self).__name__} cannot write on another connection; enqueue after your own commit")
 
 
 class Driver(Protocol):
@@ -136,14 +196,18 @@ class Driver(Protocol):
         """
         ...
 
+    def enqueue_sync(self, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        """The same, blocking; never touches an event loop. For threads, and for programs that have no loop."""
+        ...
+
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         """Lease up to `limit` runnable jobs and answer them in dispatch order; an empty list when there is none.
 
         In one transaction: (1) unless told not to, take back expired leases of these queues that need no decision
         (`Expire`: back to the queue, run_at None, lost + 1, run closed); (2) promote every job whose time has come; (3)
-        pick in the one total order over all queues named, skipping paused queues, other types and jobs without a
-        permit (those are parked); (4) write state, token, expiry = now + lease_for, worker, claimed_at, executions + 1,
-        started_at (None with start=False) and the run row.
+        pick in the one total order over all queues named, skipping paused queues, other types, with `unhandled` what does
+        not say on_unknown="dead", and jobs without a permit (those are parked); (4) write state, token, expiry =
+        now + lease_for, worker, claimed_at, executions + 1, started_at (None with start=False) and the run row.
 
         Never answers a job under a valid lease or a finished one. `lease_for` <= 0 raises `InvalidLeaseDuration`.
         """
@@ -181,7 +245,10 @@ class Driver(Protocol):
 
         Cancel: queued → cancelled (`applied`), running → `requested`, cancelled → `unchanged`, else `wrong_state`.
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
-        PutQueue, PutLimit, PutGroup: insert or change. A job that is not there is `not_found`.
+        Move: queued only, `unchanged` when it stands there already; later arrivals are not bound by it. Delete: finished,
+        with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
+        else changes; `unchanged` when it holds none. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
+        PutGroup: insert or change. A job that is not there is `not_found`.
         """
         ...
 
@@ -202,6 +269,11 @@ class Driver(Protocol):
         counted. Finished successes are history, not load: they are not counted here."""
         ...
 
+    async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
+        """The types among the first `limit` ready jobs of each queue in dispatch order, by queue, type and on_unknown (and
+        sorted so). None = every queue that has ready jobs. Paused queues are left out."""
+        ...
+
     async def shared(self) -> Shared:
         """Queues, groups, limits and the outbox."""
         ...
@@ -210,6 +282,18 @@ class Driver(Protocol):
         """Delete finished jobs, with their runs, that are older than their state's retention: at most `limit` chains, the
         oldest first; answer the number of rows. A chain goes as one, by its last link's rule and date; members of a
         group go only when all of them may. Idempotency keys stay."""
+        ...
+
+    def transaction(self) -> Transaction:
+        """A transaction that has not begun. `WrongConnection` when the store is not `transactional`."""
+        ...
+
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        """`enqueue` inside a transaction of the caller's own connection to this store. Blocking; the caller commits.
+
+        Nothing is seen by anybody, and nobody is woken, before that. A connection that is in no transaction begins one as
+        it would for an INSERT of the caller's. When this raises, the caller's own work is intact. `WrongConnection` for a
+        connection that this store cannot share: of another kind, on another store, or without transactions."""
         ...
 
     async def wait(self, *, timeout: float) -> bool:

@@ -73,7 +73,9 @@ class Block:
         if whole:
             groups = [tuple(chain.from_iterable(rows[n : n + BULK])) for n in range(0, whole, BULK)]
             yield Statement(self._bulk_sql, groups, many=True)
-        if whole < len(rows):
+        if whole == len(rows) - 1:
+            yield Statement(self.sql, rows[whole])
+        elif whole < len(rows):
             yield self.many(rows[whole:])
 
     @cached_property

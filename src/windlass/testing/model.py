@@ -18,7 +18,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
-from windlass.core.changes import Alteration, Cancel, PutGroup, PutLimit, PutQueue, Replay, RunNow, Settlement
+from windlass.core.changes import (
+    Alteration,
+    Cancel,
+    Delete,
+    Move,
+    PutGroup,
+    PutLimit,
+    PutQueue,
+    Replay,
+    Revoke,
+    RunNow,
+    SetPaused,
+    Settlement,
+)
 from windlass.core.recovery import recover
 from windlass.core.settle import (
     Execution,
@@ -36,10 +49,12 @@ from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal, Retentio
 from windlass.errors import WindlassError
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
+from windlass.testing.comparison import difference, ranked, shown
 from windlass.types import ACTIVE, TERMINAL, Claimed, Job, NewJob, Run
 
 QUEUES = ("a", "b")
 KEYS = ("k1", "k2")
+WORKERS = ("w", "v")
 POLICIES = (
     None, Retry(backoff=fixed(5)).encode(), Retry(backoff=fixed(0), count_lost=False).encode(),
     Retry(rules=(error_rule("fatal", dead=True),)).encode(),
@@ -67,6 +82,7 @@ new_jobs = st.fixed_dictionaries(
         "key_life": st.none() | delays,
         "group_id": st.none() | st.just("g"),
         "limit_keys": st.sampled_from(((), (), ("l1",), ("l1", "l2"), ("l2",))),
+        "on_unknown": st.sampled_from(("wait", "wait", "dead")),
         "payload": st.sampled_from((b"{}", b"[1]")),
     }
 )
@@ -121,7 +137,7 @@ class _Differential(RuleBasedStateMachine):
         """Ask both drivers the same; they must answer, or refuse, alike."""
         told = self._ask(self.spec, method, *args, **kwargs)
         answer = self._ask(self.driver, method, *(args if theirs is None else theirs), **kwargs)
-        assert _shown(answer) == _shown(told), f"{method}: the driver says {answer}, memory says {told}"
+        assert shown(answer) == shown(told), f"{method}: the driver says {answer}, memory says {told}"
         return told, answer
 
     def _ask(self, driver: Driver, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -159,14 +175,13 @@ class _Differential(RuleBasedStateMachine):
         queues=st.sampled_from((("a",), ("b",), ("b", "a"), ("a", "b"))),
         limit=st.sampled_from((1, 2, 5)),
         types=st.sampled_from((None, None, None, ("x",))),
+        unhandled=SELDOM,
+        worker=st.sampled_from(WORKERS),
         start=st.booleans(),
         reclaim=st.sampled_from((True, True, False)),
     )
-    def claim(self, queues: tuple[str, ...], limit: int, types: tuple[str, ...] | None, start: bool, reclaim: bool) -> None:
-        wish = Claim(
-            queues=queues, limit=limit, lease_for=30 * SECOND, worker_id="w", token=self.name("token"), types=types,
-            start=start, reclaim=reclaim,
-        )  # fmt: skip
+    def claim(self, worker: str, **fields: Any) -> None:
+        wish = Claim(lease_for=30 * SECOND, worker_id=worker, token=self.name("token"), **fields)
         mine, theirs = self.both("claim", wish, now=self.now)
         self.held += zip(mine, theirs, strict=True)
 
@@ -229,7 +244,7 @@ class _Differential(RuleBasedStateMachine):
         for _ in range(2 if twice else 1):
             self.both("settle", changes, theirs=(others,), now=self.now)
 
-    @rule(pick=st.integers(0, 30), what=st.sampled_from(("cancel", "replay", "keep", "now")))
+    @rule(pick=st.integers(0, 30), what=st.sampled_from(("cancel", "replay", "keep", "now", "delete", "top", "bottom")))
     def people(self, pick: int, what: str) -> None:
         jobs = sorted(self.before)
         job_id = jobs[pick % len(jobs)] if jobs else "nobody"
@@ -239,15 +254,22 @@ class _Differential(RuleBasedStateMachine):
                 change = Cancel(job_id)
             case "now":
                 change = RunNow(job_id)
+            case "delete":
+                change = Delete(job_id)
+            case "top" | "bottom":
+                change = Move(job_id, what)
             case _:
                 change = Replay(job_id, self.name("manual"), reset_attempts=what == "replay")
         [answer], _ = self.both("alter", [change], now=self.now)
         if isinstance(change, Replay) and answer == "applied":
             self.replayed.add(job_id)
+        self._forget()
 
     @rule(
         change=st.one_of(
-            st.builds(PutQueue, st.sampled_from(QUEUES), st.sampled_from(("tail", "dense")), paused=SELDOM),
+            st.builds(PutQueue, st.sampled_from(QUEUES), st.sampled_from(("tail", "dense"))),
+            st.builds(SetPaused, st.sampled_from(QUEUES), SELDOM),
+            st.builds(Revoke, st.sampled_from((*WORKERS, "nobody"))),
             st.builds(PutLimit, st.sampled_from(("l1", "l2")), st.none() | st.integers(0, 3)),
             st.builds(PutGroup, st.just("g"), st.sampled_from((1, 2, 5))),
         )
@@ -258,6 +280,9 @@ class _Differential(RuleBasedStateMachine):
     @rule(kept=st.sampled_from((None, 0, SECOND)), limit=st.sampled_from((1, 5)))
     def prune(self, kept: int | None, limit: int) -> None:
         self.both("prune", Retention(succeeded=kept, cancelled=0, dead=kept), now=self.now, limit=limit)
+        self._forget()
+
+    def _forget(self) -> None:
         jobs = {job.id for job in self._jobs(self.spec)}
         self.before = {job_id: job for job_id, job in self.before.items() if job_id in jobs}
 
@@ -271,10 +296,11 @@ class _Differential(RuleBasedStateMachine):
     @invariant()
     def both_hold_the_same(self) -> None:
         jobs = self._jobs(self.spec)
-        for mine, other in zip(_ranked(jobs), _ranked(self._jobs(self.driver)), strict=True):
-            assert mine == other, _difference(mine, other)
+        for mine, other in zip(ranked(jobs), ranked(self._jobs(self.driver)), strict=True):
+            assert mine == other, difference(mine, other)
         self.both("shared")
         self.both("count", now=self.now)
+        self.both("waiting_types", None, limit=3)
         for job in jobs:
             self.both("runs", job.id)
 
@@ -356,31 +382,3 @@ def _check_maxima(job: Job) -> None:
     if job.max_attempts and job.retry_mode == "same_job" and job.lost == 0:
         assert job.executions - job.skipped <= job.max_attempts, "more executions than allowed"
     assert job.max_lost == 0 or job.crash_policy == "fail" or job.lost <= job.max_lost, "lost more often than allowed"
-
-
-def _shown(answer: Any) -> Any:
-    """Answers without what a driver makes up itself: its handles and the ids of runs."""
-    if isinstance(answer, Claimed):
-        return replace(answer, handle=None, run_id="")
-    if isinstance(answer, Run):
-        return replace(answer, run_id="")
-    if isinstance(answer, list):
-        return [_shown(item) for item in answer]
-    if isinstance(answer, tuple):
-        return tuple(_shown(item) for item in answer)
-    return answer
-
-
-def _ranked(jobs: tuple[Job, ...]) -> list[Job]:
-    """Numbers that may have gaps (a rolled-back insert) as ranks: only their order is promised."""
-    seqs = {seq: rank for rank, seq in enumerate(sorted(job.seq for job in jobs))}
-    places = {place: rank for rank, place in enumerate(sorted({(j.queue, j.priority, j.position) for j in jobs}))}
-    return [replace(j, seq=seqs[j.seq], position=places[j.queue, j.priority, j.position]) for j in jobs]
-
-
-def _difference(mine: Job, other: Job) -> str:
-    return "; ".join(
-        f"{field}: memory {getattr(mine, field)!r}, driver {getattr(other, field)!r}"
-        for field in mine.__struct_fields__
-        if getattr(mine, field) != getattr(other, field)
-    )

@@ -442,10 +442,14 @@ def test_housekeeping_that_fails_does_not_stop_the_writer(tmp_path: Path, caplog
     async def main() -> None:
         driver = SqliteDriver(tmp_path / "jobs.db")
 
-        def broken() -> None:
-            raise RuntimeError("no")
+        class Broken:
+            def due(self) -> bool:
+                return True
 
-        driver._writer._between = broken
+            def __call__(self) -> None:
+                raise RuntimeError("no")
+
+        driver._writer._between = Broken()
         for name in ("a", "b"):
             await asyncio.wait_for(driver.enqueue([job(name)], now=NOW), 10)
         await driver.close()

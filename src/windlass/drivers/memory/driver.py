@@ -11,6 +11,7 @@ from typing import TypeVar
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
 from windlass.drivers.memory import inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.tables import Tables
+from windlass.drivers.memory.transactions import MemoryTransaction
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -22,15 +23,16 @@ from windlass.drivers.protocol import (
     Renewal,
     Retention,
     Shared,
+    WaitingType,
 )
-from windlass.errors import DriverClosed
+from windlass.errors import DriverClosed, WrongConnection
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 T = TypeVar("T")
 
 
 class MemoryDriver:
-    capabilities = Capabilities(durable=False, shared=False, wakeups="push", sql=False)
+    capabilities = Capabilities(durable=False, shared=False, wakeups="push", sql=False, transactional=True)
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -56,6 +58,9 @@ class MemoryDriver:
         return answer
 
     async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        return self._write(lambda tables: jobs.enqueue(tables, new, now))
+
+    def enqueue_sync(self, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
         return self._write(lambda tables: jobs.enqueue(tables, new, now))
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
@@ -88,8 +93,26 @@ class MemoryDriver:
     async def count(self, *, now: Micros) -> list[Count]:
         return self._read(lambda tables: inspect.count(tables, now))
 
+    async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
+        return self._read(lambda tables: inspect.waiting_types(tables, queues, limit))
+
     async def shared(self) -> Shared:
         return self._read(inspect.shared)
+
+    def transaction(self) -> MemoryTransaction:
+        self._read(lambda _: None)
+        return MemoryTransaction(keep=self._write, attempt=self._attempt)
+
+    def _attempt(self, change: Callable[[Tables], T]) -> T:
+        def look(tables: Tables) -> T:
+            with tables.trial():
+                return change(tables)
+
+        return self._read(look)
+
+    def enqueue_within(self, connection: object, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        self._read(lambda _: None)
+        raise WrongConnection("the memory store shares no connection; enqueue after your own commit, or use sqlite://")
 
     async def wait(self, *, timeout: float) -> bool:
         told = asyncio.Event()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from windlass.core.admission import check_limit
+from windlass.core.admission import check_limit, check_queues
 from windlass.core.eligibility import label_of
 from windlass.core.retention import prunable
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared
-from windlass.types import Job, Micros, Run, State
+from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared, WaitingType
+from windlass.types import Job, Micros, OnUnknown, Queue, Run, State
 
 
 def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
@@ -45,6 +45,18 @@ def count(tables: Tables, now: Micros) -> list[Count]:
     alive = (job for job in tables.jobs.values() if job.state in ("queued", "running", "dead"))
     counted = Counter((job.queue, label_of(job, now)) for job in alive if job.dead_kind != "superseded")
     return [Count(queue, label, number) for (queue, label), number in sorted(counted.items())]
+
+
+def waiting_types(tables: Tables, queues: Sequence[str] | None, limit: int) -> list[WaitingType]:
+    check_limit(limit)
+    if queues is not None:
+        check_queues(queues)
+    counted: Counter[tuple[str, str, OnUnknown]] = Counter()
+    for name in tables.ready if queues is None else dict.fromkeys(queues):
+        if tables.queues.get(name, Queue(name=name)).paused_at is None:
+            first = [tables.jobs[order[3]] for order in tables.ready.get(name, [])[:limit]]
+            counted.update((name, job.type, job.on_unknown) for job in first)
+    return [WaitingType(*kind, number) for kind, number in sorted(counted.items())]
 
 
 def shared(tables: Tables) -> Shared:

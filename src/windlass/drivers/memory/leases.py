@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from windlass.core import rows
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import Expire, storable
-from windlass.core.eligibility import is_expired, is_promotable, needs_decision
+from windlass.core.eligibility import is_expired, is_promotable, is_wanted, needs_decision
 from windlass.core.guards import judge
 from windlass.core.settle import riders_of
 from windlass.drivers.memory.limits import take_permits
@@ -28,7 +28,7 @@ def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
     prefix = rows.run_prefix(wish.token, now)
     taken: list[Claimed] = []
     while len(taken) < wish.limit:
-        job = first(tables, queues, wish.types)
+        job = first(tables, queues, wish)
         if job is None:
             break
         if take_permits(tables, job, now):
@@ -44,11 +44,11 @@ def promote(tables: Tables, queues: Sequence[str], now: Micros) -> None:
                 tables.put(replace(job, ready=True, updated_at=rows.touched(job, now)))
 
 
-def first(tables: Tables, queues: Sequence[str], types: tuple[str, ...] | None) -> Job | None:
-    """The next job in dispatch order over all these queues."""
+def first(tables: Tables, queues: Sequence[str], wish: Claim) -> Job | None:
+    """The next wanted job in dispatch order over all these queues."""
 
     def suits(seq: int) -> bool:
-        return types is None or tables.jobs[seq].type in types
+        return is_wanted(tables.jobs[seq], wish.types, unhandled=wish.unhandled)
 
     heads = [next((order for order in tables.ready[queue] if suits(order[3])), None) for queue in queues]
     best = min((order for order in heads if order is not None), default=None)

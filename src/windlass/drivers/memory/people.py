@@ -12,19 +12,25 @@ from windlass.core.changes import (
     AlterAnswer,
     Alteration,
     Cancel,
+    Delete,
+    Move,
     PutGroup,
     PutLimit,
     PutQueue,
     Replay,
     RetryChild,
+    Revoke,
     RunNow,
+    SetPaused,
     storable,
 )
+from windlass.core.eligibility import is_expired
+from windlass.core.positions import Place, beyond
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import put_limit, unpark
 from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
-from windlass.types import Group, Micros, Queue
+from windlass.types import TERMINAL, Group, Job, Micros, Queue
 
 
 def alter(tables: Tables, changes: Sequence[Alteration], now: Micros) -> list[AlterAnswer]:
@@ -41,8 +47,16 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return replay(tables, change, now)
         case RunNow():
             return run_now(tables, change, now)
+        case Move():
+            return move(tables, change, now)
+        case Delete():
+            return delete(tables, change)
+        case Revoke():
+            return revoke(tables, change, now)
+        case SetPaused():
+            return set_paused(tables, change, now)
         case PutQueue():
-            return put_queue(tables, change, now)
+            return put_queue(tables, change)
         case PutLimit():
             return put_limit(tables, change, now)
         case PutGroup():
@@ -96,17 +110,71 @@ def run_now(tables: Tables, change: RunNow, now: Micros) -> AlterAnswer:
     return "applied"
 
 
-def put_queue(tables: Tables, change: PutQueue, now: Micros) -> AlterAnswer:
+def move(tables: Tables, change: Move, now: Micros) -> AlterAnswer:
+    job = tables.find(change.job_id)
+    if job is None or job.state != "queued":
+        return "not_found" if job is None else "wrong_state"
+    peers = [
+        place(other) for other in tables.jobs.values()
+        if (other.queue, other.priority, other.state) == (job.queue, job.priority, "queued") and other.seq != job.seq
+    ]  # fmt: skip
+    end = min(peers, default=None) if change.to == "top" else max(peers, default=None)
+    position = beyond(place(job), end, change.to)
+    if position is None:
+        return "unchanged"
+    tables.put(rows.moved(job, position, now))
+    return "applied"
+
+
+def place(job: Job) -> Place:
+    return (job.position, job.created_at, job.seq)
+
+
+def delete(tables: Tables, change: Delete) -> AlterAnswer:
+    job = tables.find(change.job_id)
+    if job is None:
+        return "not_found"
+    chain = links(tables, job)
+    if any(link.state not in TERMINAL for link in chain):
+        return "wrong_state"
+    for link in chain:
+        tables.remove(link)
+    return "applied"
+
+
+def links(tables: Tables, job: Job) -> list[Job]:
+    """All links of a job's retry chain: what it retries, and what took over from it."""
+    found, ids = [job], [job.retry_of, job.superseded_by]
+    while ids:
+        link = tables.find(ids.pop() or "")
+        if link is not None and link not in found:
+            found.append(link)
+            ids += [link.retry_of, link.superseded_by]
+    return found
+
+
+def revoke(tables: Tables, change: Revoke, now: Micros) -> AlterAnswer:
+    held = [job for job in (tables.jobs[seq] for seq in tables.leased) if job.worker_id == change.worker_id]
+    valid = [job for job in held if not is_expired(job, now)]
+    for job in valid:
+        tables.put(rows.revoked(job, now))
+    return "applied" if valid else "unchanged"
+
+
+def set_paused(tables: Tables, change: SetPaused, now: Micros) -> AlterAnswer:
+    queue = tables.queues.get(change.queue, Queue(name=change.queue))
+    if (queue.paused_at is not None) == change.paused:
+        return "unchanged"
+    tables.put_in(tables.queues, change.queue, replace(queue, paused_at=now if change.paused else None))
+    return "applied"
+
+
+def put_queue(tables: Tables, change: PutQueue) -> AlterAnswer:
     before = tables.queues.get(change.name)
-    since = None if before is None else before.paused_at
-    paused_at = (since or now) if change.paused else None
     queue = Queue(
-        name=change.name,
-        positions=change.positions,
-        preset=change.preset,
-        settings=change.settings,
-        paused_at=paused_at,
-    )
+        name=change.name, positions=change.positions, preset=change.preset, settings=change.settings,
+        paused_at=None if before is None else before.paused_at,
+    )  # fmt: skip
     tables.put_in(tables.queues, change.name, queue)
     return "applied"
 

@@ -47,10 +47,22 @@ class Tables:
         try:
             yield
         except BaseException:
-            for step in reversed(self._undo):
-                step()
-            self._undo.clear()
+            self._roll_back()
             raise
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """None of what happens inside is kept: to learn what would be answered."""
+        self._undo.clear()
+        try:
+            yield
+        finally:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        for step in reversed(self._undo):
+            step()
+        self._undo.clear()
 
     # ---------------------------------------------------------------------------------------------------------- jobs
 

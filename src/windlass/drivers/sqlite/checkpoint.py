@@ -1,4 +1,5 @@
-"""Keeping the WAL small on a SQLite that carries the WAL-reset bug.
+"""Keeping the WAL small, by the writer's thread between transactions: a commit that an event loop waits for must not
+begin to copy a thousand pages, which is what SQLite does by itself.
 
 SQLite 3.7.0 to 3.51.2 (but for 3.50.7 and 3.44.6) can corrupt a database when one connection checkpoints in the very
 moment in which another one, having found the WAL fully copied, begins to overwrite it. apsw bundles a repaired version; the
@@ -12,9 +13,10 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from windlass.drivers.sqlite.library import ERRORS, Connection
+from windlass.drivers.sqlite.library import ERRORS, ApswConnection, Connection
 
 WAL_LIMIT: Final = 8 << 20
+PAGES: Final = 1_000  # SQLite's own measure
 PAUSE: Final = 100  # transactions between two checkpoints: the file keeps its size when its content starts over
 
 
@@ -25,8 +27,27 @@ def is_affected(version: str) -> bool:
     return (3, 7, 0) <= parts <= (3, 51, 2)
 
 
+class Checkpoint:
+    """Where SQLite is sound: it says how long the WAL is, and the writer itself copies it."""
+
+    def __init__(self, writer: ApswConnection) -> None:
+        self._writer = writer
+        self._pages = 0
+        writer.on_commit(self._committed)
+
+    def _committed(self, pages: int) -> None:
+        self._pages = pages
+
+    def due(self) -> bool:
+        return self._pages >= PAGES
+
+    def __call__(self) -> None:
+        self._pages = 0
+        self._writer.execute("pragma wal_checkpoint(passive)")
+
+
 class GuardedCheckpoint:
-    """Called by the writer between transactions."""
+    """Where it carries the bug."""
 
     def __init__(self, path: str, writer: Connection, others: list[Connection]) -> None:
         self._wal = path + "-wal"
@@ -35,16 +56,20 @@ class GuardedCheckpoint:
         for connection in (writer, *others):
             connection.execute("pragma wal_autocheckpoint = 0")
 
-    def __call__(self) -> None:
+    def due(self) -> bool:
         self._since += 1
         if self._since < PAUSE:
-            return
-        self._since = 0
+            return False
         try:
-            if os.stat(self._wal).st_size < WAL_LIMIT:
-                return
+            if os.stat(self._wal).st_size >= WAL_LIMIT:
+                return True
         except OSError:
-            return
+            pass
+        self._since = 0
+        return False
+
+    def __call__(self) -> None:
+        self._since = 0
         try:
             self._writer.execute("begin immediate")
             self._janitor.execute("pragma wal_checkpoint(passive)")

@@ -27,13 +27,15 @@ from windlass.drivers.protocol import (
     Renewal,
     Retention,
     Shared,
+    WaitingType,
 )
 from windlass.drivers.sqlite import inspect, jobs, leases, people, settlement
-from windlass.drivers.sqlite.checkpoint import GuardedCheckpoint, is_affected
+from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
 from windlass.drivers.sqlite.files import Identity, OpenFiles, prepare
 from windlass.drivers.sqlite.lane import Lane, Place
-from windlass.drivers.sqlite.library import Connection, Library, require, version
+from windlass.drivers.sqlite.library import ApswConnection, Connection, Library, require, version
 from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connection, read_anchor
+from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
 from windlass.errors import DriverClosed, DriverForked
@@ -71,9 +73,10 @@ class SqliteDriver:
             migrate(self._control, self.path, busy_timeout)
             self.clock: Final[AnchoredClock] = clock_at(read_anchor(self._control, self.path, busy_timeout))
             writer, reader = self._connect(opened), self._connect(opened)
-            guard = self._guarded_checkpoint(writer, opened)
-            place = Place(self.path, identity, busy_timeout)
-            self._writer = Lane("writer", writer, place, begin="begin immediate", between=guard, inline=inline)
+            checkpoint = self._checkpoint(writer, opened)
+            place = self._place = Place(self.path, identity, busy_timeout)
+            self._transactions: Final[set[SqliteTransaction]] = set()  # open ones; a forked child must keep these too
+            self._writer = Lane("writer", writer, place, begin="begin immediate", between=checkpoint, inline=inline)
             self._reader = Lane("reader", reader, place, begin="begin", inline=inline)
             self._opened = opened.pop_all()
         _drivers.add(self)
@@ -83,21 +86,27 @@ class SqliteDriver:
         opened.callback(connection.close)
         return connection
 
-    def _guarded_checkpoint(self, writer: Connection, opened: ExitStack) -> GuardedCheckpoint | None:
-        if self.library != "stdlib" or not is_affected(version(self.library)):
+    def _checkpoint(self, writer: Connection, opened: ExitStack) -> Checkpoint | GuardedCheckpoint | None:
+        if isinstance(writer, ApswConnection):
+            return Checkpoint(writer)
+        if not self._guarded:
             return None
         return GuardedCheckpoint(self.path, writer, [self._control, self._connect(opened)])
 
     @property
     def capabilities(self) -> Capabilities:
         pushes = self._inotify if self._watcher is None else self._watcher.pushes
-        return Capabilities(durable=True, shared=True, wakeups="push" if pushes else "poll", sql=True)
+        return Capabilities(durable=True, shared=True, wakeups="push" if pushes else "poll", sql=True, transactional=True)
 
     # --------------------------------------------------------------------------------------------------------- writes
 
     async def enqueue(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
         new = tuple(jobs_)  # the writer's thread reads it later; the caller may change a list meanwhile
-        return await self._write(lambda: jobs.enqueue(new, now))
+        return await self._writer.submit(lambda: jobs.enqueue(new, now), weight=jobs.weight(new))
+
+    def enqueue_sync(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        new = tuple(jobs_)
+        return self._writer.submit_sync(lambda: jobs.enqueue(new, now), weight=jobs.weight(new))
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         return await self._write(lambda: leases.claim(claim, now))
@@ -135,6 +144,10 @@ class SqliteDriver:
     async def count(self, *, now: Micros) -> list[Count]:
         return await self._read(lambda: inspect.count(now))
 
+    async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
+        names = None if queues is None else tuple(queues)
+        return await self._read(lambda: inspect.waiting_types(names, limit))
+
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
 
@@ -143,6 +156,38 @@ class SqliteDriver:
 
     async def _read(self, make: Callable[[], Op[T]]) -> T:
         return await self._reader.submit(make)
+
+    # ---------------------------------------------------------------------------------------------------- transactions
+
+    def transaction(self) -> SqliteTransaction:
+        self._check_open()
+        return SqliteTransaction(self._place, self._enter, self._leave)
+
+    def _enter(self, transaction: SqliteTransaction) -> Connection:
+        self._check_open()
+        _files.enter(self._place.identity, self.path, self.library)  # it may outlive the driver
+        try:
+            connection = open_connection(self.library, self.path, busy_s=self._busy_s, durable=self._durable)
+        except BaseException:
+            _files.leave(self._place.identity)
+            raise
+        if self._guarded:
+            connection.execute("pragma wal_autocheckpoint = 0")
+        self._transactions.add(transaction)
+        return connection
+
+    def _leave(self, transaction: SqliteTransaction) -> None:
+        self._transactions.discard(transaction)
+        _files.leave(self._place.identity)
+
+    def enqueue_within(self, connection: object, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        self._check_open()
+        new = tuple(jobs_)
+        return within(connection, jobs.enqueue(new, now), self._place, self.library, guarded=self._guarded)
+
+    @property
+    def _guarded(self) -> bool:
+        return self.library == "stdlib" and is_affected(version(self.library))
 
     # ------------------------------------------------------------------------------------------------ time and wake-ups
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from windlass.core.admission import check_limit
+from windlass.core.admission import check_limit, check_queues
 from windlass.drivers.filters import find_statement
-from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared
+from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared, WaitingType
 from windlass.drivers.sqlite.rows import job_in, run_in, to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op
@@ -38,6 +38,20 @@ def count(now: Micros) -> Op[list[Count]]:
     for queue, label, number in rows:
         counted[queue, label] += number
     return [Count(queue, label, number) for (queue, label), number in sorted(counted.items())]  # type: ignore[arg-type]
+
+
+def waiting_types(queues: Sequence[str] | None, limit: int) -> Op[list[WaitingType]]:
+    check_limit(limit)
+    if queues is None:
+        names = [row[0] for row in (yield SQL.ready_queues())]
+    else:
+        check_queues(queues)
+        names = list(dict.fromkeys(queues))
+    found: list[WaitingType] = []
+    for (queue,) in (yield SQL.open_queues(queues=to_json(names))):
+        rows = yield SQL.waiting_types(queue=queue, limit=limit)
+        found += [WaitingType(queue, *row) for row in rows]
+    return sorted(found, key=lambda kind: (kind.queue, kind.type, kind.on_unknown))
 
 
 def shared() -> Op[Shared]:

@@ -24,6 +24,16 @@ from windlass.types import Micros, NewJob
 # Where the fields that need encoding sit in a NewJob, and where those end that are stored as they are.
 _FIELDS = list(NewJob.__struct_fields__)
 _PLAIN = _FIELDS.index("limit_keys")
+PAGE = 4096
+LAST_SEQ = SQL.last_seq()
+
+
+def weight(jobs: Sequence[NewJob]) -> int:
+    """Of a transaction, in rows: a page of payload is as much work as a row."""
+    try:
+        return len(jobs) + sum([len(job.payload) for job in jobs]) // PAGE
+    except TypeError:  # it is not bytes, and will be refused
+        return len(jobs)
 
 
 def enqueue(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
@@ -61,10 +71,9 @@ def insert_keyed(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
 def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
     if not jobs:
         return
-    [(twice, count)] = Counter(job.id for job in jobs).most_common(1)
-    if count > 1:
-        raise DuplicateId(twice)
-    [(seq, any_dense)] = yield SQL.last_seq()
+    if len({job.id for job in jobs}) < len(jobs):
+        raise DuplicateId(Counter(job.id for job in jobs).most_common(1)[0][0])
+    [(seq, any_dense)] = yield LAST_SEQ
     if any_dense:
         rows = yield from dense_rows(jobs, seq, now)
     else:
@@ -159,7 +168,7 @@ def take_keys(jobs: Iterable[tuple[NewJob, str]]) -> Op[None]:
 
 def insert_children(parents: Sequence[tuple[int, str, int, RetryChild]], now: Micros) -> Op[None]:
     """(parent's seq, queue, priority, child): the next links, each at the tail of its queue."""
-    [(seq, _)] = yield SQL.last_seq()
+    [(seq, _)] = yield LAST_SEQ
     for n, (parent_seq, queue, priority, child) in enumerate(parents, 1):
         used = yield SQL.ids_in_use(ids=to_json([child.id]), last_seq=seq + n)
         if used:

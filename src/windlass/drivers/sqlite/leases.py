@@ -15,7 +15,7 @@ from windlass.drivers.sqlite.limits import allowed, free_permits
 from windlass.drivers.sqlite.rows import all_claimed_in, claimed_in, strings_in, to_json
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
-from windlass.drivers.statement import Op, Row
+from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Claimed, Micros
 
 EXPIRED = Expire(handle=None, token="", at=0, lapsed=True).reason
@@ -32,12 +32,12 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     if due:
         yield from promote(queues, now)
     prefix = run_prefix(wish.token, now)
-    if len(queues) == 1 and wish.types is None and not limited:
-        rows = yield SQL.pick_rows(queue=queues[0], limit=wish.limit)
+    if len(queues) == 1 and not limited:
+        rows = yield pick_rows(queues[0], wish)
         return (yield from lease(rows, wish, prefix, now))
     taken: list[Claimed] = []
     while len(taken) < wish.limit:
-        seqs = yield from pick(queues, wish.types, wish.limit - len(taken))
+        seqs = yield from pick(queues, wish, wish.limit - len(taken))
         if not seqs:
             break
         granted = (yield from allowed(seqs, now)) if limited else seqs
@@ -56,14 +56,24 @@ def promote(queues: list[str], now: Micros) -> Op[None]:
         pass
 
 
-def pick(queues: list[str], types: tuple[str, ...] | None, limit: int) -> Op[list[int]]:
-    """The first `limit` ready jobs over all these queues, in dispatch order."""
+def pick_rows(queue: str, wish: Claim) -> Statement:
+    if wish.types is None and not wish.unhandled:
+        return SQL.pick_rows(queue=queue, limit=wish.limit)
+    return SQL.pick_rows_types(queue=queue, limit=wish.limit, types=types_of(wish), unhandled=wish.unhandled)
+
+
+def types_of(wish: Claim) -> str | None:
+    return None if wish.types is None else to_json(wish.types)
+
+
+def pick(queues: list[str], wish: Claim, limit: int) -> Op[list[int]]:
+    """The first `limit` wanted jobs over all these queues, in dispatch order."""
     found: list[tuple[Any, ...]] = []
     for queue in queues:
-        if types is None:
+        if wish.types is None and not wish.unhandled:
             found += yield SQL.pick(queue=queue, limit=limit)
         else:
-            found += yield SQL.pick_types(queue=queue, limit=limit, types=to_json(types))
+            found += yield SQL.pick_types(queue=queue, limit=limit, types=types_of(wish), unhandled=wish.unhandled)
     if len(queues) > 1:
         found.sort()
     return [row[3] for row in found[:limit]]

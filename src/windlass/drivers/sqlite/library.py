@@ -1,4 +1,4 @@
-"""One SQLite library per process and file: apsw (the default) or the standard library's, behind the same five calls.
+"""One SQLite library per process and file: apsw (the default) or the standard library's, behind the same six calls.
 
 POSIX drops a process's locks on a file when *any* descriptor of it is closed, so two SQLite libraries on one file in one
 process silently lose the write lock. Windlass therefore uses one, and says which.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
@@ -35,9 +35,12 @@ CONSTRAINT = (apsw.ConstraintError, sqlite3.IntegrityError)
 
 
 class Connection(Protocol):
+    @property
+    def raw(self) -> apsw.Connection | sqlite3.Connection: ...
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]: ...
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]: ...
     def in_transaction(self) -> bool: ...
+    def wait_at_most(self, seconds: float) -> None: ...
     def close(self) -> None: ...
 
 
@@ -45,6 +48,10 @@ class ApswConnection:
     def __init__(self, path: str, busy_ms: int) -> None:
         self._connection = apsw.Connection(path, statementcachesize=CACHED_STATEMENTS)
         self._connection.set_busy_timeout(busy_ms)
+
+    @property
+    def raw(self) -> apsw.Connection:
+        return self._connection
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()
@@ -54,6 +61,18 @@ class ApswConnection:
 
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
+
+    def wait_at_most(self, seconds: float) -> None:
+        self._connection.set_busy_timeout(int(seconds * 1_000))
+
+    def on_commit(self, told: Callable[[int], None]) -> None:
+        """Tell of every commit how many pages the WAL has now. From then on it is not checkpointed by commits."""
+
+        def hook(_connection: apsw.Connection, _name: str, pages: int) -> int:
+            told(pages)
+            return apsw.SQLITE_OK
+
+        self._connection.set_wal_hook(hook)
 
     def close(self) -> None:
         self._connection.close()
@@ -70,17 +89,38 @@ class StdlibConnection:
         options: dict[str, Any] = {"timeout": busy_ms / 1000, "cached_statements": CACHED_STATEMENTS}
         return cls(sqlite3.connect(path, isolation_level=None, check_same_thread=False, **options))
 
+    @property
+    def raw(self) -> sqlite3.Connection:
+        return self._connection
+
+    def _cursor(self) -> sqlite3.Cursor:
+        """One that makes plain rows, whatever row_factory or cursor class the caller has given the connection."""
+        cursor = sqlite3.Connection.cursor(self._connection)
+        cursor.row_factory = None
+        return cursor
+
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         text, order = _unnumbered(sql)
-        return self._connection.execute(text, [params[n] for n in order] if order else params).fetchall()
+        values = [params[n] for n in order] if order else params
+        factory = self._connection.text_factory
+        if factory is str:
+            return self._cursor().execute(text, values).fetchall()
+        self._connection.text_factory = str  # it belongs to the connection, a cursor has none of its own
+        try:
+            return self._cursor().execute(text, values).fetchall()
+        finally:
+            self._connection.text_factory = factory
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]:
         text, order = _unnumbered(sql)
-        self._connection.executemany(text, ([row[n] for n in order] for row in rows) if order else rows)
+        self._cursor().executemany(text, ([row[n] for n in order] for row in rows) if order else rows)
         return []
 
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
+
+    def wait_at_most(self, seconds: float) -> None:
+        self._connection.execute(f"pragma busy_timeout = {int(seconds * 1_000)}")
 
     def close(self) -> None:
         self._connection.close()

@@ -9,20 +9,26 @@ from windlass.core.changes import (
     AlterAnswer,
     Alteration,
     Cancel,
+    Delete,
+    Move,
     PutGroup,
     PutLimit,
     PutQueue,
     Replay,
     RetryChild,
+    Revoke,
     RunNow,
+    SetPaused,
     storable,
 )
+from windlass.core.positions import beyond
 from windlass.drivers.sqlite.inspect import get
 from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import put_limit, unpark
+from windlass.drivers.sqlite.rows import to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op
-from windlass.types import Micros
+from windlass.types import TERMINAL, Micros
 
 
 def alter(changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
@@ -43,11 +49,19 @@ def alter_one(change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from replay(change, now))
         case RunNow():
             return (yield from run_now(change, now))
+        case Move():
+            return (yield from move(change, now))
+        case Delete():
+            return (yield from delete(change))
+        case Revoke():
+            return "applied" if (yield SQL.revoke(worker_id=change.worker_id, now=now)) else "unchanged"
+        case SetPaused():
+            rows = yield SQL.set_paused(queue=change.queue, paused=change.paused, now=now)
+            return "applied" if rows else "unchanged"
         case PutQueue():
             yield SQL.put_queue(
-                name=change.name, positions=change.positions, preset=change.preset, settings=change.settings,
-                paused_at=now if change.paused else None, now=now,
-            )  # fmt: skip
+                name=change.name, positions=change.positions, preset=change.preset, settings=change.settings, now=now
+            )
             return "applied"
         case PutLimit():
             return (yield from put_limit(change, now))
@@ -104,4 +118,28 @@ def run_now(change: RunNow, now: Micros) -> Op[AlterAnswer]:
     if job is None or job.state != "queued":
         return "not_found" if job is None else "wrong_state"
     yield SQL.run_now(id=job.id, now=now)
+    return "applied"
+
+
+def move(change: Move, now: Micros) -> Op[AlterAnswer]:
+    [job] = yield from get([change.job_id])
+    if job is None or job.state != "queued":
+        return "not_found" if job is None else "wrong_state"
+    block = SQL.first_place if change.to == "top" else SQL.last_place
+    found = yield block(queue=job.queue, priority=job.priority, seq=job.seq)
+    end = (found[0][0], found[0][1], found[0][2]) if found else None
+    position = beyond((job.position, job.created_at, job.seq), end, change.to)
+    if position is None:
+        return "unchanged"
+    yield SQL.move_job(seq=job.seq, position=position, now=now)
+    return "applied"
+
+
+def delete(change: Delete) -> Op[AlterAnswer]:
+    chain = yield SQL.links(id=change.job_id)
+    if not chain:
+        return "not_found"
+    if any(state not in TERMINAL for _, state in chain):
+        return "wrong_state"
+    yield SQL.delete_chains(seqs=to_json([seq for seq, _ in chain]))
     return "applied"

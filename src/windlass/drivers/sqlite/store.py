@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.clock import SECOND, AnchoredClock, since_boot, wall
-from windlass.drivers.migrations import known, missing, statements
+from windlass.drivers.migrations import Migration, known, missing, statements
 from windlass.drivers.sqlite.library import BUSY, ERRORS, Connection, Library, connect, translate
 from windlass.types import Micros
 
@@ -88,13 +89,29 @@ def migrate(connection: Connection, path: str, busy_s: float) -> list[str]:
     return applied
 
 
+def migration_status(path: str, library: Library, busy_s: float = 5.0) -> tuple[str, list[tuple[Migration, bool]]]:
+    """The file's real path, and each known step with whether it was applied. A file that is not there is not made."""
+    path, steps, absent = os.path.realpath(path), known("windlass.drivers.sqlite.migrations"), set[int]()
+    if os.path.exists(path):
+        connection = open_connection(library, path, busy_s=busy_s, durable=True)
+        try:
+            absent = {step.version for step in missing(steps, _applied(connection), path)}
+        except ERRORS as error:
+            raise translate(error, path, busy_s) from error
+        finally:
+            connection.close()
+    else:
+        absent = {step.version for step in steps}
+    return path, [(step, step.version not in absent) for step in steps]
+
+
 def _is_current(connection: Connection, path: str) -> bool:
-    if not connection.execute("select 1 from sqlite_master where name = 'migrations'"):
-        return False
     return not missing(known("windlass.drivers.sqlite.migrations"), _applied(connection), path)
 
 
 def _applied(connection: Connection) -> dict[int, str]:
+    if not connection.execute("select 1 from sqlite_master where name = 'migrations'"):
+        return {}
     return {row[0]: row[1] for row in connection.execute("select version, checksum from migrations")}
 
 

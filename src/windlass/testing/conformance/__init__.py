@@ -5,7 +5,8 @@
             return MyDriver(fresh_place())
 
 A driver whose capabilities say `durable` and `shared` adds `DurabilityPromises` and tells how to open `another`; one that
-says `sql` adds `SqlPromises`. Every promise is a method here, and every method's docstring is a line of the contract.
+says `sql` adds `SqlPromises`, one that says `transactional` adds `TransactionPromises`. Every promise is a method here,
+and every method's docstring is a line of the contract.
 """
 
 from windlass.testing.conformance.chains import ChainPromises
@@ -21,6 +22,7 @@ from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
 from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
+from windlass.testing.conformance.transactions import TransactionPromises
 from windlass.testing.conformance.uniqueness import UniquenessPromises
 
 
@@ -56,5 +58,6 @@ __all__ = [
     "SettlementPromises",
     "SharedRowPromises",
     "SqlPromises",
+    "TransactionPromises",
     "UniquenessPromises",
 ]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
+
 import pytest
 
 from windlass.clock import from_nanoseconds
 from windlass.core.admission import PAYLOAD_LIMIT
+from windlass.drivers.protocol import Enqueued
 from windlass.errors import DuplicateId, InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
@@ -114,6 +119,54 @@ class EnqueuePromises(Suite):
         assert await t.driver.extend([], lease_for=1, now=t.now) == []
         assert await t.driver.alter([], now=t.now) == []
         assert await t.driver.get([]) == []
+
+    @promise
+    async def test_a_blocking_enqueue_answers_like_an_awaited_one(self, t: Trial) -> None:
+        """enqueue_sync works inside a running event loop: same rows, same answers, same refusals."""
+        key = {"idempotency_scope": "s", "idempotency_key": "k"}
+        jobs = [t.new(id="plain"), t.new(id="keyed", **key), t.new(id="later", run_at=t.now + 1)]
+        told = [Enqueued("plain"), Enqueued("keyed"), Enqueued("later")]
+        assert t.driver.enqueue_sync(jobs, now=t.now) == told
+        assert t.driver.enqueue_sync([t.new(**key)], now=t.now) == [Enqueued("keyed", existed=True)]
+        assert t.driver.enqueue_sync([], now=t.now) == []
+        with pytest.raises(DuplicateId):
+            t.driver.enqueue_sync([t.new(id="new"), t.new(id="plain")], now=t.now)
+        with pytest.raises(InvalidInput):
+            t.driver.enqueue_sync([t.new(id="new"), t.new(queue="")], now=t.now)
+        assert await t.driver.get(["new"]) == [None]
+        assert [job.id for job in await t.claim()] == ["plain", "keyed"]
+
+    @promise
+    async def test_a_blocking_enqueue_works_from_plain_threads(self, t: Trial) -> None:
+        """enqueue_sync needs no event loop: many threads at once, and every job is there when its call returns."""
+        answers: list[list[Enqueued]] = []
+
+        def call(number: int) -> None:
+            answers.extend(t.driver.enqueue_sync([t.new(id=f"{number}-{n}")], now=t.now) for n in range(5))
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()  # the loop stands still meanwhile: a driver that needed it would hang here
+        names = sorted(f"{number}-{n}" for number in range(8) for n in range(5))
+        assert sorted(answer.id for [answer] in answers) == names
+        assert sorted(job.id for job in await t.claim()) == names
+
+    @promise
+    async def test_a_blocking_enqueue_wakes_who_waits(self, t: Trial) -> None:
+        """A waiter hears of jobs that came by enqueue_sync, from its own thread or another."""
+        for call in (self._here, asyncio.to_thread):
+            while await t.driver.wait(timeout=0.05):
+                pass
+            waiter = asyncio.ensure_future(t.driver.wait(timeout=30))
+            await asyncio.sleep(0.01)
+            await call(t.driver.enqueue_sync, [t.new()], now=t.now)
+            assert await asyncio.wait_for(waiter, 5) is True
+
+    @staticmethod
+    async def _here(call: Callable[..., object], *args: object, **fields: object) -> None:
+        call(*args, **fields)
 
     @promise
     async def test_large_numbers_survive(self, t: Trial) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from windlass.core.changes import Cancel, PutGroup, PutLimit
+from windlass.core.changes import Cancel, PutGroup, PutLimit, SetPaused
 from windlass.core.settle import Failed, Succeeded
-from windlass.drivers.protocol import Count, JobQuery, Retention
+from windlass.drivers.protocol import Count, JobQuery, Retention, WaitingType
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
@@ -97,6 +97,36 @@ class InspectionPromises(Suite):
             Count("default", "running", 1), Count("default", "scheduled", 2),
         ]  # fmt: skip
         assert Count("default", "queued", 4) in await t.driver.count(now=t.now + 3 * MINUTE)
+
+    @promise
+    async def test_waiting_types_are_those_at_the_front(self, t: Trial) -> None:
+        """Of each queue the first `limit` ready jobs in dispatch order, by type and on_unknown; not paused queues, not jobs
+        that wait, run or have ended."""
+        assert await t.driver.waiting_types(None, limit=10) == []
+        for kind in ("b", "a", "b", "c"):
+            await t.enqueue(queue="q", type=kind)
+        await t.enqueue(queue="q", type="a", priority=1, on_unknown="dead")
+        for queue in ("other", "paused", "r"):
+            await t.enqueue(queue=queue, type="x")
+        await t.enqueue(queue="later", type="x", run_at=t.now + MINUTE)
+        await t.running(queue="busy")
+        await t.alter(SetPaused("paused", True))
+        q = [WaitingType("q", "a", "dead", 1), WaitingType("q", "a", "wait", 1), WaitingType("q", "b", "wait", 2)]
+        assert await t.driver.waiting_types(["q"], limit=4) == q
+        assert await t.driver.waiting_types(["q", "paused", "later", "none", "q"], limit=2) == [
+            q[0],
+            WaitingType("q", "b", "wait", 1),
+        ]
+        everything = [
+            WaitingType("other", "x", "wait", 1),
+            *q,
+            WaitingType("q", "c", "wait", 1),
+            WaitingType("r", "x", "wait", 1),
+        ]
+        assert await t.driver.waiting_types(None, limit=10) == everything
+        for nonsense in ((["q"], 0), ([], 1), ([""], 1), (None, 10_001)):
+            with pytest.raises(InvalidInput):
+                await t.driver.waiting_types(nonsense[0], limit=nonsense[1])
 
     @promise
     async def test_prune_deletes_what_is_old_enough_with_its_runs(self, t: Trial) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.changes import Cancel, PutQueue, Release
+from windlass.core.changes import Cancel, PutLimit, PutQueue, Release, SetPaused
 from windlass.drivers import singular
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.errors import InvalidInput, InvalidLeaseDuration, JobNotInflight, LeaseExpired, LeaseMismatch
@@ -192,16 +192,72 @@ class LeasePromises(Suite):
         assert [job.type for job in await t.claim()] == ["a", "c"]
 
     @promise
+    async def test_types_and_queues_together_keep_the_one_order(self, t: Trial) -> None:
+        """A claim over one queue or several, with types, answers the first of all wanted jobs, limited or not."""
+        ids = []
+        for number in range(12):
+            priority = number % 3
+            job_id = await t.enqueue(
+                queue=f"q{number % 2}", type="ab"[number % 4 > 1], priority=priority, limit_keys=("k",)
+            )
+            ids.append((-priority, number, job_id, "ab"[number % 4 > 1], f"q{number % 2}"))
+        wanted = [job_id for _, _, job_id, kind, _ in sorted(ids) if kind == "a"]
+        assert [job.id for job in await t.claim("q1", "q0", types=("a",), limit=2)] == wanted[:2]
+        single = [job_id for _, _, job_id, kind, queue in sorted(ids) if (kind, queue) == ("a", "q0")]
+        rest = [job_id for job_id in single if job_id not in wanted[:2]]
+        assert [job.id for job in await t.claim("q0", types=("a",), limit=1)] == rest[:1]
+        await t.alter(PutLimit("k", 5))
+        left = [job_id for job_id in wanted[2:] if job_id != rest[0]]
+        assert [job.id for job in await t.claim("q0", "q1", types=("a", "zzz"))] == left[:2]
+
+    @promise
+    async def test_a_claim_for_unhandled_types_takes_only_what_is_to_die(self, t: Trial) -> None:
+        """unhandled=True leaves alone every job that waits for a worker which knows its type."""
+        await t.enqueue(type="x")
+        dying = await t.enqueue(type="x", on_unknown="dead")
+        await t.enqueue(type="y", on_unknown="dead")
+        elsewhere = await t.enqueue(type="x", on_unknown="dead", queue="b")
+        await t.enqueue(type="x", queue="b")
+        assert [job.id for job in await t.claim(types=("x",), unhandled=True)] == [dying]
+        assert [job.id for job in await t.claim("default", "b", types=("x",), unhandled=True)] == [elsewhere]
+        assert [job.type for job in await t.claim("default", "b", unhandled=True)] == ["y"]
+        await t.alter(PutLimit("k", 1))
+        assert await t.claim("default", "b", types=("x",), unhandled=True) == []
+        assert [job.on_unknown for job in await t.claim("default", "b")] == ["wait", "wait"]
+
+    @promise
     async def test_a_paused_queue_gives_nothing(self, t: Trial) -> None:
         """A paused queue is skipped until it is resumed; pausing survives as stored data."""
         await t.enqueue(queue="p")
         other = await t.enqueue(queue="o")
-        await t.alter(PutQueue("p", paused=True))
+        assert await t.alter(SetPaused("p", True)) == "applied"
         assert [job.id for job in await t.claim("p", "o")] == [other]
         [queue] = (await t.driver.shared()).queues
         assert queue.paused_at == t.now
-        await t.alter(PutQueue("p"))
+        assert await t.alter(SetPaused("p", False)) == "applied"
         assert len(await t.claim("p")) == 1
+
+    @promise
+    async def test_pausing_and_settings_leave_each_other_alone(self, t: Trial) -> None:
+        """A pause keeps the queue's settings, new settings keep the pause and its beginning, and saying it again changes
+        nothing. A queue that nobody declared can be paused; resuming one declares nothing."""
+        assert await t.alter(SetPaused("unknown", False)) == "unchanged"
+        assert (await t.driver.shared()).queues == ()
+        await t.alter(PutQueue("q", positions="dense", preset="mail", settings="{}"))
+        [before] = (await t.driver.shared()).queues
+        assert await t.alter(SetPaused("q", False)) == "unchanged"
+        assert await t.alter(SetPaused("q", True)) == "applied"
+        since = t.now
+        t.clock.advance(MINUTE)
+        assert await t.alter(SetPaused("q", True)) == "unchanged"
+        [paused] = (await t.driver.shared()).queues
+        assert (paused.positions, paused.preset, paused.settings, paused.paused_at) == ("dense", "mail", "{}", since)
+        await t.alter(PutQueue("q", preset="other"))
+        [changed] = (await t.driver.shared()).queues
+        assert (changed.positions, changed.preset, changed.settings, changed.paused_at) == ("tail", "other", None, since)
+        await t.alter(PutQueue("q", positions="dense", preset="mail", settings="{}"))
+        assert await t.alter(SetPaused("q", False)) == "applied"
+        assert (await t.driver.shared()).queues == (before,)
 
     @promise
     async def test_a_claim_needs_queues_and_a_sane_limit(self, t: Trial) -> None:

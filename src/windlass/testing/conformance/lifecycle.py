@@ -9,7 +9,7 @@ import pytest
 
 from windlass.core.changes import Ack
 from windlass.drivers.protocol import JobQuery, Renewal, Retention
-from windlass.errors import DriverClosed
+from windlass.errors import DriverClosed, WrongConnection
 from windlass.testing.conformance.trial import Suite, Trial, promise
 
 
@@ -22,6 +22,7 @@ class LifecyclePromises(Suite):
         await t.driver.close()
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: t.driver.enqueue([t.new()], now=t.now),
+            lambda: asyncio.to_thread(t.driver.enqueue_sync, [t.new()], now=t.now),
             lambda: t.claim(),
             lambda: t.driver.extend([Renewal(job.handle, job.token)], lease_for=1, now=t.now),
             lambda: t.settle(Ack(handle=job.handle, token=job.token, at=t.now)),
@@ -31,6 +32,7 @@ class LifecyclePromises(Suite):
             lambda: t.driver.runs(job.id),
             lambda: t.driver.find(JobQuery()),
             lambda: t.driver.count(now=t.now),
+            lambda: t.driver.waiting_types(None, limit=1),
             lambda: t.driver.shared(),
             lambda: t.driver.prune(Retention(), now=t.now, limit=1),
             lambda: t.driver.wait(timeout=0),
@@ -38,6 +40,22 @@ class LifecyclePromises(Suite):
         for call in calls:
             with pytest.raises(DriverClosed):
                 await call()
+
+    @promise
+    async def test_a_store_says_whether_it_has_transactions(self, t: Trial) -> None:
+        """One without them refuses with WrongConnection and stores nothing; on one with them a closed driver gives none."""
+        with pytest.raises(WrongConnection):
+            t.driver.enqueue_within(object(), [t.new(id="within")], now=t.now)
+        assert await t.driver.get(["within"]) == [None]
+        if t.driver.capabilities.transactional:
+            t.driver.transaction().rollback()
+            await t.driver.close()
+            for call in (t.driver.transaction, lambda: t.driver.enqueue_within(object(), [t.new()], now=t.now)):
+                with pytest.raises(DriverClosed):
+                    call()
+        else:
+            with pytest.raises(WrongConnection):
+                t.driver.transaction()
 
     @promise
     async def test_closing_finishes_what_was_begun(self, t: Trial) -> None:

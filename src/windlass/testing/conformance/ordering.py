@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from windlass.core.changes import PutQueue, RunNow
+from windlass.core.changes import Move, PutLimit, PutQueue, RunNow
 from windlass.core.positions import GAP
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
@@ -113,3 +113,50 @@ class OrderPromises(Suite):
         after = await t.enqueue()
         t.clock.advance(LEASE)
         assert [job.id for job in await t.claim()] == [lost.id, after]
+
+    @promise
+    async def test_a_job_is_moved_to_either_end_of_its_priority(self, t: Trial) -> None:
+        """Before or behind every queued job of its queue and priority; the others are not touched, other priorities and
+        queues are not passed."""
+        urgent, elsewhere = await t.enqueue(priority=1), await t.enqueue(queue="b")
+        ids = [await t.enqueue() for _ in range(4)]
+        low = await t.enqueue(priority=-1)
+        others = [urgent, elsewhere, ids[0], ids[3], low]
+        before, moved = await t.jobs(others), await t.job(ids[2])
+        assert await t.alter(Move(ids[2], "top")) == "applied"
+        assert await t.alter(Move(ids[1], "bottom")) == "applied"
+        assert await t.jobs(others) == before
+        after = await t.job(ids[2])
+        assert (after.position, after.updated_at > moved.updated_at) == (before[2].position - GAP, True)
+        assert (await t.job(ids[1])).position == before[3].position + GAP
+        assert [job.id for job in await t.claim()] == [urgent, ids[2], ids[0], ids[3], ids[1], low]
+
+    @promise
+    async def test_a_move_counts_those_that_wait_too(self, t: Trial) -> None:
+        """Jobs that wait for their time or for a permit are passed as well."""
+        await t.alter(PutLimit("k", 0))
+        parked = await t.enqueue(limit_keys=("k",))
+        assert await t.claim() == []
+        early, job, late = await t.enqueue(run_at=t.now + MINUTE), await t.enqueue(), await t.enqueue(run_at=t.now + MINUTE)
+        assert await t.alter(Move(job, "top")) == "applied"
+        assert (await t.job(job)).position < (await t.job(parked)).position
+        assert await t.alter(Move(job, "bottom")) == "applied"
+        assert (await t.job(job)).position > (await t.job(late)).position
+        assert await t.alter(Move(parked, "bottom")) == "applied"
+        assert await t.alter(Move(late, "top")) == "applied"
+        await t.alter(PutLimit("k", None))
+        t.clock.advance(MINUTE)
+        assert [job.id for job in await t.claim()] == [late, early, job, parked]
+
+    @promise
+    async def test_a_move_that_changes_nothing_says_so(self, t: Trial) -> None:
+        """A job that stands there already, or alone, keeps its row; what is not queued is refused."""
+        first, last = await t.enqueue(), await t.enqueue()
+        alone = await t.enqueue(priority=7)
+        before = await t.jobs([first, last, alone])
+        for job_id, to in ((first, "top"), (last, "bottom"), (alone, "top"), (alone, "bottom")):
+            assert await t.alter(Move(job_id, to)) == "unchanged"  # type: ignore[arg-type]
+        assert await t.jobs([first, last, alone]) == before
+        running = await t.take()
+        assert await t.alter(Move(running.id, "top")) == "wrong_state"
+        assert await t.alter(Move("nobody", "top")) == "not_found"

@@ -1,11 +1,11 @@
-"""What people ask for: cancel and replay, each guarded by the state of the row."""
+"""What people ask for: cancel, replay and delete, each guarded by the state of the row."""
 
 from __future__ import annotations
 
 import pytest
 
-from windlass.core.changes import Cancel, PutGroup, PutLimit, PutQueue, Replay
-from windlass.core.settle import Failed, Released, Snoozed
+from windlass.core.changes import Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.settle import Failed, Released, Snoozed, Succeeded
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
@@ -87,6 +87,7 @@ class PeoplePromises(Suite):
         for bad in (
             PutLimit("k", -1), PutLimit("k", 2**64), PutLimit("", 1), PutGroup("g", total=-1), PutGroup("g", total=0),
             PutGroup(" ", total=1), PutQueue(""), PutQueue("q", positions="odd"), PutGroup("g", total=1, mode="odd"),  # type: ignore[arg-type]
+            Move("j", "middle"), Revoke(" "), SetPaused("", True), SetPaused("q", "yes"),  # type: ignore[arg-type]
         ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 await t.driver.alter([PutLimit("good", 1), bad], now=t.now)
@@ -102,3 +103,41 @@ class PeoplePromises(Suite):
         for job_id in (queued, running.id, done.id):
             assert await t.alter(Replay(job_id, "unused")) == "wrong_state"
         assert await t.alter(Replay("nobody", "unused")) == "not_found"
+
+    @promise
+    async def test_a_finished_job_is_deleted_with_its_runs(self, t: Trial) -> None:
+        """It is gone, its neighbours stay, and its idempotency key stays taken; what has not finished is refused."""
+        done = await t.running(idempotency_scope="s", idempotency_key="k")
+        await t.ack(done)
+        dead = await t.running()
+        await t.fail(dead)
+        queued, running = await t.enqueue(run_at=t.now + MINUTE), await t.running()
+        for job_id in (queued, running.id):
+            assert await t.alter(Delete(job_id)) == "wrong_state"
+        assert await t.alter(Delete("nobody")) == "not_found"
+        assert await t.alter(Delete(done.id)) == "applied"
+        assert await t.alter(Delete(done.id)) == "not_found"
+        assert await t.driver.get([done.id]) == [None]
+        assert await t.driver.runs(done.id) == []
+        assert [len(await t.driver.runs(job_id)) for job_id in (dead.id, running.id)] == [1, 1]
+        assert None not in await t.driver.get([dead.id, queued, running.id])
+        assert (await t.answer(idempotency_scope="s", idempotency_key="k")).existed
+        assert await t.ack(done) == "not_inflight"
+
+    @promise
+    async def test_a_chain_is_deleted_as_one(self, t: Trial) -> None:
+        """Whichever link is named, all of them go, manual ones too; none of them while one has not finished."""
+        for named in range(3):
+            first = await t.running(retry_mode="new_job", crash_policy="fail", max_attempts=2, group_id="g")
+            await t.end(first, Failed("one"), child_id=f"second-{named}")
+            t.clock.advance(MINUTE)
+            await t.end(await t.take(), Failed("two"))
+            assert await t.alter(Replay(f"second-{named}", f"third-{named}")) == "applied"
+            chain = [first.id, f"second-{named}", f"third-{named}"]
+            before = await t.jobs(chain)
+            assert {await t.alter(Delete(job_id)) for job_id in chain} == {"wrong_state"}
+            assert await t.jobs(chain) == before
+            await t.end(await t.take(), Succeeded())
+            assert await t.alter(Delete(chain[named])) == "applied"
+            assert await t.driver.get(chain) == [None, None, None]
+            assert [await t.driver.runs(job_id) for job_id in chain] == [[], [], []]

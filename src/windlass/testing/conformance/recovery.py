@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from windlass.core.changes import Cancel, PutGroup, PutLimit, Settlement
+from windlass.core.changes import Cancel, PutGroup, PutLimit, Revoke, Settlement
 from windlass.core.recovery import CRASH_ERROR, recover
 from windlass.core.settle import Execution, Failed, Released, Snoozed
 from windlass.policies import Retry, fixed
@@ -209,3 +209,36 @@ class RecoveryPromises(Suite):
         await t.driver.expire(now=t.now, limit=10)
         [limit] = (await t.driver.shared()).limits
         assert limit.used == 0
+
+    @promise
+    async def test_the_leases_of_a_dead_worker_end_at_once(self, t: Trial) -> None:
+        """Revoking changes nothing but the expiry, which is now: the next claim or sweep takes the jobs back, and the
+        worker, should it live, is told that its lease has expired. Other workers keep theirs."""
+        for number in range(3):
+            await t.enqueue(queue=f"q{number}")
+        mine, undecided = await t.take("q0", worker_id="w1"), await t.take("q1", worker_id="w1")
+        other = await t.take("q2", worker_id="w2")
+        before, kept = await t.job(mine.id), await t.job(other.id)
+        await t.alter(Cancel(undecided.id))
+        assert await t.alter(Revoke("w1")) == "applied"
+        after = await t.job(mine.id)
+        assert (after.lease_expires_at, after.updated_at > before.updated_at) == (t.now, True)
+        same = ("state", "lease_token", "worker_id", "executions", "lost", "attempts", "started_at")
+        assert [getattr(after, field) for field in same] == [getattr(before, field) for field in same]
+        assert await t.job(other.id) == kept
+        assert await t.ack(mine) == "expired"
+        assert await sweep(t) == (1, ["applied"])
+        back = await t.take("q0", worker_id="w2")
+        assert (back.id, back.lost) == (mine.id, 1)
+        assert (await t.job(undecided.id)).state == "cancelled"
+        assert await t.ack(other) == "applied"
+
+    @promise
+    async def test_revoking_nothing_changes_nothing(self, t: Trial) -> None:
+        """A worker without valid leases: `unchanged`, and a lease that lapsed earlier keeps its date."""
+        job = await t.running()
+        assert await t.alter(Revoke("stranger")) == "unchanged"
+        t.clock.advance(LEASE + 5)
+        before = await t.job(job.id)
+        assert await t.alter(Revoke("worker")) == "unchanged"
+        assert await t.job(job.id) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.core.changes import Ack, AddEvent, Cancel, CountMember, FreePermits, PutGroup, PutLimit, PutQueue, Replay
+from windlass.core.changes import Ack, AddEvent, Cancel, CountMember, FreePermits, PutGroup, PutLimit, Replay, SetPaused
 from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded, WasCancelled
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
@@ -111,7 +111,7 @@ class SharedRowPromises(Suite):
         await t.enqueue(queue="unserved", limit_keys=("k",))
         await t.enqueue(type="unknown", limit_keys=("k",))
         await t.enqueue(queue="paused", limit_keys=("k",))
-        await t.alter(PutQueue("paused", paused=True))
+        await t.alter(SetPaused("paused", True))
         mine = await t.enqueue(limit_keys=("k",))
         assert await t.claim("default", "unserved", types=("work", "unknown")) == []
         await t.end(holder, Succeeded())

@@ -33,6 +33,24 @@ select queue, case when started_at is null then 'claimed' else 'running' end, co
 union all
 select queue, 'dead', count(*) from jobs indexed by jobs_dead where state = 'dead' and dead_kind <> 'superseded' group by 1;
 
+-- name: ready_queues
+-- The queues that have ready jobs, found by jumping through the index: the cost does not grow with the number of jobs.
+with recursive names (queue) as (
+  select (select queue from jobs indexed by jobs_ready where state = 'queued' and ready = 1 order by queue limit 1)
+  union all
+  select (select later.queue from jobs as later indexed by jobs_ready
+           where state = 'queued' and ready = 1 and later.queue > names.queue order by later.queue limit 1)
+    from names where names.queue is not null
+)
+select queue from names where queue is not null;
+
+-- name: waiting_types
+select type, on_unknown, count(*) from (
+  select type, on_unknown from jobs indexed by jobs_ready where queue = :queue and state = 'queued' and ready = 1
+   order by priority desc, position, created_at, seq
+   limit :limit)
+ group by 1, 2;
+
 -- name: all_queues
 select name, positions, preset, settings, paused_at from queues order by name;
 

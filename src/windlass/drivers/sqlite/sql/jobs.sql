@@ -1,5 +1,10 @@
 -- Enqueueing: rows, keys and places. core/rows.py: enqueued, child_of, replaced.
 
+-- name: take_lock
+-- Changes nothing, but takes the write lock, as the first statement of a transaction that began as a reader: one that
+-- read first and meets another's commit is refused at once, however long it was willing to wait.
+delete from jobs where 0;
+
 -- name: last_seq
 -- The newest row number, and whether any queue has dense positions.
 select coalesce((select seq from sqlite_sequence where name = 'jobs'), 0),

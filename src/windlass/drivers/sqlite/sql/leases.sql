@@ -32,8 +32,10 @@ select -priority, position, created_at, seq from jobs indexed by jobs_ready
  limit :limit;
 
 -- name: pick_types
+-- core/eligibility.py: is_wanted
 select -priority, position, created_at, seq from jobs indexed by jobs_ready
- where queue = :queue and state = 'queued' and ready = 1 and type in (select value from json_each(:types))
+ where queue = :queue and state = 'queued' and ready = 1
+   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
  order by priority desc, position, created_at, seq
  limit :limit;
 
@@ -43,6 +45,15 @@ select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions 
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
+-- name: pick_rows_types
+select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
+  from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1
+   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
  order by priority desc, position, created_at, seq
  limit :limit;
 

@@ -1,4 +1,5 @@
--- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward.
+-- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, moved,
+-- revoked.
 
 -- name: cancel_queued
 update jobs
@@ -25,12 +26,75 @@ update jobs set dead_kind = 'superseded', superseded_by = :child_id, updated_at 
 update jobs set run_at = null, ready = (waiting_on = 0 and parked_on is null), updated_at = max(:now, updated_at + 1)
  where id = :id and state = 'queued';
 
+-- name: first_place
+-- core/positions.py: beyond. The first of the other queued jobs of a queue and priority, whatever they wait for. Those
+-- that wait for their time, a permit or a predecessor are scanned: this serves a person, not a worker.
+select position, created_at, seq from (
+  select * from (select position, created_at, seq from jobs indexed by jobs_ready
+                  where queue = :queue and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq
+                  order by position, created_at, seq limit 1)
+  union all
+  select position, created_at, seq from jobs indexed by jobs_waiting where queue = :queue and priority = :priority
+     and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null and seq <> :seq
+  union all
+  select position, created_at, seq from jobs indexed by jobs_parked where queue = :queue and priority = :priority
+     and state = 'queued' and parked_on is not null and seq <> :seq
+  union all
+  select position, created_at, seq from jobs indexed by jobs_blocked where queue = :queue and priority = :priority
+     and state = 'queued' and waiting_on > 0 and seq <> :seq
+) order by position, created_at, seq limit 1;
+
+-- name: last_place
+-- The same at the other end.
+select position, created_at, seq from (
+  select * from (select position, created_at, seq from jobs indexed by jobs_ready
+                  where queue = :queue and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq
+                  order by position desc, created_at desc, seq desc limit 1)
+  union all
+  select position, created_at, seq from jobs indexed by jobs_waiting where queue = :queue and priority = :priority
+     and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null and seq <> :seq
+  union all
+  select position, created_at, seq from jobs indexed by jobs_parked where queue = :queue and priority = :priority
+     and state = 'queued' and parked_on is not null and seq <> :seq
+  union all
+  select position, created_at, seq from jobs indexed by jobs_blocked where queue = :queue and priority = :priority
+     and state = 'queued' and waiting_on > 0 and seq <> :seq
+) order by position desc, created_at desc, seq desc limit 1;
+
+-- name: move_job
+update jobs set position = :position, updated_at = max(:now, updated_at + 1) where seq = :seq and state = 'queued';
+
+-- name: links
+-- All links of a retry chain: what a job retries, and what took over from it.
+with recursive chain (seq, state, retry_of, superseded_by) as (
+  select seq, state, retry_of, superseded_by from jobs where id = :id
+  union
+  select jobs.seq, jobs.state, jobs.retry_of, jobs.superseded_by
+    from chain join jobs on jobs.id in (chain.retry_of, chain.superseded_by)
+)
+select seq, state from chain;
+
+-- name: revoke
+-- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.
+update jobs set lease_expires_at = :now, updated_at = max(:now, updated_at + 1)
+ where seq in (select seq from jobs indexed by jobs_leased
+                where state = 'running' and lease_expires_at > :now and worker_id = :worker_id)
+returning seq;
+
 -- name: put_queue
-insert into queues (name, positions, preset, settings, paused_at, created_at, updated_at)
-values (:name, :positions, :preset, :settings, :paused_at, :now, :now)
+insert into queues (name, positions, preset, settings, created_at, updated_at)
+values (:name, :positions, :preset, :settings, :now, :now)
 on conflict (name) do update set positions = excluded.positions, preset = excluded.preset, settings = excluded.settings,
-  paused_at = case when excluded.paused_at is null then null else coalesce(queues.paused_at, excluded.paused_at) end,
   updated_at = max(excluded.updated_at, queues.updated_at + 1);
+
+-- name: set_paused
+-- A queue without a row is not paused, and resuming it makes none.
+insert into queues (name, positions, paused_at, created_at, updated_at)
+select :queue, 'tail', case when :paused then :now end, :now, :now
+ where :paused or exists (select 1 from queues where name = :queue)
+on conflict (name) do update set paused_at = excluded.paused_at, updated_at = max(excluded.updated_at, queues.updated_at + 1)
+ where (queues.paused_at is null) <> (excluded.paused_at is null)
+returning name;
 
 -- name: put_group
 insert into groups (group_id, name, mode, on_failure, total, remaining, created_at)
