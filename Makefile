@@ -14,8 +14,8 @@ help:  ## what can be made
 	@.uv/bin/uv sync -q --frozen --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@touch $@
 
-demo: .venv/.ready  ## the store at work on a fresh SQLite file, a killed process included
-	@$(BIN)/python examples/demo.py
+demo: .venv/.ready  ## a thousand jobs on a fresh SQLite file, workers killed on the way, nothing lost
+	@$(BIN)/python -m windlass demo
 
 test: .venv/.ready  ## all tests
 	$(BIN)/python -m pytest -n 2
@@ -26,6 +26,7 @@ lint: .venv/.ready  ## formatting, lint, types, layers, generated docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/contract.py --check
+	$(BIN)/python tools/cli_reference.py --check
 
 mutants: .venv/.ready  ## plant bugs and see that the suites catch each of them
 	$(BIN)/python tests/mutants.py
@@ -37,6 +38,7 @@ bench: .venv/.ready  ## the store beside a bare loop on the same schema
 
 docs: .venv/.ready  ## write the generated pages again
 	$(BIN)/python tools/contract.py
+	$(BIN)/python tools/cli_reference.py
 
 clean:  ## remove the environment and what tests left behind
 	rm -rf .venv .uv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

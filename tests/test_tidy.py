@@ -11,7 +11,7 @@ import pytest
 
 from windlass.drivers.sqlite.sql import SQL
 from windlass.testing import conformance
-from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
+from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "windlass"
@@ -51,7 +51,10 @@ def test_only_the_clock_reads_a_clock(path: Path) -> None:
 def test_nothing_stored_is_ever_executed(path: Path) -> None:
     banned = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
     assert {name.split(".")[0] for name in imports(path)} & banned == set()
-    assert {"eval", "exec", "__import__", "importlib.import_module"} & set(calls(path)) == set()
+    runs = {"eval", "exec", "__import__", "importlib.import_module"}
+    if path == SOURCE / "cli" / "loading.py":  # it imports what a person typed on the command line, never something stored
+        runs.remove("importlib.import_module")
+    assert runs & set(calls(path)) == set()
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=lambda p: p.name)
@@ -88,7 +91,7 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
 
 def test_a_claim_never_counts_running_jobs() -> None:
     """A limit is a row with a counter; counting leases inside a claim sees an old snapshot and overshoots."""
-    counting = {"put_limit", "count_jobs"}  # setting a limit is not claiming; counting is what count is for
+    counting = {"put_limit", "count_jobs", "waiting_types"}  # none of them claims, and counting is what they are for
     for block in SQL:
         if block.name not in counting:
             assert "count(" not in block.sql.lower(), block.name
@@ -106,7 +109,7 @@ def test_every_sql_block_is_used_and_every_used_block_exists() -> None:
 
 
 def test_every_promise_has_words_and_a_good_name() -> None:
-    for suite in (DriverConformance, DurabilityPromises, SqlPromises):
+    for suite in (DriverConformance, TransactionPromises, DurabilityPromises, SqlPromises):
         for name in dir(suite):
             if name.startswith("test_"):
                 assert getattr(suite, name).__doc__, f"{name} promises nothing"

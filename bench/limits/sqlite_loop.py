@@ -88,7 +88,7 @@ def options_of(description: str, argv: list[str] | None = None) -> Options:
 
 def answer(measured: Measured) -> None:
     """One line of JSON, for a person as for run.py."""
-    print(json.dumps({**msgspec.structs.asdict(measured), "per_second": round(measured.jobs / measured.seconds)}))
+    print(json.dumps({**msgspec.structs.asdict(measured), "per_second": measured.jobs / measured.seconds}))
 
 
 # ---------------------------------------------------------------------------------------------------------- the file

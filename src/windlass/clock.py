@@ -87,10 +87,10 @@ def wall() -> Micros:
     return time.time_ns() // 1_000
 
 
-def instant(value: datetime) -> Micros:
+def instant(value: datetime, *, field: str = "datetime") -> Micros:
     """An aware datetime as stored. A naive one is refused: nobody knows which hour it means."""
     if value.tzinfo is None or value.utcoffset() is None:
-        raise InvalidInput("datetime", f"{value!r} has no time zone; use datetime.now(UTC) or attach one")
+        raise InvalidInput(field, f"{value!r} has no time zone; use datetime.now(UTC) or attach one")
     return (value - EPOCH) // MICROSECOND
 
 

@@ -1,0 +1,73 @@
+"""What a running worker costs, read from outside of it: the same for ours and for any other, whatever it is made of.
+
+The standard library only, because the other side runs in an environment of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+PACE: Final = 0.002
+
+
+def tree(pid: int) -> list[int]:
+    """A process and whatever it has started."""
+    found = [pid]
+    with suppress(OSError):  # it may end while we look
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += tree(int(child))
+    return found
+
+
+def rss_mb(pid: int) -> float:
+    kilobytes = 0
+    for one in tree(pid):
+        with suppress(OSError):
+            status = Path(f"/proc/{one}/status").read_text().splitlines()
+            kilobytes += sum(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+    return kilobytes / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time so far, in steps of a hundredth of a second."""
+    ticks = 0
+    for one in tree(pid):
+        with suppress(OSError):
+            fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS
+
+
+def cpu_percent(pid: int, seconds: float) -> float:
+    """Of one core, over so many seconds of doing whatever it does."""
+    before, began = cpu_seconds(pid), time.monotonic()
+    time.sleep(seconds)
+    return 100 * (cpu_seconds(pid) - before) / (time.monotonic() - began)
+
+
+def latencies_ms(marks: Path) -> list[float]:
+    """From just before the call that enqueued a job to the start of its handler. Handlers have left both times there."""
+    written = marks.read_bytes() if marks.exists() else b""
+    pairs = struct.iter_unpack("dd", written[: len(written) // 16 * 16])
+    return [(began - sent) * 1_000 for sent, began in pairs]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def wait_until(reached: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > deadline:
+            raise SystemExit(otherwise())
+        time.sleep(PACE)

@@ -1,0 +1,139 @@
+"""What is wrong with a store, in the order in which a person would look; every finding says what to type next.
+
+It only reads. A check that cannot be made on a kind of store is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+from windlass.admin.views import Check, Diagnosis
+from windlass.admin.wording import in_words
+from windlass.client import Client
+from windlass.clock import SECOND, wall
+from windlass.drivers.protocol import Driver, JobQuery
+from windlass.errors import WindlassError
+from windlass.types import Micros
+
+LOST_FOR: Final = 60 * SECOND
+WAITING_FOR: Final = 60 * SECOND
+SKEW: Final = 2 * SECOND
+LARGE_WAL: Final = 256 << 20
+LITTLE_SPACE: Final = 200 << 20
+DEPTH: Final = 3
+SKIPPED: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
+
+
+async def examine(client: Client) -> Diagnosis:
+    try:
+        driver = client.driver
+    except WindlassError as error:
+        return Diagnosis((Check("store", "problem", str(error)),))
+    checks = [_opened(client, driver), *_file(driver), _clock(client.now())]
+    checks += [check async for check in _jobs(driver, client.now())]
+    return Diagnosis(tuple(checks))
+
+
+def _opened(client: Client, driver: Driver) -> Check:
+    can = driver.capabilities
+    if not can.durable:
+        return Check(
+            "store", "warning", f"{client.url} forgets everything when the process ends", "--store sqlite:///jobs.db"
+        )
+    where = getattr(driver, "path", client.url)
+    if client.settings.durability == "relaxed":
+        return Check("store", "warning", f"{where}: durability is relaxed; a power cut may undo what was acknowledged")
+    return Check("store", "ok", f"{where}: opens, its schema is current, {can.wakeups} wake-ups")
+
+
+def _file(driver: Driver) -> Iterator[Check]:
+    path: str | None = getattr(driver, "path", None)
+    if path is None:
+        return
+    wal = Path(path + "-wal")
+    size = wal.stat().st_size if wal.exists() else 0
+    if size > LARGE_WAL:
+        yield Check(
+            "write-ahead log", "warning", f"{wal.name} is {size >> 20} MiB: somebody keeps a read transaction open",
+            f"lsof {path}",
+        )  # fmt: skip
+    free = shutil.disk_usage(Path(path).parent).free
+    little = free < LITTLE_SPACE
+    yield Check(
+        "disk", "warning" if little else "ok", f"{free >> 20:,} MiB free beside the store",
+        f"df -h {Path(path).parent}" if little else None,
+    )  # fmt: skip
+    others = [other for other in _stores_below(Path.cwd(), Path(path).name) if os.path.realpath(other) != path]
+    if others:
+        yield Check(
+            "other stores", "warning", f"a second {Path(path).name} lies at {others[0]}; is this the one you mean?",
+            f"windlass doctor --store sqlite:///{others[0]}",
+        )  # fmt: skip
+
+
+def _stores_below(directory: Path, name: str, depth: int = DEPTH) -> Iterator[Path]:
+    """Files of the same name in a project: a relative default makes one wherever a program is started."""
+    try:
+        inside = sorted(directory.iterdir())
+    except OSError:
+        return
+    for path in inside:
+        if path.name == name and path.is_file():
+            yield path
+        elif depth and path.is_dir() and not path.is_symlink() and path.name[0] != "." and path.name not in SKIPPED:
+            yield from _stores_below(path, name, depth - 1)
+
+
+def _clock(now: Micros) -> Check:
+    apart = abs(wall() - now)
+    if apart <= SKEW:
+        return Check("clock", "ok", "the store's clock and this machine's agree")
+    return Check("clock", "warning", f"the store's clock and this machine's differ by {in_words(apart)}", "timedatectl")
+
+
+async def _jobs(driver: Driver, now: Micros) -> AsyncIterator[Check]:
+    counts = await driver.count(now=now)
+    paused = {queue.name for queue in (await driver.shared()).queues if queue.paused_at is not None}
+    for queue in sorted(paused):
+        waiting = sum(count.jobs for count in counts if count.queue == queue and count.label == "queued")
+        if waiting:
+            yield Check(
+                "paused",
+                "warning",
+                f"queue {queue} is paused and {waiting:,} jobs are due",
+                f"windlass queues resume {queue}",
+            )
+    running = (await driver.find(JobQuery(states=("running",), limit=1_000))).jobs
+    lapsed = [job for job in running if (job.lease_expires_at or now) < now - LOST_FOR]
+    if lapsed:
+        yield Check(
+            "leases", "warning", f"{len(lapsed):,} jobs belong to workers that are gone, and no worker takes them back",
+            "windlass worker APP",
+        )  # fmt: skip
+    else:
+        yield Check("leases", "ok", f"{len(running):,} jobs are running under valid leases")
+    async for check in _waiting(driver, now, bool(running)):
+        yield check
+    dead = sum(count.jobs for count in counts if count.label == "dead")
+    if dead:
+        yield Check("dead letters", "warning", f"{dead:,} jobs are dead", "windlass dlq list --by-error")
+    else:
+        yield Check("dead letters", "ok", "none")
+
+
+async def _waiting(driver: Driver, now: Micros, running: bool) -> AsyncIterator[Check]:
+    """Due jobs that nobody takes."""
+    waiting = await driver.waiting_types(None, limit=200)
+    queues = sorted({kind.queue for kind in waiting})
+    page = await driver.find(JobQuery(states=("queued",), queues=tuple(queues), limit=1_000)) if queues else None
+    since = min((max(job.created_at, job.run_at or 0) for job in page.jobs if job.ready), default=now) if page else now
+    if now - since > WAITING_FOR and not running:
+        types = ", ".join(sorted({kind.type for kind in waiting})[:5])
+        yield Check(
+            "workers", "warning", f"due jobs wait for {in_words(now - since)} and nothing runs ({types})",
+            f"windlass worker APP --queues {','.join(queues)}",
+        )  # fmt: skip

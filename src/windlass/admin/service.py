@@ -1,0 +1,216 @@
+"""`Admin`: look at jobs and queues, and change them. Edges translate to and from it and hold no rule of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from windlass.admin import dead_letters, doctor
+from windlass.admin.filtering import last_run_of, search
+from windlass.admin.timeline import timeline
+from windlass.admin.views import (
+    Changed,
+    Diagnosis,
+    ErrorGroups,
+    Filter,
+    JobDetail,
+    JobList,
+    JobView,
+    MigrationStatus,
+    MigrationStep,
+    Overview,
+    Queued,
+    Swept,
+    job_view,
+    queue_view,
+    run_view,
+)
+from windlass.client import CHAIN_LIMIT, Client, JobHandle
+from windlass.clock import moment
+from windlass.core.admission import check_name
+from windlass.core.changes import SetPaused
+from windlass.core.uniqueness import stable_json
+from windlass.drivers import migrations_of
+from windlass.drivers.protocol import JobQuery
+from windlass.errors import InvalidInput, JobNotFound, UnknownTask
+from windlass.options import OF_JOB, JobOptions, check_options, plan
+from windlass.presets import HARMONYK
+from windlass.tasks import Task
+from windlass.types import TERMINAL, End, Job, Label, Run
+from windlass.words import System, did_you_mean
+
+FIRST_LOOK: Final = 0.05
+LONGEST_LOOK: Final = 0.5
+
+
+class Admin:
+    """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
+
+    def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
+        self.client: Final = client
+        self._tasks = tasks
+
+    # ---------------------------------------------------------------------------------------------------------- looking
+
+    async def jobs(self, wanted: Filter | None = None, *, limit: int = 50, cursor: int | None = None) -> JobList:
+        """A page of jobs, newest first. Rows that a later link of their chain took over are left out."""
+        wanted, now = wanted or Filter(), self.client.now()
+        found, after = await search(self.client.driver, wanted, now, limit=limit, before=cursor)
+        if not found and wanted.queue is not None:
+            await self._check_queue(wanted.queue)
+        jobs = tuple(job_view(job, now, wanted.system, last_run_of(job)) for job in found)
+        return JobList(at=moment(now), jobs=jobs, cursor=after)
+
+    async def job(self, job_id: str, *, system: System | None = None) -> JobDetail:
+        """One job and everything that is known of it, with all links of its chain."""
+        chain = await self._chain(job_id)
+        now = self.client.now()
+        views = {job.id: job_view(job, now, system, last_run_of(job)) for job, _ in chain}
+        return JobDetail(
+            at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
+            runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
+        )  # fmt: skip
+
+    async def _chain(self, job_id: str) -> list[tuple[Job, list[Run]]]:
+        driver = self.client.driver
+        [asked] = await driver.get([job_id])
+        if asked is None:
+            raise JobNotFound(job_id)
+        links = [asked]
+        while links[0].retry_of is not None and len(links) < CHAIN_LIMIT:
+            [before] = await driver.get([links[0].retry_of])
+            if before is None:
+                break
+            links.insert(0, before)
+        while links[-1].superseded_by is not None and len(links) < CHAIN_LIMIT:
+            [after] = await driver.get([links[-1].superseded_by])
+            if after is None:
+                break
+            links.append(after)
+        return [(job, await driver.runs(job.id)) for job in links]
+
+    async def follow(self, job_id: str, *, system: System | None = None) -> AsyncIterator[JobView]:
+        """The job each time it has changed, until it has ended. A retry chain is followed to its last link."""
+        seen: tuple[str, int] | None = None
+        pause = FIRST_LOOK
+        while True:
+            job = await self.client.head(job_id)
+            job_id = job.id
+            if (job.id, job.updated_at) != seen:
+                seen, pause = (job.id, job.updated_at), FIRST_LOOK
+                yield job_view(job, self.client.now(), system, last_run_of(job))
+                if job.state in TERMINAL:
+                    return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_LOOK)
+
+    async def overview(self) -> Overview:
+        """Every queue with the number of its jobs by label, and whether it is paused."""
+        now = self.client.now()
+        shared = await self.client.driver.shared()
+        counts: dict[str, dict[Label, int]] = {queue.name: {} for queue in shared.queues}
+        for count in await self.client.driver.count(now=now):
+            counts.setdefault(count.queue, {})[count.label] = count.jobs
+        rows = {queue.name: queue for queue in shared.queues}
+        views = [queue_view(name, rows.get(name), counts[name]) for name in sorted(counts)]
+        return Overview(at=moment(now), queues=tuple(views))
+
+    async def types(self, limit: int = 200) -> tuple[str, ...]:
+        """Types that are in use, as far as the youngest jobs tell."""
+        page = await self.client.driver.find(JobQuery(limit=limit))
+        return tuple(sorted({job.type for job in page.jobs}))
+
+    # --------------------------------------------------------------------------------------------------------- changing
+
+    async def pause(self, queue: str) -> bool:
+        """Stop claims from a queue; what runs goes on. False: it was paused already."""
+        await self._check_queue(queue)
+        return await self._set_paused(queue, True)
+
+    async def resume(self, queue: str) -> bool:
+        await self._check_queue(queue)
+        return await self._set_paused(queue, False)
+
+    async def _set_paused(self, queue: str, paused: bool) -> bool:
+        [answer] = await self.client.driver.alter([SetPaused(queue, paused)], now=self.client.now())
+        return answer == "applied"
+
+    async def _check_queue(self, queue: str) -> None:
+        """A queue nobody knows is a typing error: pausing it would stop nothing, and say that it did."""
+        check_name("queue", queue)
+        known = [view.name for view in (await self.overview()).queues]
+        if queue not in known and not (await self.client.driver.find(JobQuery(queues=(queue,), limit=1))).jobs:
+            hint = did_you_mean(queue, known)
+            raise InvalidInput(
+                "queue", f"there is no queue {queue!r} in this store{hint}; known: {', '.join(known) or '-'}"
+            )
+
+    async def cancel(self, job_id: str, reason: str = "cancelled") -> Changed:
+        answer = await self._handle(job_id).cancel(reason)
+        return Changed(await self._head(job_id), "cancelled" if answer == "cancelled" else "cancel requested")
+
+    async def retry(self, job_id: str) -> Changed:
+        return Changed((await self._handle(job_id).retry()).id, "queued again")
+
+    async def run_now(self, job_id: str) -> Changed:
+        await self._handle(job_id).run_now()
+        return Changed(await self._head(job_id), "due now")
+
+    async def move(self, job_id: str, to: End) -> Changed:
+        await self._handle(job_id).move(to)
+        return Changed(await self._head(job_id), "moved")
+
+    async def delete(self, job_id: str) -> Changed:
+        await self._handle(job_id).delete()
+        return Changed(job_id, "deleted")
+
+    def _handle(self, job_id: str) -> JobHandle[Any]:
+        return JobHandle(self.client, job_id, None)
+
+    async def _head(self, job_id: str) -> str:
+        return (await self.client.head(job_id)).id
+
+    async def enqueue(self, type: str, payload: Mapping[str, Any], options: JobOptions) -> Queued:  # noqa: A002
+        """By the task's own options and signature, where the program at hand is known. Without one any type is stored as
+        `app.repository` would, by Harmonyk's rules."""
+        client, now = self.client, self.client.now()
+        if self._tasks is not None:
+            if type not in self._tasks:
+                raise UnknownTask(type, did_you_mean(type, self._tasks))
+            new = self._tasks[type].using(**options).job(**payload).new
+        else:
+            check_options(options, OF_JOB, "enqueue")
+            text = stable_json(dict(payload)).encode()
+            new = plan(type, options, HARMONYK, client.settings).make(client.ids.job(now), text, now)
+        [answer] = await client.enqueue((new,), now)
+        return Queued(answer.id, answer.existed)
+
+    # ----------------------------------------------------------------------------------------------------- dead letters
+
+    async def dead_letters(self, wanted: Filter, *, limit: int = 50, cursor: int | None = None) -> JobList:
+        return await self.jobs(dead_letters.only_dead(wanted), limit=limit, cursor=cursor)
+
+    async def errors(self, wanted: Filter) -> ErrorGroups:
+        """Dead letters by what killed them, the most frequent first."""
+        return await dead_letters.grouped(self.client, wanted)
+
+    async def replay(self, wanted: Filter, *, limit: int) -> Swept:
+        """Run the youngest dead letters that match once more, at most `limit`, in the order in which they came."""
+        return await dead_letters.replay(self.client, wanted, limit)
+
+    async def purge(self, wanted: Filter, *, limit: int) -> Swept:
+        """Delete dead letters for good, with their runs and chains."""
+        return await dead_letters.purge(self.client, wanted, limit)
+
+    # -------------------------------------------------------------------------------------------------------- the store
+
+    async def doctor(self) -> Diagnosis:
+        return await doctor.examine(self.client)
+
+    def migrations(self) -> MigrationStatus:
+        """Which steps the store has, without changing it. Opening it applies what is missing."""
+        where, steps = migrations_of(self.client.url, self.client.settings.sqlite)
+        return MigrationStatus(
+            where, tuple(MigrationStep(f"{step.version:04d}_{step.name}", done, step.text) for step, done in steps)
+        )

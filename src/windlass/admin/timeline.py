@@ -1,0 +1,92 @@
+"""A job's story, told from its row and its runs: nothing is stored for it, so it can never disagree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+from windlass.admin.views import Entry, EntryKind
+from windlass.admin.wording import in_words
+from windlass.clock import moment
+from windlass.types import Job, Micros, Run
+
+LAPSED: Final = "lease expired"  # core/changes.py: Expire
+
+
+class _Make(Protocol):
+    def __call__(self, at: Micros, what: EntryKind, text: str, run: Run | None = None) -> Entry: ...
+
+
+def timeline(chain: Sequence[tuple[Job, Sequence[Run]]], now: Micros) -> tuple[Entry, ...]:
+    """The links of a chain, first to last, each with its runs."""
+    told: list[Entry] = []
+    for place, (job, runs) in enumerate(chain):
+        after = chain[place + 1][0] if place + 1 < len(chain) else None
+        told += _link(job, runs, now, first=place == 0, after=after)
+    return tuple(sorted(told, key=lambda entry: entry.at))  # stable: what happened at once stays in this order
+
+
+def _link(job: Job, runs: Sequence[Run], now: Micros, *, first: bool, after: Job | None) -> Iterator[Entry]:
+    def entry(at: Micros, what: EntryKind, text: str, run: Run | None = None) -> Entry:
+        return Entry(moment(at), what, text, job.id, None if run is None else run.attempt_no)
+
+    if first:
+        yield entry(job.created_at, "enqueued", f"in queue {job.queue}")
+    free_at = job.created_at
+    for run in runs:
+        stopped = job.last_outcome == "cancelled" and job.finished_at is not None and run is runs[-1]
+        yield from _run(run, free_at, entry, told_below=stopped)
+        free_at = run.finished_at or run.claimed_at
+    if job.state == "running":
+        yield from _running(job, runs[-1:], now, entry)
+    elif job.state == "queued" and job.run_at is not None and job.run_at > free_at:
+        kind: EntryKind = "waits" if job.run_at > now else "due"
+        yield entry(job.run_at, kind, "until it is due" if kind == "waits" else "")
+    if job.cancel_requested_at is not None:
+        yield entry(job.cancel_requested_at, "cancel requested", "the worker that runs it is told at its next heartbeat")
+    yield from _end(job, runs, entry, after)
+
+
+def _run(run: Run, free_at: Micros, entry: _Make, *, told_below: bool) -> Iterator[Entry]:
+    """From due to its end; but the end of a run that was cancelled is the job's own end, and told as that."""
+    due_at = run.claimed_at - (run.wait_us or 0)
+    if due_at > free_at + 1_000:  # a moment that is not worth a line: it was due when it was enqueued or came back
+        yield entry(due_at, "due", f"after {in_words(due_at - free_at)}", run)
+    worker = f"by {run.worker_id}" if run.worker_id else ""
+    if run.started_at is not None and run.started_at - run.claimed_at < 1_000:
+        yield entry(run.started_at, "started", worker, run)
+    else:
+        yield entry(run.claimed_at, "claimed", worker, run)
+        if run.started_at is not None and run.status != "skipped":
+            yield entry(run.started_at, "started", "", run)
+    if run.finished_at is None or told_below:
+        return
+    took = f"after {in_words(max(run.finished_at - (run.started_at or run.claimed_at), 0))}"
+    if run.status == "completed":
+        yield entry(run.finished_at, "succeeded", took, run)
+    elif run.status == "skipped":
+        yield entry(run.finished_at, "skipped", f"{run.error or 'handed back'}, no attempt was spent", run)
+    elif run.error == LAPSED:
+        yield entry(run.finished_at, "lost", "its worker was not heard of any more, and its lease expired", run)
+    else:
+        yield entry(run.finished_at, "failed", f"{took}: {run.error or 'no reason given'}", run)
+
+
+def _running(job: Job, runs: Iterable[Run], now: Micros, entry: _Make) -> Iterator[Entry]:
+    if job.progress is not None:
+        note = f", {job.progress_note}" if job.progress_note else ""
+        for run in runs:
+            yield entry(min(job.updated_at, now), "progress", f"{job.progress:.0%}{note}", run)
+
+
+def _end(job: Job, runs: Sequence[Run], entry: _Make, after: Job | None) -> Iterator[Entry]:
+    if job.superseded_by is not None:
+        at = job.finished_at if after is None else max(after.created_at, job.finished_at or 0)
+        by = " (run again by a person)" if after is not None and after.manual else ""
+        yield entry(at or job.updated_at, "superseded", f"by {job.superseded_by}{by}")
+    elif job.state == "dead":
+        yield entry(job.dead_at or job.updated_at, "dead", f"{job.dead_kind}: {job.dead_reason or job.last_error}")
+    elif job.state == "cancelled":
+        yield entry(job.finished_at or job.updated_at, "cancelled", job.last_error if job.last_error != "cancelled" else "")
+    elif job.state == "succeeded" and not (runs and runs[-1].status == "completed"):
+        yield entry(job.finished_at or job.updated_at, "succeeded", "")

@@ -1,0 +1,261 @@
+"""What the service answers: frozen values that an edge can print or encode without thinking. Instants are aware datetimes.
+
+A job's payload and result are shown as the plain data they hold; bytes that are not JSON are shown as text.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from windlass.admin.wording import policy_in_words
+from windlass.clock import moment
+from windlass.core.eligibility import label_of
+from windlass.types import DeadKind, Job, Label, Micros, Queue, Run, RunStatus, State
+from windlass.words import System, Words, words_of
+
+Health = Literal["ok", "warning", "problem"]
+EntryKind = Literal[
+    "enqueued", "due", "claimed", "started", "progress", "failed", "skipped", "lost", "waits",
+    "cancel requested", "superseded", "succeeded", "dead", "cancelled",
+]  # fmt: skip
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which jobs. `state` is a state, a label, or with `system` one of that system's own words."""
+
+    state: str | None = None
+    system: System | None = None
+    queue: str | None = None
+    type: str | None = None
+    org_id: str | None = None
+    error: str | None = None  # a fingerprint, or a part of the last error's text
+    older_than: Micros | None = None  # finished, or else created, at least this long ago
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """One job as people see it."""
+
+    id: str
+    type: str
+    queue: str
+    state: State
+    label: Label
+    words: Words | None
+    org_id: str | None
+    priority: int
+    position: int
+    created_at: datetime
+    run_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    failed_at: datetime | None
+    lease_expires_at: datetime | None
+    cancel_requested_at: datetime | None
+    worker_id: str | None
+    attempts: int
+    executions: int
+    max_attempts: int
+    lost: int
+    timeout: float | None  # seconds
+    policy: str
+    progress: float | None
+    progress_note: str | None
+    last_error: str | None
+    dead_kind: DeadKind | None
+    dead_reason: str | None
+    idempotency_key: str | None
+    dedupe_key: str | None
+    parked_on: str | None
+    group_id: str | None
+    template_id: str | None
+    schedule_id: str | None
+    retry_of: str | None
+    superseded_by: str | None
+    tags: tuple[str, ...]
+    headers: dict[str, str]
+    payload: Any
+    result: Any
+
+
+class RunView(Struct, frozen=True, kw_only=True):
+    """One execution."""
+
+    run_id: str
+    job_id: str
+    attempt: int
+    worker_id: str | None
+    status: RunStatus | None
+    claimed_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    waited: float | None  # seconds from due to claimed
+    took: float | None  # seconds from begin to end
+    error: str | None
+    traceback: str | None
+    exit_code: int | None
+    artifacts: tuple[str, ...]
+    log_path: str | None
+
+
+class Entry(Struct, frozen=True):
+    """One line of a job's story."""
+
+    at: datetime
+    what: EntryKind
+    text: str
+    job_id: str
+    attempt: int | None = None
+
+
+class JobDetail(Struct, frozen=True, kw_only=True):
+    """A job with its whole chain. `job` is the link that was asked for, `head` the one that the chain has reached."""
+
+    at: datetime
+    job: JobView
+    head: JobView
+    links: tuple[str, ...]  # the ids of the chain, first to last
+    runs: tuple[RunView, ...]
+    timeline: tuple[Entry, ...]
+
+
+class JobList(Struct, frozen=True, kw_only=True):
+    """A page. `cursor` leads to the next one; None = there is none."""
+
+    at: datetime
+    jobs: tuple[JobView, ...]
+    cursor: int | None
+
+
+class QueueView(Struct, frozen=True, kw_only=True):
+    name: str
+    paused_at: datetime | None
+    preset: str | None
+    positions: str
+    counts: dict[Label, int]  # of what has not ended, and of dead letters
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    at: datetime
+    queues: tuple[QueueView, ...]
+
+
+class Changed(Struct, frozen=True):
+    """`job_id` is the link that was changed, or the one that will run."""
+
+    job_id: str
+    what: Literal["cancelled", "cancel requested", "queued again", "due now", "moved", "deleted"]
+
+
+class Queued(Struct, frozen=True):
+    job_id: str
+    existed: bool
+
+
+class ErrorGroup(Struct, frozen=True, kw_only=True):
+    """Dead letters that died of the same thing, but for numbers, ids and quoted text."""
+
+    fingerprint: str
+    error: str  # of the youngest
+    jobs: int
+    types: tuple[str, ...]
+    queues: tuple[str, ...]
+    first_at: datetime
+    last_at: datetime
+    example: str
+
+
+class ErrorGroups(Struct, frozen=True, kw_only=True):
+    groups: tuple[ErrorGroup, ...]
+    looked_at: int
+    complete: bool  # False: there are more dead letters than were looked at
+
+
+class Swept(Struct, frozen=True):
+    """What was done to dead letters: `done` of those that matched, and why the `left` ones were left alone."""
+
+    done: tuple[str, ...]
+    left: dict[str, str] = {}
+
+
+class Check(Struct, frozen=True):
+    name: str
+    health: Health
+    says: str
+    next: str | None = None
+
+
+class Diagnosis(Struct, frozen=True):
+    checks: tuple[Check, ...]
+
+    @property
+    def health(self) -> Health:
+        found = {check.health for check in self.checks}
+        return "problem" if "problem" in found else "warning" if "warning" in found else "ok"
+
+
+class MigrationStep(Struct, frozen=True):
+    name: str
+    applied: bool
+    sql: str
+
+
+class MigrationStatus(Struct, frozen=True):
+    where: str
+    steps: tuple[MigrationStep, ...]
+
+    @property
+    def missing(self) -> tuple[MigrationStep, ...]:
+        return tuple(step for step in self.steps if not step.applied)
+
+
+def job_view(job: Job, now: Micros, system: System | None = None, run: RunStatus | None = None) -> JobView:
+    label = label_of(job, now)
+    return JobView(
+        id=job.id, type=job.type, queue=job.queue, state=job.state, label=label,
+        words=None if system is None else words_of(label, job.dead_kind, system, run),
+        org_id=job.org_id, priority=job.priority, position=job.position, created_at=moment(job.created_at),
+        run_at=_at(job.run_at), started_at=_at(job.started_at), finished_at=_at(job.finished_at),
+        failed_at=_at(job.failed_at), lease_expires_at=_at(job.lease_expires_at),
+        cancel_requested_at=_at(job.cancel_requested_at), worker_id=job.worker_id, attempts=job.attempts,
+        executions=job.executions, max_attempts=job.max_attempts, lost=job.lost,
+        timeout=job.timeout_ns / 1e9 if job.timeout_ns else None, policy=policy_in_words(job), progress=job.progress,
+        progress_note=job.progress_note, last_error=job.last_error or None, dead_kind=job.dead_kind,
+        dead_reason=job.dead_reason, idempotency_key=job.idempotency_key, dedupe_key=job.dedupe_key,
+        parked_on=job.parked_on, group_id=job.group_id, template_id=job.template_id, schedule_id=job.schedule_id,
+        retry_of=job.retry_of, superseded_by=job.superseded_by, tags=job.tags, headers=job.headers,
+        payload=None if job.codec == "none" else plain_data(job.payload),
+        result=None if job.result is None else plain_data(job.result),
+    )  # fmt: skip
+
+
+def run_view(run: Run) -> RunView:
+    took = None if run.finished_at is None else run.finished_at - (run.started_at or run.claimed_at)
+    return RunView(
+        run_id=run.run_id, job_id=run.job_id, attempt=run.attempt_no, worker_id=run.worker_id, status=run.status,
+        claimed_at=moment(run.claimed_at), started_at=_at(run.started_at), finished_at=_at(run.finished_at),
+        waited=None if run.wait_us is None else run.wait_us / 1e6, took=None if took is None else max(took, 0) / 1e6,
+        error=run.error, traceback=run.traceback, exit_code=run.exit_code, artifacts=run.artifacts, log_path=run.log_path,
+    )  # fmt: skip
+
+
+def queue_view(name: str, row: Queue | None, counts: dict[Label, int]) -> QueueView:
+    """A queue that nobody described has jobs and no row."""
+    row = Queue(name=name) if row is None else row
+    return QueueView(
+        name=name, paused_at=_at(row.paused_at), preset=row.preset, positions=row.positions, counts=counts
+    )  # fmt: skip
+
+
+def plain_data(stored: bytes) -> Any:
+    try:
+        return msgspec.json.decode(stored)
+    except msgspec.DecodeError:
+        return stored.decode("utf-8", "backslashreplace")
+
+
+def _at(value: Micros | None) -> datetime | None:
+    return None if value is None else moment(value)

@@ -1,0 +1,91 @@
+"""Durations, policies and errors as people say them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+from typing import Final
+
+from windlass.clock import SECOND
+from windlass.policies import DEFAULT_RETRY, Retry
+from windlass.types import Job, Micros
+
+_STEPS: Final = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), ("s", SECOND))
+_VARYING: Final = (
+    (re.compile(r"'[^']*'|\"[^\"]*\""), "'…'"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I), "<id>"),
+    (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[a-f]*\d)[0-9a-f]{8,}\b", re.I), "<hex>"),
+    (re.compile(r"\d+"), "#"),
+)
+
+
+def in_words(micros: Micros) -> str:
+    """`250 ms`, `1 s`, `2 min 5 s`, `3 d 4 h`: at most two units, the smaller one rounded down."""
+    if micros < SECOND:
+        return f"{micros / 1_000:.3g} ms" if micros else "0 s"
+    if micros < 10 * SECOND:
+        return f"{micros / SECOND:.2g} s"
+    for place, (unit, size) in enumerate(_STEPS):
+        whole, rest = divmod(micros, size)
+        if whole:
+            smaller = _STEPS[place + 1] if place + 1 < len(_STEPS) else None
+            part = rest // smaller[1] if smaller else 0
+            return f"{whole} {unit} {part} {smaller[0]}" if smaller and part else f"{whole} {unit}"
+    raise AssertionError("a second or more has a unit")
+
+
+def policy_in_words(job: Job) -> str:
+    """`up to 6 executions, waits 1 s, 2 s, 4 s …`, and what follows a crash."""
+    policy = DEFAULT_RETRY if job.retry_policy is None else Retry.decode(job.retry_policy)
+    words = _executions(job, policy)
+    if job.timeout_ns:
+        words += f"; {in_words(job.timeout_ns // 1_000)} for each"
+    if job.retry_mode == "new_job":
+        words += "; each retry is a new job"
+    if job.crash_policy == "fail":
+        words += "; a crash counts as a failure"
+    elif job.max_lost:
+        words += f"; dead after {job.max_lost} crashes" if job.max_lost > 1 else "; dead after a crash"
+    return words
+
+
+def _executions(job: Job, policy: Retry) -> str:
+    if job.max_attempts == 1:
+        return "one execution, no retries"
+    most = f"up to {job.max_attempts} executions" if job.max_attempts else "as many executions as it takes"
+    shown = min(job.max_attempts - 1, 3) if job.max_attempts else 3
+    waits = [policy.backoff.delay(n) for n in range(1, shown + 2)]
+    if len(set(waits)) == 1:
+        text = in_words(waits[0]) + (" each time" if shown > 1 else "")
+    else:
+        more = " …" if not job.max_attempts or job.max_attempts - 1 > shown else ""
+        text = ", ".join(in_words(wait) for wait in waits[:shown]) + more
+    jitter = {"none": "", "full": " (anything up to that)", "equal": " (half of it at random)"}[policy.jitter]
+    return f"{most}, waits {text}{jitter}"
+
+
+def normalised(error: str) -> str:
+    """An error's first line without what differs from job to job."""
+    line = error.strip().split("\n", 1)[0][:500]
+    for varying, instead in _VARYING:
+        line = varying.sub(instead, line)
+    return line
+
+
+def fingerprint(error: str) -> str:
+    """Equal for errors that differ in nothing but numbers, ids and quoted text."""
+    return hashlib.blake2b(normalised(error).encode("utf-8", "backslashreplace"), digest_size=4).hexdigest()
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """`3 min ago`, `in 5 s`, `now`."""
+    apart = round((at - now).total_seconds()) * SECOND
+    if apart == 0:
+        return "now"
+    return f"in {in_words(apart)}" if apart > 0 else f"{in_words(-apart)} ago"
+
+
+def age(at: datetime, now: datetime) -> str:
+    """How long ago, in one unit: what a column has room for."""
+    return " ".join(in_words(max(round((now - at).total_seconds()), 0) * SECOND).split()[:2])

@@ -1,0 +1,214 @@
+"""`Windlass`: tasks, a client and a worker under one name. The composition root; every rule is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
+
+from windlass.client import Client, JobHandle
+from windlass.clock import Clock
+from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
+from windlass.core.admission import POSITIONS, check_name, check_one_of, check_queues
+from windlass.core.changes import PutQueue
+from windlass.drivers.protocol import Driver
+from windlass.errors import InvalidInput, UnknownTask
+from windlass.options import TaskOptions
+from windlass.presets import Preset, preset
+from windlass.repository import Repository
+from windlass.tasks import AsyncTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
+from windlass.types import Positions
+from windlass.words import System, did_you_mean
+from windlass.worker import Stats, Worker
+from windlass.worker.serving import serve
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Windlass:
+    """A program's jobs: where they are stored, which tasks there are, how they are run.
+
+    `url` is `sqlite:///jobs.db`, `memory://`; left out it is `$WINDLASS_URL`, else `sqlite:///windlass.db`. Nothing is
+    opened before the first use. Settings are those of `windlass.config.Settings`, also as `WINDLASS_<NAME>`."""
+
+    def __init__(
+        self, url: str | None = None, *, driver: Driver | None = None, clock: Clock | None = None,
+        random: Random | None = None, **settings: Unpack[SettingsOptions],
+    ) -> None:  # fmt: skip
+        if url is not None and not isinstance(url, str):
+            raise InvalidInput("url", f"must be text such as 'sqlite:///jobs.db', got {url!r}")
+        url = url or os.environ.get("WINDLASS_URL") or DEFAULT_URL
+        self.client: Client = Client(url, settings_from(settings), driver=driver, clock=clock, random=random)
+        self.tasks: Final[dict[str, Task[..., Any]]] = {}
+        self.queues: Final[list[PutQueue]] = []  # as the program describes them
+        self._presets: dict[str, Preset | None] = {}
+        self._repository: Repository | None = None
+
+    # ---------------------------------------------------------------------------------------------------- declarations
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(self, *, context: Literal[True], **options: Unpack[TaskOptions]) -> ContextDecorator: ...
+    @overload
+    def task(self, *, context: Literal[False] = False, **options: Unpack[TaskOptions]) -> Decorator: ...
+    def task(  # type: ignore[misc]
+        self, function: Callable[..., Any] | None = None, /, *, context: bool = False, **options: Any
+    ) -> Any:
+        """Make a function a task: `@app.task` or `@app.task(queue="mail", retry=Retry(max_retries=5), timeout="30s")`.
+
+        With `context=True` the function takes a `Context` first, which is not part of `enqueue`'s signature."""
+        if function is None:
+            return lambda decorated: self._register(make_task(self, decorated, context=context, options=options))
+        return self._register(make_task(self, function, context=context, options=options))
+
+    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
+        if task.name in self.tasks:
+            other = self.tasks[task.name].function
+            raise InvalidInput(
+                "name", f"{task.name!r} is already the task {other.__module__}.{other.__qualname__}; "
+                f"name this one apart: @app.task(name={task.name + '_2'!r})"
+            )  # fmt: skip
+        self.tasks[task.name] = task
+        return task
+
+    def queue(
+        self, name: str, *, preset: System | None = None, positions: Positions | None = None
+    ) -> None:  # fmt: skip
+        """Describe a queue. A preset makes it behave as one of the source systems: retries, crashes, keys, order."""
+        check_name("queue", name)
+        chosen = None if preset is None else preset_named(preset)
+        if any(task.queue == name for task in self.tasks.values()):
+            raise InvalidInput("queue", f"describe {name!r} before the tasks that use it: their policies come from it")
+        if positions is not None:
+            check_one_of("positions", positions, POSITIONS)
+        placed = positions or (chosen.positions if chosen else "tail")
+        self._presets[name] = chosen
+        self.queues.append(PutQueue(name, positions=placed, preset=preset))
+        self.client.declared.append(self.queues[-1])
+
+    def preset_of(self, queue: str) -> Preset | None:
+        check_name("queue", queue)
+        return self._presets.get(queue)
+
+    def find_task(self, name: str) -> Task[..., Any]:
+        if name not in self.tasks:
+            raise UnknownTask(name, did_you_mean(name, self.tasks))
+        return self.tasks[name]
+
+    # ------------------------------------------------------------------------------------------------------------- jobs
+
+    async def enqueue_many(self, jobs: Iterable[PreparedJob[R]], *, conn: object = None) -> list[JobHandle[R]]:
+        """All of them in one transaction: `await app.enqueue_many(task.job(x) for x in xs)`."""
+        prepared = _prepared(jobs)
+        answers = await self.client.enqueue([one.new for one in prepared], self.client.now(), conn)
+        return [JobHandle(self.client, a.id, one.results, a.existed) for one, a in zip(prepared, answers, strict=True)]
+
+    def enqueue_many_sync(self, jobs: Iterable[PreparedJob[R]], *, conn: object = None) -> list[JobHandle[R]]:
+        """The same, blocking."""
+        prepared = _prepared(jobs)
+        answers = self.client.enqueue_sync([one.new for one in prepared], self.client.now(), conn)
+        return [JobHandle(self.client, a.id, one.results, a.existed) for one, a in zip(prepared, answers, strict=True)]
+
+    def job(self, job_id: str) -> JobHandle[Any]:
+        """A job by its id. Every call on it follows a retry chain to its last link."""
+        if not isinstance(job_id, str):
+            raise InvalidInput("id", f"must be text, got {job_id!r}")
+        return JobHandle(self.client, job_id, None)
+
+    @property
+    def repository(self) -> Repository:
+        """Harmonyk's three calls: enqueue, mark_success, mark_failure."""
+        if self._repository is None or self._repository.client is not self.client:
+            self._repository = Repository(self.client, self.tasks)
+        return self._repository
+
+    # ----------------------------------------------------------------------------------------------------------- running
+
+    def worker(
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
+        max_jobs: int | None = None, worker_id: str | None = None,
+    ) -> Worker:  # fmt: skip
+        for field, count in (("concurrency", concurrency), ("threads", threads), ("max_jobs", max_jobs)):
+            if count is not None:
+                _check_count(field, count)
+        if queues:
+            check_queues(queues)
+        if worker_id is not None:
+            check_name("worker_id", worker_id)
+        return Worker(
+            self.client, self.tasks, queues=queues, concurrency=concurrency, threads=threads, max_jobs=max_jobs,
+            worker_id=worker_id,
+        )  # fmt: skip
+
+    def run(
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
+        drain: bool = False,
+    ) -> Stats:  # fmt: skip
+        """Be a worker until SIGTERM or Ctrl-C; with `drain`, until nothing is due. For scripts."""
+
+        async def main() -> Stats:
+            worker = self.worker(queues=queues, concurrency=concurrency, threads=threads)
+            try:
+                return await serve(worker, drain=drain)
+            finally:
+                await self.close()
+
+        return asyncio.run(main())
+
+    @asynccontextmanager
+    async def running(
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None
+    ) -> AsyncIterator[Worker]:
+        """A worker inside this event loop, for as long as the block lasts: in an ASGI app's lifespan, for instance."""
+        worker = self.worker(queues=queues, concurrency=concurrency, threads=threads)
+        task = asyncio.get_running_loop().create_task(worker.run(), name="windlass-worker")
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await task
+
+    async def tick(self, limit: int = 10) -> Stats:
+        """Claim at most `limit` runnable jobs, execute them here, settle them with backoff; then return what happened."""
+        _check_count("limit", limit)
+        return await self.worker(max_jobs=limit).run(drain=True)
+
+    # ----------------------------------------------------------------------------------------------------------- closing
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def __aenter__(self) -> Windlass:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _check_count(field: str, value: object) -> None:
+    if type(value) is not int or value < 1:
+        raise InvalidInput(field, f"must be a whole number of at least 1, got {value!r}")
+
+
+def preset_named(name: str) -> Preset:
+    return preset(name)
+
+
+def _prepared(jobs: Iterable[PreparedJob[R]]) -> list[PreparedJob[R]]:
+    if not isinstance(jobs, Iterable):
+        raise InvalidInput("jobs", f"takes what task.job(...) makes, in a list or the like, got {jobs!r}")
+    prepared = list(jobs)
+    for one in prepared:
+        if not isinstance(one, PreparedJob):
+            raise InvalidInput("jobs", f"takes what task.job(...) makes, got {one!r}")
+    return prepared

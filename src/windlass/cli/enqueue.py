@@ -1,0 +1,102 @@
+"""`windlass enqueue`: store a job from a shell."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from windlass.admin import Admin
+from windlass.cli.session import Common, described, opened, opened_app
+from windlass.errors import InvalidInput
+from windlass.options import JobOptions
+
+
+async def enqueue(
+    task: str,
+    /,
+    *arguments: str,
+    app: str | None = None,
+    payload: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    queue: str | None = None,
+    delay: str | None = None,
+    run_at: str | None = None,
+    priority: int | None = None,
+    idempotency_key: str | None = None,
+    org: str | None = None,
+    tag: Annotated[list[str] | None, Parameter(negative=())] = None,
+    common: Common = Common(),
+) -> None:
+    """Store a job. With --app the task's own options hold and its signature checks the arguments.
+
+    Args:
+        task: the task's name, which is the job's type
+        arguments: name=value; a value that is JSON is taken as JSON, anything else as text
+        app: module:attribute, module, or a path to a .py file
+        payload: arguments as a JSON object: '{"to": "ada"}', @file, or - for stdin
+        queue: the queue to put it in
+        delay: not before this long from now, such as 5m
+        run_at: not before this instant, such as 2030-01-01T09:00:00+01:00
+        priority: larger goes first
+        idempotency_key: a second job with this key is not stored
+        org: the organisation it belongs to
+        tag: a tag; may be given several times
+    """
+    values = {**_object(payload), **dict(_pair(text) for text in arguments)}
+    said: dict[str, Any] = {
+        "queue": queue, "delay": delay, "priority": priority, "idempotency_key": idempotency_key, "org_id": org,
+        "run_at": None if run_at is None else _instant(run_at), "tags": tuple(tag) if tag else None,
+    }  # fmt: skip
+    options: JobOptions = {name: value for name, value in said.items() if value is not None}  # type: ignore[assignment]
+    if app is None:
+        async with opened(common, create=True) as admin:
+            await _store(admin, task, values, options, common)
+    else:
+        async with opened_app(app, common) as loaded:
+            await _store(Admin(loaded.client, loaded.tasks), task, values, options, common)
+
+
+async def _store(admin: Admin, task: str, values: dict[str, Any], options: JobOptions, common: Common) -> None:
+    queued = await admin.enqueue(task, values, options)
+    if common.json:
+        common.out.emit(queued)
+        return
+    common.out.line(queued.job_id)
+    if queued.existed:
+        common.out.note("a job with this key was there already; this is its id, and nothing was stored")
+    if not admin.client.driver.capabilities.durable:
+        common.out.note("this store is in memory: the job is gone when this command ends")
+    common.out.note(f"in {described(admin.client.url)}; see: {common.again(f'jobs show {queued.job_id}')}")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidInput("arguments", f"{text!r} has no name; write name=value, or give --payload '{{...}}'")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        raw = sys.stdin.read() if text == "-" else Path(text[1:]).read_text("utf-8") if text[:1] == "@" else text
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidInput("payload", f'must be a JSON object such as \'{{"to": "ada"}}\' ({error})') from None
+    except OSError as error:
+        raise InvalidInput("payload", f"{text[1:]} cannot be read: {error.strerror}") from None
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput("run_at", f"{text!r} is no instant; write 2030-01-01T09:00:00+01:00, or --delay 5m") from None

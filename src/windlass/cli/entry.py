@@ -1,0 +1,109 @@
+"""From tokens to an exit code: find the command, run it, and turn whatever goes wrong into two helpful lines."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import CycloptsError
+
+from windlass.cli.commands import commands, prepare_help
+from windlass.cli.loading import BrokenModule
+from windlass.cli.output import FAILED, OK, REFUSED, UNREACHABLE, USAGE, Output
+from windlass.cli.session import NoStore
+from windlass.errors import (
+    DuplicateId,
+    DuplicateJob,
+    InvalidInput,
+    JobNotFound,
+    Refused,
+    StoreError,
+    UnknownStore,
+    UnknownTask,
+    WindlassError,
+)
+
+_FLAGS: Final = frozenset({"--json"})
+_VALUES: Final = ("--store", "--words")
+
+
+def run(tokens: Sequence[str]) -> int:
+    tokens = common_last(tokens)
+    out = Output(json="--json" in tokens)
+    typed = ""
+    try:
+        app = commands()
+        command, bound, _ = app.parse_args(tokens, print_error=False, exit_on_error=False, verbose=False)
+        if command == app.help_print:
+            prepare_help(app)
+        typed = " ".join(app.parse_commands(tokens)[0])
+        answer = command(*bound.args, **bound.kwargs)
+        if inspect.iscoroutine(answer):
+            answer = asyncio.run(answer)
+        return answer if isinstance(answer, int) else OK
+    except CycloptsError as error:
+        typed = " ".join(error.command_chain or ())
+        return out.fail(_said(error), f"windlass {typed} --help".replace("  ", " "), USAGE)
+    except WindlassError as error:
+        _debug()
+        code, hint = _verdict(error, typed)
+        return out.fail(str(error), hint, code)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+    except BrokenPipeError:  # whoever read us has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        _debug()
+        return out.fail(f"{type(error).__name__}: {error}", "the same with WINDLASS_DEBUG=1, for the traceback", FAILED)
+
+
+def common_last(tokens: Sequence[str]) -> list[str]:
+    """`windlass --store X jobs list` means `windlass jobs list --store X`; no command at all, the overview."""
+    rest, leading = list(tokens), list[str]()
+    while rest and rest[0].startswith("--"):
+        if rest[0] in _FLAGS or rest[0].startswith(tuple(f"{name}=" for name in _VALUES)):
+            leading.append(rest.pop(0))
+        elif rest[0] in _VALUES and len(rest) > 1:
+            leading += [rest.pop(0), rest.pop(0)]
+        else:
+            break
+    if not rest:
+        return ["overview", *leading]
+    place = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:place], *leading, *rest[place:]]
+
+
+def _said(error: CycloptsError) -> str:
+    return " ".join(str(error).split())
+
+
+def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
+    match error:
+        case NoStore():
+            return UNREACHABLE, "--store URL or WINDLASS_URL=URL, or begin with: windlass init"
+        case BrokenModule():
+            return FAILED, "the same with WINDLASS_DEBUG=1, for the traceback"
+        case InvalidInput() | UnknownTask() | UnknownStore():
+            return USAGE, f"windlass {typed} --help"
+        case Refused():
+            return REFUSED, f"windlass jobs show {error.job_id}"
+        case DuplicateId() | DuplicateJob():
+            return REFUSED, f"windlass jobs show {error.job_id}"
+        case JobNotFound():
+            return FAILED, "windlass jobs list"
+        case StoreError():
+            return UNREACHABLE, "windlass doctor" if typed != "doctor" else None
+        case _:
+            return FAILED, None
+
+
+def _debug() -> None:
+    if os.environ.get("WINDLASS_DEBUG"):
+        import traceback
+
+        traceback.print_exc()

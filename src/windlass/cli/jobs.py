@@ -1,0 +1,143 @@
+"""`windlass jobs …`: look at jobs, and change one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from windlass.admin import Admin, Filter
+from windlass.admin.views import Changed, JobView
+from windlass.admin.wording import age
+from windlass.cli.output import FAILED, OK, REFUSED, Part, one_line, state_of
+from windlass.cli.session import Common, Paging, Which, epilogue, opened
+from windlass.cli.show import show_job
+from windlass.errors import InvalidInput, JobNotFound, Refused, WindlassError
+from windlass.types import End
+
+app = App(name="jobs", help="Look at jobs, and change one.")
+
+
+@app.command(
+    name="list",
+    help_epilogue=epilogue(
+        "windlass jobs list --state dead --queue mail", "windlass jobs list --words harmonyk --state failed"
+    ),
+)
+async def list_jobs(
+    *,
+    state: str | None = None,
+    which: Which = Which(),
+    page: Paging = Paging(),
+    common: Common = Common(),
+) -> None:
+    """Jobs, newest first.
+
+    Args:
+        state: queued, running, succeeded, dead, cancelled; or a label: scheduled, blocked, parked, claimed
+    """
+    async with opened(common) as admin:
+        wanted = Filter(state=state, system=common.words, queue=which.queue, type=which.type, org_id=which.org)
+        found = await admin.jobs(wanted, limit=page.limit, cursor=page.cursor)
+    if common.json:
+        common.out.emit(found)
+        return
+    if found.jobs:
+        rows = [_row(job, age(job.created_at, found.at)) for job in found.jobs]
+        common.out.table(("ID", "TYPE", "QUEUE", "STATE", "AGE", "RUNS", "NOTE"), rows)
+    else:
+        common.out.note("no jobs" + (" like that" if state or which != Which() else " yet"))
+    if found.cursor is not None:
+        common.out.note(f"there is more: --cursor {found.cursor}")
+
+
+def _row(job: JobView, since: str) -> tuple[Part, ...]:
+    runs = f"{job.executions}/{job.max_attempts}" if job.max_attempts else str(job.executions)
+    note = one_line(job.dead_reason or job.last_error or "") if job.state not in ("succeeded", "running") else ""
+    if job.state == "running" and job.progress is not None:
+        note = one_line(f"{job.progress:.0%} {job.progress_note or ''}")
+    return job.id, one_line(job.type, 30), one_line(job.queue, 20), state_of(job), since, runs, note
+
+
+@app.command(help_epilogue=epilogue("windlass jobs show 0192f0c1-2345-7890-8abc-def012345678 --verbose"))
+async def show(
+    job_id: str,
+    /,
+    *,
+    verbose: Annotated[bool, Parameter(alias="-v", negative=(), show_default=False)] = False,
+    common: Common = Common(),
+) -> None:
+    """Everything about one job: arguments, policy, timeline, each run, and what you can do next.
+
+    Args:
+        job_id: the job's id; any link of a retry chain will do
+        verbose: with tracebacks
+    """
+    async with opened(common) as admin:
+        detail = await admin.job(job_id, system=common.words)
+    if common.json:
+        common.out.emit(detail)
+    else:
+        show_job(detail, common, verbose=verbose)
+
+
+@app.command(help_epilogue=epilogue("windlass jobs retry ID", "windlass jobs retry ID1 ID2"))
+async def retry(*job_ids: str, common: Common = Common()) -> int:
+    """Run dead jobs again, with their whole allowance of attempts."""
+    return await _each(job_ids, common, Admin.retry)
+
+
+@app.command(help_epilogue=epilogue("windlass jobs run-now ID"))
+async def run_now(*job_ids: str, common: Common = Common()) -> int:
+    """Jobs that wait for their time are due at once."""
+    return await _each(job_ids, common, Admin.run_now)
+
+
+@app.command(help_epilogue=epilogue("windlass jobs cancel ID --reason 'wrong customer'"))
+async def cancel(*job_ids: str, reason: str = "cancelled", common: Common = Common()) -> int:
+    """Cancel queued jobs at once; ask running ones to stop."""
+    return await _each(job_ids, common, lambda admin, job_id: admin.cancel(job_id, reason))
+
+
+@app.command(help_epilogue=epilogue("windlass jobs move ID top"))
+async def move(job_id: str, to: End, /, *, common: Common = Common()) -> int:
+    """Put a queued job before, or behind, all others of its queue and priority.
+
+    Args:
+        job_id: the job's id
+        to: top or bottom
+    """
+    return await _each((job_id,), common, lambda admin, one: admin.move(one, to))
+
+
+@app.command(help_epilogue=epilogue("windlass jobs delete ID"))
+async def delete(*job_ids: str, common: Common = Common()) -> int:
+    """Remove finished jobs for good, with their runs and their whole retry chains."""
+    return await _each(job_ids, common, Admin.delete)
+
+
+async def _each(job_ids: tuple[str, ...], common: Common, change: Callable[[Admin, str], Awaitable[Changed]]) -> int:
+    """One after the other. One that is refused does not keep the others from being done."""
+    if not job_ids:
+        raise InvalidInput("job_ids", "name at least one job")
+    done: list[Changed] = []
+    failed: list[tuple[str, WindlassError]] = []
+    async with opened(common) as admin:
+        for job_id in job_ids:
+            try:
+                done.append(await change(admin, job_id))
+            except (JobNotFound, Refused) as error:
+                if len(job_ids) == 1:
+                    raise
+                failed.append((job_id, error))
+    if common.json:
+        common.out.emit(changed=done, refused={job_id: str(why) for job_id, why in failed})
+    else:
+        for one in done:
+            common.out.line(one.job_id, "  ", one.what)
+        for _, why in failed:
+            common.out.note(f"error: {why}")
+    if not failed:
+        return OK
+    return REFUSED if any(isinstance(why, Refused) for _, why in failed) else FAILED

@@ -1,0 +1,112 @@
+"""What every command shares: where the store is, how to answer, and an `Admin` that is open for as long as it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from cyclopts import Group, Parameter
+
+from windlass.admin import Admin
+from windlass.app import Windlass
+from windlass.cli.loading import load_app
+from windlass.cli.output import EXIT_CODES, Output
+from windlass.client import Client
+from windlass.config import DEFAULT_URL, settings_from
+from windlass.errors import StoreUnavailable
+from windlass.words import System
+
+EVERYWHERE = Group("Everywhere", sort_key=99)
+
+
+@Parameter(name="*", group=EVERYWHERE)
+@dataclass(frozen=True)
+class Common:
+    """Options of every command, also before its name."""
+
+    store: Annotated[str | None, Parameter(help="URL of the store; else $WINDLASS_URL, else sqlite:///windlass.db")] = None
+    json: Annotated[bool, Parameter(negative=(), show_default=False, help="answer with one JSON object")] = False
+    words: Annotated[System | None, Parameter(help="show and accept states in this system's words")] = None
+
+    @cached_property
+    def out(self) -> Output:
+        return Output(json=self.json)
+
+    @property
+    def url(self) -> str:
+        return self.store or os.environ.get("WINDLASS_URL") or DEFAULT_URL
+
+    def again(self, command: str) -> str:
+        """A command to type next, on the same store."""
+        return f"windlass {command}" + (f" --store {self.store}" if self.store else "")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Which:
+    """Which jobs, by their columns."""
+
+    queue: Annotated[str | None, Parameter(help="only of this queue")] = None
+    type: Annotated[str | None, Parameter(help="only of this type")] = None
+    org: Annotated[str | None, Parameter(help="only of this organisation")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Paging:
+    limit: Annotated[int, Parameter(help="at most so many")] = 50
+    cursor: Annotated[int | None, Parameter(help="go on where the page before ended")] = None
+
+
+class NoStore(StoreUnavailable):
+    """A command that only looks must not leave an empty file behind."""
+
+
+def file_of(url: str) -> str | None:
+    """The absolute path of the file behind a URL, where there is one."""
+    parts = urlsplit(url)
+    return os.path.abspath(unquote(parts.path[1:])) if parts.scheme == "sqlite" and len(parts.path) > 1 else None
+
+
+def described(url: str) -> str:
+    return file_of(url) or url
+
+
+def _check_there(url: str) -> None:
+    path = file_of(url)
+    if path is not None and not os.path.exists(path):
+        raise NoStore(f"there is no store at {path}")
+
+
+@asynccontextmanager
+async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin]:
+    """The store that the options name. Only with `create` may it be made."""
+    if not create:
+        _check_there(common.url)
+    client = Client(common.url, settings_from({}))
+    try:
+        yield Admin(client)
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
+async def opened_app(target: str, common: Common) -> AsyncIterator[Windlass]:
+    """The program's own store, unless the options name another."""
+    app = load_app(target)
+    if common.store is not None:
+        app.client.url = common.store
+    try:
+        yield app
+    finally:
+        await app.close()
+
+
+def epilogue(*examples: str) -> str:
+    shown = "\n".join(f"  {example}" for example in examples)
+    return f"{'Example' if len(examples) == 1 else 'Examples'}:\n{shown}\n\n{EXIT_CODES}"

@@ -1,0 +1,142 @@
+"""One job as a page that a person reads from top to bottom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from textwrap import fill, indent
+from typing import Any, Final
+
+from windlass.admin.views import Entry, JobDetail, JobView, RunView
+from windlass.admin.wording import in_words, relative
+from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
+from windlass.cli.session import Common
+
+DIM: Final = "dim"
+NAME: Final = 11
+WIDTH: Final = 90
+LINES: Final = 60
+
+
+def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
+    out, job = common.out, detail.job
+    out.line((job.type, "bold"), "  ", state_of(job), "  ", (job.id, DIM))
+    if job.superseded_by is not None:
+        out.line("  this link of the chain was taken over; the chain is now ", state_of(detail.head), f"  {detail.head.id}")
+    out.line()
+    for name, text in _facts(job):
+        first, *rest = text.split("\n")
+        out.line("  ", (name.ljust(NAME), DIM), first)
+        for line in rest:
+            out.line("  ", " " * NAME, line)
+    out.line()
+    out.line(("Timeline", "bold"))
+    for entry in detail.timeline:
+        out.line(*_entry(entry, detail))
+    if detail.runs:
+        out.line()
+        out.line(("Runs", "bold"))
+        for run in detail.runs:
+            _run(run, detail, out, verbose=verbose)
+    if detail.head.result is not None:
+        out.line()
+        out.line(("Result", "bold"))
+        for line in _pretty(detail.head.result).split("\n"):
+            out.line("  ", line)
+    steps = list(_next_steps(detail.head, verbose or not any(run.traceback for run in detail.runs)))
+    if steps:
+        out.line()
+        out.line(("What you can do next", "bold"))
+        width = max(len(common.again(command)) for command, _ in steps)
+        for command, why in steps:
+            out.line("  ", common.again(command).ljust(width), "  ", (why, DIM))
+
+
+def _facts(job: JobView) -> Iterator[tuple[str, str]]:
+    place = f"{job.queue}" + (f", priority {job.priority}" if job.priority else "")
+    yield "queue", place
+    if job.org_id:
+        yield "org", job.org_id
+    if job.tags:
+        yield "tags", ", ".join(job.tags)
+    yield "arguments", _pretty(job.payload)
+    yield "policy", job.policy
+    most = f" of {job.max_attempts}" if job.max_attempts else ""
+    lost = f", {job.lost} lost with their worker" if job.lost else ""
+    yield "executions", f"{job.executions}{most}, {job.attempts} failed{lost}"
+    for name, value in (
+        ("key", job.idempotency_key), ("dedupe", job.dedupe_key), ("group", job.group_id), ("template", job.template_id),
+        ("schedule", job.schedule_id), ("parked on", job.parked_on), ("retry of", job.retry_of),
+    ):  # fmt: skip
+        if value:
+            yield name, one_line(value)
+    if job.progress is not None and job.state == "running":
+        yield "progress", f"{job.progress:.0%}" + (f", {one_line(job.progress_note)}" if job.progress_note else "")
+
+
+def _entry(entry: Entry, detail: JobDetail) -> tuple[Part, ...]:
+    number = f"#{entry.attempt}" if entry.attempt is not None else ""
+    return (
+        "  ", (local(entry.at), DIM), "  ", (relative(entry.at, detail.at).rjust(14), DIM), "  ",
+        (entry.what.ljust(10), STYLES.get(entry.what, "")), " ", number.ljust(3), " ", one_line(entry.text, 200),
+        _link(entry.job_id, detail),
+    )  # fmt: skip
+
+
+def _link(job_id: str, detail: JobDetail) -> Part:
+    return (f"  (link {detail.links.index(job_id) + 1})", DIM) if len(detail.links) > 1 else ""
+
+
+def _run(run: RunView, detail: JobDetail, out: Output, *, verbose: bool) -> None:
+    status = run.status or "running"
+    took = in_words(round(run.took * 1e6)) if run.took is not None else "not yet ended"
+    out.line(
+        f"  #{run.attempt}".ljust(6), (status.ljust(10), STYLES.get(status, "green")), took.ljust(14),
+        (run.worker_id or "", DIM), _link(run.job_id, detail),
+    )  # fmt: skip
+    if run.error:
+        out.line("      ", (one_line(run.error, 500), "red" if run.status == "failed" else DIM))
+    if verbose and run.traceback:
+        for line in run.traceback.rstrip().split("\n"):
+            out.line("      ", (line[:500], DIM))
+    for artifact in run.artifacts:
+        out.line("      ", ("artifact ", DIM), one_line(artifact))
+
+
+def _next_steps(job: JobView, traced: bool) -> Iterator[tuple[str, str]]:
+    if not traced:
+        yield f"jobs show {job.id} -v", "with tracebacks"
+    if job.state == "dead":
+        yield f"jobs retry {job.id}", "run it again, with its whole allowance"
+        yield f"dlq list --type {job.type} --by-error", "others that died like it"
+    if job.label == "scheduled":
+        yield f"jobs run-now {job.id}", "do not wait any longer"
+    if job.state == "queued":
+        yield f"jobs move {job.id} top", "let it be the next of its priority"
+    if job.state in ("queued", "running"):
+        yield f"watch {job.id}", "follow it to its end"
+        yield f"jobs cancel {job.id}", "stop it"
+    else:
+        yield f"jobs delete {job.id}", "forget it and its runs"
+
+
+def _pretty(value: Any) -> str:
+    """A megabyte of it is not shown."""
+    lines = _laid_out(value, WIDTH).split("\n")
+    shown = lines if len(lines) <= LINES else [*lines[:LINES], f"… {len(lines) - LINES} more lines; all of it with --json"]
+    return "\n".join(line[:2_000] for line in shown)
+
+
+def _laid_out(value: Any, width: int) -> str:
+    """JSON on one line where it fits, else one element a line; plain numbers and words fill their lines."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= width or not isinstance(value, dict | list):
+        return text
+    if isinstance(value, dict):
+        inside = ",\n".join(f"{json.dumps(key)}: {_laid_out(item, width - 2)}" for key, item in value.items())
+    elif any(isinstance(item, dict | list) for item in value):
+        inside = ",\n".join(_laid_out(item, width - 2) for item in value)
+    else:
+        inside = fill(text[1:-1], width, break_long_words=False, break_on_hyphens=False)
+    opens, closes = "{}" if isinstance(value, dict) else "[]"
+    return f"{opens}\n{indent(inside, '  ')}\n{closes}"

@@ -1,0 +1,61 @@
+"""`windlass watch JOB`: follow a job to its end, with a progress bar where there is a terminal."""
+
+from __future__ import annotations
+
+from windlass.admin import Admin
+from windlass.admin.views import JobView
+from windlass.cli.output import FAILED, OK, one_line, state_of
+from windlass.cli.session import Common, opened
+
+
+async def watch(job_id: str, /, *, common: Common = Common()) -> int:
+    """Follow a job until it ends: 0 when it succeeded, 1 when it is dead or cancelled."""
+    async with opened(common) as admin:
+        job = await (_bar if common.out.tty else _lines)(admin, job_id, common)
+    if common.json:
+        common.out.emit(job=job)
+    elif job.state != "succeeded":
+        common.out.note(f"{job.label}: {one_line(job.dead_reason or job.last_error)}")
+        common.out.note(f"  see: {common.again(f'jobs show {job.id}')}")
+    return OK if job.state == "succeeded" else FAILED
+
+
+async def _lines(admin: Admin, job_id: str, common: Common) -> JobView:
+    """One line for every change that can be seen. With --json they are notes."""
+    said, last = "", None
+    async for job in admin.follow(job_id, system=common.words):
+        line, last = _said(job), job
+        if line != said:
+            said = line
+            common.out.note(line) if common.json else common.out.line(line)
+    assert last is not None, "a job that is there is seen once at least"
+    return last
+
+
+async def _bar(admin: Admin, job_id: str, common: Common) -> JobView:
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    said = TextColumn("{task.description}", markup=False)
+    last: JobView | None = None
+    with Progress(SpinnerColumn(), said, BarColumn(), TaskProgressColumn(), TimeElapsedColumn()) as progress:
+        shown = progress.add_task(job_id, total=None)
+        async for job in admin.follow(job_id, system=common.words):
+            last = job
+            done = 1.0 if job.state == "succeeded" else job.progress
+            progress.update(
+                shown, description=_said(job, percent=False), total=None if done is None else 1.0, completed=done
+            )
+    assert last is not None, "a job that is there is seen once at least"
+    return last
+
+
+def _said(job: JobView, *, percent: bool = True) -> str:
+    state = state_of(job)
+    text = f"{job.type} {state if isinstance(state, str) else state[0]}"
+    if job.state == "running":
+        amount = f" {job.progress:.0%}" if percent and job.progress is not None else ""
+        text += amount + (f" {one_line(job.progress_note, 60)}" if job.progress_note else "")
+    elif job.state == "queued" and job.last_error:
+        failures = "1 failure" if job.attempts == 1 else f"{job.attempts} failures"
+        text += f" after {failures}: {one_line(job.last_error, 80)}"
+    return text

@@ -1,0 +1,156 @@
+"""`windlass worker` and `windlass tick`: run jobs, for as long as it takes or once."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from windlass.admin.wording import in_words
+from windlass.app import Windlass
+from windlass.cli.output import OK, STUCK, Output
+from windlass.cli.session import Common, described, opened_app
+from windlass.clock import duration
+from windlass.config import SHORTEST_LEASE
+from windlass.errors import InvalidInput
+from windlass.words import did_you_mean
+from windlass.worker import Stats, Worker
+from windlass.worker.serving import serve
+from windlass.worker.supervisor import Supervisor, stopped_with_parent, supervised_worker_id
+
+FLAG: Final = Parameter(negative=(), show_default=False)
+
+
+async def worker(
+    app: str,
+    /,
+    *,
+    queues: str | None = None,
+    concurrency: int | None = None,
+    threads: int | None = None,
+    drain: Annotated[bool, FLAG] = False,
+    processes: int = 1,
+    grace: str | None = None,
+    lease: str | None = None,
+    quiet: Annotated[bool, FLAG] = False,
+    verbose: Annotated[bool, FLAG] = False,
+    common: Common = Common(),
+) -> int:
+    """Be a worker until SIGTERM or Ctrl-C. The first lets handlers finish, the second interrupts them.
+
+    A worker whose every slot is taken by a handler that does not stop ends with the exit code 75.
+
+    Args:
+        app: module:attribute, module, or a path to a .py file
+        queues: names separated by commas; else every queue that the app's tasks use
+        concurrency: async handlers at once
+        threads: blocking handlers at once
+        drain: end when nothing is due and nothing runs
+        processes: worker processes under one supervisor
+        grace: how long handlers may finish after a stop, such as 30s
+        lease: how long a silent worker keeps its jobs, such as 30s
+        quiet: only warnings
+        verbose: everything
+    """
+    _log(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+    if processes < 1:
+        raise InvalidInput("processes", f"must be at least 1, got {processes}")
+    async with opened_app(app, common) as loaded:
+        _settle(loaded, grace, lease)
+        names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
+        _question(names or (), loaded, common.out)
+        made = loaded.worker(queues=names, concurrency=concurrency, threads=threads, worker_id=supervised_worker_id())
+        if not quiet and supervised_worker_id() is None:
+            _introduce(loaded, made, concurrency, threads, processes, common.out)
+        if processes > 1:
+            command = _child_command(
+                app, queues=queues, concurrency=concurrency, threads=threads, drain=drain, grace=grace, lease=lease,
+                quiet=quiet, verbose=verbose, store=common.store,
+            )  # fmt: skip
+            code = await Supervisor(loaded.client, command, processes, drain=drain).run()
+            if common.json:
+                common.out.emit(processes=processes, exit_code=code)
+            return code
+        with stopped_with_parent(made):
+            stats = await serve(made, drain=drain)
+        _report(stats, common.out)
+        return STUCK if made.all_stuck else OK
+
+
+async def tick(app: str, /, *, limit: int = 10, common: Common = Common()) -> None:
+    """Claim what is due, run it here, settle it, and end: a worker for cron jobs and tests.
+
+    Args:
+        app: module:attribute, module, or a path to a .py file
+        limit: claim at most this many jobs
+    """
+    _log(logging.WARNING)
+    async with opened_app(app, common) as loaded:
+        _report(await loaded.tick(limit), common.out)
+
+
+def _question(names: Sequence[str], app: Windlass, out: Output) -> None:
+    """A queue that no task uses may be right, since a job can be put anywhere; more often it is a typing error."""
+    used = {task.queue for task in app.tasks.values()}
+    for name in names:
+        if name not in used:
+            out.note(f"warning: no task of this app uses the queue {name!r}{did_you_mean(name, used)}")
+
+
+def _settle(app: Windlass, grace: str | None, lease: str | None) -> None:
+    settings = app.client.settings
+    if grace is not None:
+        settings = replace(settings, grace=duration(grace, field="grace"))
+    if lease is not None:
+        settings = replace(settings, lease=duration(lease, field="lease"))
+        if settings.lease < SHORTEST_LEASE:
+            raise InvalidInput("lease", "must be at least 100ms: it has to be renewed three times as often")
+    app.client.settings = settings
+
+
+def _child_command(app: str, **options: object) -> list[str]:
+    """The same command for one process. The answer is the supervisor's to give, so --json is not passed on."""
+    command = [sys.executable, "-m", "windlass", "worker", app]
+    for name, value in options.items():
+        if value is True:
+            command.append(f"--{name}")
+        elif value not in (None, False):
+            command += [f"--{name}", str(value)]
+    return command
+
+
+def _introduce(
+    app: Windlass, made: Worker, concurrency: int | None, threads: int | None, processes: int, out: Output
+) -> None:
+    settings = app.client.settings
+    runs = {task.run for task in app.tasks.values()}
+    slots = [f"{concurrency or settings.concurrency} async"] if "async" in runs else []
+    slots += [f"{threads or settings.threads} threads"] if "thread" in runs else []
+    tasks = ", ".join(sorted(app.tasks))
+    out.note(f"store   {described(app.client.url)}")
+    out.note(f"queues  {', '.join(made.queues)}")
+    out.note(f"tasks   {tasks}")
+    out.note(f"slots   {' and '.join(slots)}" + (f" in each of {processes} processes" if processes > 1 else ""))
+    out.note(f"stop    Ctrl-C lets handlers finish within {in_words(settings.grace)}; again interrupts them")
+
+
+def _report(stats: Stats, out: Output) -> None:
+    numbers = asdict(stats)
+    if out.json:
+        out.emit(numbers)
+        return
+    told = [f"{name.replace('_', ' ')} {count:,}" for name, count in numbers.items() if count]
+    out.line(", ".join(told) or "nothing was due")
+
+
+def _log(level: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    log = logging.getLogger("windlass")
+    log.handlers[:] = [handler]
+    log.setLevel(level)
+    log.propagate = False

@@ -1,0 +1,312 @@
+"""The store with a clock, ids and settings around it, opened on first use; and a job as its caller holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from random import Random
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from windlass.clock import Clock, SystemClock, duration
+from windlass.codec import Results
+from windlass.config import Settings
+from windlass.core.changes import AlterAnswer, Alteration, Cancel, Delete, Move, Replay, RunNow
+from windlass.core.eligibility import label_of
+from windlass.drivers import open_driver
+from windlass.drivers.protocol import Driver, Enqueued
+from windlass.errors import AppClosed, InvalidInput, JobCancelled, JobDead, JobNotFound, Refused, StoreBusy, WrongConnection
+from windlass.ids import Ids
+from windlass.policies import Duration
+from windlass.results import ResultWatch
+from windlass.types import Job, Micros, NewJob, Run
+from windlass.words import System, Words, words_of
+
+R = TypeVar("R")
+CHAIN_LIMIT: Final = 10_000
+
+
+class Joins(Protocol):
+    """A transaction that enqueues of its client join."""
+
+    client: Client
+
+    def enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]: ...
+
+
+joined: ContextVar[Joins | None] = ContextVar("windlass_transaction", default=None)
+
+
+class Client:
+    """Everything that talks to one store. Threads and event loops may share it."""
+
+    def __init__(
+        self, url: str, settings: Settings, *, driver: Driver | None = None, clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:  # fmt: skip
+        self.url = url
+        self.settings = settings
+        self.ids = Ids(random)
+        self.declared: list[Alteration] = []  # queues as the program describes them, written before the first enqueue
+        self.due_listeners: list[Callable[[Micros], None]] = []
+        self._clock = clock
+        self._given = driver
+        self._driver: Driver | None = None
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.RLock()
+        self._watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ResultWatch] = weakref.WeakKeyDictionary()
+
+    # ------------------------------------------------------------------------------------------------------ the store
+
+    @property
+    def driver(self) -> Driver:
+        driver = self._driver
+        return driver if driver is not None and self._pid == os.getpid() and not self._closed else self._open()
+
+    def _open(self) -> Driver:
+        with self._lock:
+            if self._closed:
+                raise AppClosed
+            if self._pid != os.getpid():  # after a fork the parent's connections are the parent's
+                self._driver, self._pid = None, os.getpid()
+            if self._driver is None:
+                self._driver = self._given if self._given is not None else open_driver(self.url, **self._options())
+                if self._clock is None:
+                    self._clock = getattr(self._driver, "clock", None) or SystemClock()
+            return self._driver
+
+    def _options(self) -> dict[str, Any]:
+        if not self.url.startswith("sqlite:"):
+            return {}
+        return {"durability": self.settings.durability, "sqlite": self.settings.sqlite}
+
+    def now(self) -> Micros:
+        if self._clock is None:
+            self._open()
+            assert self._clock is not None, "an open store has a clock"
+        return self._clock.now()
+
+    async def close(self) -> None:
+        with self._lock:
+            self._closed, driver = True, self._driver
+            self._driver = None
+        if driver is not None and self._pid == os.getpid():
+            await driver.close()
+
+    # -------------------------------------------------------------------------------------------------------- enqueue
+
+    async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
+        if conn is not None:
+            raise WrongConnection(
+                f"enqueue() takes an async connection, got {type(conn).__module__}.{type(conn).__qualname__}; inside a "
+                "sqlite3 transaction call enqueue_sync()"
+            )
+        transaction = joined.get()
+        if transaction is not None and transaction.client is self:
+            return transaction.enqueue(new)
+        driver = self.driver
+        if self.declared:
+            await self.declare()
+        answers = await driver.enqueue(new, now=now)
+        self._tell_due(new)
+        return answers
+
+    def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
+        driver = self.driver
+        if self.declared:
+            self._declare_sync(conn)
+        if conn is not None:
+            return driver.enqueue_within(conn, new, now=now)
+        transaction = joined.get()
+        if transaction is not None and transaction.client is self:
+            return transaction.enqueue(new)
+        answers = driver.enqueue_sync(new, now=now)
+        self._tell_due(new)
+        return answers
+
+    async def declare(self) -> None:
+        """Write the queues that the program describes, once."""
+        wishes, self.declared = self.declared, []
+        try:
+            await self.driver.alter(wishes, now=self.now())
+        except BaseException:
+            self.declared = wishes
+            raise
+
+    def _declare_sync(self, conn: object) -> None:
+        try:
+            _apart(self.declare)
+        except StoreBusy:
+            if conn is None:
+                raise
+            raise WrongConnection(
+                "the queues of this app are not stored yet, and cannot be while your transaction holds the write lock; "
+                "enqueue something, or start a worker, before the first transaction"
+            ) from None
+
+    def _tell_due(self, new: Sequence[NewJob]) -> None:
+        """A worker in this process need not find out by polling when a delayed job is due."""
+        if self.due_listeners:
+            for job in new:
+                if job.run_at is not None:
+                    for listener in self.due_listeners:
+                        listener(job.run_at)
+
+    # ----------------------------------------------------------------------------------------------------- one job
+
+    async def head(self, job_id: str) -> Job:
+        """The job, or the link that its retry chain has reached by now."""
+        for _ in range(CHAIN_LIMIT):
+            [job] = await self.driver.get([job_id])
+            if job is None:
+                raise JobNotFound(job_id)
+            if job.superseded_by is None:
+                return job
+            job_id = job.superseded_by
+        raise JobNotFound(job_id)
+
+    async def alter_head(
+        self, job_id: str, make: Callable[[str], Alteration], what: str, why: str
+    ) -> tuple[str, AlterAnswer]:
+        """Change the chain's last link. Should it be superseded meanwhile, its successor is asked instead."""
+        while True:
+            head = await self.head(job_id)
+            [answer] = await self.driver.alter([make(head.id)], now=self.now())
+            if answer == "wrong_state":
+                latest = await self.head(job_id)
+                if latest.id == head.id:
+                    raise Refused(head.id, what, f"it is {latest.state}; {why}")
+            elif answer == "duplicate":
+                raise Refused(head.id, what, "another job with its dedupe key is queued or running")
+            elif answer == "not_found":
+                raise JobNotFound(head.id)
+            else:
+                return head.id, answer
+
+    def watch(self) -> ResultWatch:
+        loop = asyncio.get_running_loop()
+        watch = self._watches.get(loop)
+        if watch is None:
+            watch = self._watches[loop] = ResultWatch(lambda: self.driver)
+        return watch
+
+    def tell_settled(self) -> None:
+        """Called by a worker on its event loop."""
+        watch = self._watches.get(asyncio.get_running_loop())
+        if watch is not None:
+            watch.tell()
+
+
+class JobHandle(Generic[R]):
+    """A job as its caller holds it. Every call follows a retry chain to its last link."""
+
+    __slots__ = ("_client", "_results", "existed", "id")
+
+    def __init__(self, client: Client, job_id: str, results: Results | None, existed: bool = False) -> None:
+        self.id: Final = job_id
+        self.existed: Final = existed  # a job with the same key was there already, and this is it
+        self._client = client
+        self._results = results
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """The handler's return value, once there is one. `JobDead`, `JobCancelled`, `JobNotFound`, `TimeoutError`."""
+        seconds = None if timeout is None else duration(timeout, field="timeout") / 1_000_000
+        async with asyncio.timeout(seconds):
+            job = await self._client.watch().wait(self.id)
+        if job.state == "dead":
+            raise JobDead(job.id, job.dead_reason or job.last_error)
+        if job.state == "cancelled":
+            raise JobCancelled(job.id, job.last_error)
+        if self._results is not None:
+            value: R = self._results.decode(job.result)
+            return value
+        plain: R = None if job.result is None else msgspec.json.decode(job.result)  # type: ignore[assignment]
+        return plain
+
+    async def fetch(self) -> Job:
+        """The row as it stands."""
+        return await self._client.head(self.id)
+
+    async def runs(self) -> list[Run]:
+        """Every execution, of all links of the chain, first to last."""
+        runs: list[Run] = []
+        job_id: str | None = self.id
+        while job_id is not None:
+            [job] = await self._client.driver.get([job_id])
+            if job is None:
+                break
+            runs += await self._client.driver.runs(job_id)
+            job_id = job.superseded_by
+        return runs
+
+    async def words(self, system: System) -> Words:
+        """The job's state in the words of one of the source systems."""
+        job = await self.fetch()
+        return words_of(label_of(job, self._client.now()), job.dead_kind, system)
+
+    async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
+        """A queued job is cancelled at once; a running one is asked to stop, and interrupted within about a second."""
+        if not isinstance(reason, str):
+            raise InvalidInput("reason", f"must be text, got {reason!r}")
+        _, answer = await self._client.alter_head(
+            self.id, lambda head: Cancel(head, reason), "cancelled", "only queued and running jobs can be"
+        )
+        if answer == "unchanged" and (await self.fetch()).state == "cancelled":
+            return "cancelled"
+        return "cancelled" if answer == "applied" else "requested"
+
+    async def retry(self) -> JobHandle[R]:
+        """Run a dead job again, with its whole allowance of attempts. The handle is that of the job that will run."""
+        child = self._client.ids.job(self._client.now())
+        head, _ = await self._client.alter_head(
+            self.id, lambda job_id: Replay(job_id, child), "retried", "only dead jobs can be"
+        )
+        latest = await self._client.head(head)
+        return JobHandle(self._client, latest.id, self._results)
+
+    async def run_now(self) -> None:
+        """A job that waits for its time is due at once."""
+        await self._client.alter_head(self.id, lambda head: RunNow(head), "brought forward", "only queued jobs can be")
+
+    async def move(self, to: Literal["top", "bottom"]) -> None:
+        """Before or behind every other queued job of its queue and priority."""
+        await self._client.alter_head(self.id, lambda head: Move(head, to), "moved", "only queued jobs have a place")
+
+    async def delete(self) -> None:
+        """Remove a finished job, its runs and its whole chain."""
+        await self._client.alter_head(
+            self.id, lambda head: Delete(head), "deleted", "only finished jobs can be; cancel it first"
+        )
+
+
+def _untyped() -> Any:
+    """Its annotation is that of results whose task is not known here: plain data."""
+
+
+_ANYTHING: Final = Results(_untyped, task="job")
+
+
+def _apart(work: Callable[[], Any]) -> None:
+    """Await something from blocking code without touching the caller's event loop, should it have one."""
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="windlass-declare")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]

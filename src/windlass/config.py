@@ -1,0 +1,132 @@
+"""Every default of Windlass, in one frozen class. Nothing else has a number of its own.
+
+A setting is given to `Windlass(...)` by name, else taken from the environment as `WINDLASS_<NAME>`, else it is the
+default below.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, TypedDict, cast, get_args
+
+from windlass.clock import SECOND, duration
+from windlass.errors import InvalidInput
+from windlass.policies import DEFAULT_RETRY, Duration, Retry
+from windlass.presets import KeyScope
+from windlass.types import Micros, OnDuplicate, OnUnknown
+from windlass.words import did_you_mean
+
+Durability = Literal["full", "relaxed"]
+SqliteLibrary = Literal["apsw", "stdlib"]
+
+DEFAULT_URL: Final = "sqlite:///windlass.db"
+DAY: Final = 86_400 * SECOND
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Durations are microseconds once they are here; write them as you like in `Windlass(lease="30s")`."""
+
+    lease: Micros = 30 * SECOND  # renewed every third of it; a worker that cannot stops its handlers at two thirds
+    grace: Micros = 30 * SECOND  # how long a stopping worker lets its handlers finish
+    poll: Micros = 1 * SECOND  # how often an idle worker looks for work that nobody told it of
+    concurrency: int = 20  # async handlers at once
+    threads: int = 8  # blocking handlers at once
+    prefetch: int = 500  # the most jobs held beyond free slots; the actual number is what slots finish in 20 ms
+    max_lost: int = 3  # a job whose workers died this often is dead
+    retry: Retry = DEFAULT_RETRY
+    timeout: Micros = 0  # of one execution; 0 = none
+    payload_limit: int = 1 << 20
+    result_limit: int = 1 << 20
+    idempotency_scope: KeyScope = "type"
+    on_duplicate: OnDuplicate = "ignore"
+    on_unknown: OnUnknown = "wait"
+    keep_succeeded: Micros = 7 * DAY
+    keep_cancelled: Micros = 7 * DAY
+    keep_dead: Micros = 90 * DAY
+    durability: Durability = "full"
+    sqlite: SqliteLibrary = "apsw"
+
+
+class SettingsOptions(TypedDict, total=False):
+    """The same, as they are given to `Windlass(...)`."""
+
+    lease: Duration
+    grace: Duration
+    poll: Duration
+    concurrency: int
+    threads: int
+    prefetch: int
+    max_lost: int
+    retry: Retry
+    timeout: Duration
+    payload_limit: int
+    result_limit: int
+    idempotency_scope: KeyScope
+    on_duplicate: OnDuplicate
+    on_unknown: OnUnknown
+    keep_succeeded: Duration
+    keep_cancelled: Duration
+    keep_dead: Duration
+    durability: Durability
+    sqlite: SqliteLibrary
+
+
+_DURATIONS: Final = frozenset({"lease", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead"})
+_COUNTS: Final = {"concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2}
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "idempotency_scope": get_args(KeyScope),
+    "on_duplicate": get_args(OnDuplicate),
+    "on_unknown": get_args(OnUnknown),
+    "durability": get_args(Durability),
+    "sqlite": get_args(SqliteLibrary),
+}
+NAMES: Final = tuple(field.name for field in fields(Settings))
+MOST: Final = Settings.payload_limit
+SHORTEST_LEASE: Final = SECOND // 10
+
+
+def settings_from(given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
+    """What the caller gave, else the environment, else the defaults. An unknown name is refused with a suggestion."""
+    for name in given:
+        if name not in NAMES:
+            raise InvalidInput(name, f"is not a setting{did_you_mean(name, NAMES)}; known: {', '.join(NAMES)}")
+    env = os.environ if environment is None else environment
+    found: dict[str, Any] = {}
+    for name in NAMES:
+        key = f"WINDLASS_{name.upper()}"
+        if name in given:
+            found[name] = _checked(name, given[name], name)
+        elif key in env and name != "retry":
+            found[name] = _checked(name, _from_text(name, env[key], key), key)
+    settings = replace(Settings(), **found)
+    if settings.payload_limit > MOST:
+        raise InvalidInput("payload_limit", f"must be at most {MOST:,}, because no store takes more; store a reference")
+    if settings.lease < SHORTEST_LEASE:
+        raise InvalidInput("lease", "must be at least 100 ms: it has to be renewed three times as often")
+    return settings
+
+
+def _from_text(name: str, text: str, key: str) -> object:
+    if name not in _COUNTS:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(key, f"must be a whole number, got {text!r}") from None
+
+
+def _checked(name: str, value: object, field: str) -> object:
+    if name in _DURATIONS:
+        return duration(cast("Duration", value), field=field)
+    if name in _COUNTS:
+        if type(value) is not int or value < _COUNTS[name]:
+            raise InvalidInput(field, f"must be a whole number of at least {_COUNTS[name]}, got {value!r}")
+    elif name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise InvalidInput(field, f"must be one of {', '.join(_CHOICES[name])}, got {value!r}")
+    elif not isinstance(value, Retry):
+        raise InvalidInput(field, f"must be a windlass.Retry, got {value!r}")
+    return value

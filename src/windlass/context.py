@@ -1,0 +1,106 @@
+"""What a running handler may know and do: its job, its fence, progress, artifacts, and a transaction with its own ack."""
+
+from __future__ import annotations
+
+import math
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, Protocol
+
+from windlass.errors import InvalidInput, NoCurrentJob
+from windlass.types import Claimed, Micros
+
+if TYPE_CHECKING:
+    from windlass.transaction import JobTransaction
+
+ARTIFACT_LIMIT: Final = 1_000
+
+
+class Running(Protocol):
+    """One execution, as the worker that holds it keeps it."""
+
+    job: Claimed
+
+    def context(self) -> Context: ...
+    def is_interrupted(self) -> bool: ...
+    def begin_transaction(self) -> JobTransaction: ...
+
+
+_current: ContextVar[Running | None] = ContextVar("windlass_current", default=None)
+
+
+class Context:
+    """Given to handlers of tasks with `context=True`; `windlass.current()` elsewhere."""
+
+    __slots__ = ("_running", "artifacts", "note", "progressed")
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self.progressed: float | None = None
+        self.note: str | None = None
+        self.artifacts: list[str] = []
+
+    @property
+    def job(self) -> Claimed:
+        """The job as it was claimed."""
+        return self._running.job
+
+    @property
+    def run_id(self) -> str:
+        return self._running.job.run_id
+
+    @property
+    def fence(self) -> str:
+        """The token of this lease. Hand it to systems that can refuse writes of an earlier holder."""
+        return self._running.job.token
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first execution; runs that were released or snoozed are not counted."""
+        return self._running.job.executions - self._running.job.skipped
+
+    @property
+    def deadline_in(self) -> Micros:
+        """The timeout of one execution, in microseconds; 0 = none."""
+        return self._running.job.timeout_ns // 1_000
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this execution should stop: cancelled, out of time, lease lost, or the worker is being forced to
+        stop. An async handler is also interrupted at its next await; a thread must look here."""
+        return self._running.is_interrupted()
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """How far it is, between 0 and 1. Cheap: written with the next renewal, about once a second."""
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not math.isfinite(fraction):
+            raise InvalidInput("progress", f"must be a number between 0 and 1, got {fraction!r}")
+        if not 0 <= fraction <= 1:
+            raise InvalidInput("progress", f"must be between 0 and 1, got {fraction!r}")
+        self.progressed = float(fraction)
+        if note is not None:
+            self.note = str(note)
+
+    def artifact(self, path: str) -> None:
+        """Remember a file or address that this run made. Stored with the run when it ends, also when it fails."""
+        if len(self.artifacts) >= ARTIFACT_LIMIT:
+            raise InvalidInput("artifact", f"a run keeps at most {ARTIFACT_LIMIT} of them")
+        self.artifacts.append(str(path))
+
+    def transaction(self) -> JobTransaction:
+        """The handler's own writes, follow-up jobs and the success of this job, in one transaction guarded by the lease.
+
+        `async with ctx.transaction() as tx` in async handlers, `with` in threads. `tx.connection` is the store's own;
+        jobs of this app that are enqueued in the block join it; `tx.result` is the job's result. Leaving the block ends
+        the job: what the handler does afterwards changes nothing."""
+        return self._running.begin_transaction()
+
+
+def enter(running: Running | None) -> None:
+    _current.set(running)
+
+
+def current() -> Context:
+    """The context of the job that this code runs for."""
+    running = _current.get()
+    if running is None:
+        raise NoCurrentJob
+    return running.context()

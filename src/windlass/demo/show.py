@@ -1,0 +1,175 @@
+"""The demo as a person sees it: what is there to do, who does it, who is killed, what came out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from windlass.client import Client
+from windlass.demo.check import Verdict, compare
+
+QUEUES: Final = {"mail": 500, "images": 300, "ledger": 200}
+TOTAL: Final = sum(QUEUES.values())
+KILL_AT: Final = (0.25, 0.55)  # of all jobs done
+PATIENCE: Final = 50.0  # seconds; the demo takes about ten
+
+
+class Display(Protocol):
+    def say(self, text: str) -> None: ...
+    def update(self, left: dict[str, int]) -> None: ...
+
+
+class Plain:
+    """Lines, for a pipe or a log."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)  # noqa: T201
+
+    def update(self, left: dict[str, int]) -> None:
+        done = TOTAL - sum(left.values())
+        if done * 10 // TOTAL > self._last:
+            self._last = done * 10 // TOTAL
+            self.say(f"  {done:4} of {TOTAL} done; waiting or running: " + ", ".join(f"{q} {n}" for q, n in left.items()))
+
+
+class Live:
+    """Bars, for a terminal."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress = progress
+        self._bars = {queue: progress.add_task(queue, total=count) for queue, count in QUEUES.items()}
+
+    def say(self, text: str) -> None:
+        self._progress.console.print(text, highlight=False)
+
+    def update(self, left: dict[str, int]) -> None:
+        for queue, bar in self._bars.items():
+            self._progress.update(bar, completed=QUEUES[queue] - left[queue])
+
+
+@contextmanager
+def display() -> Iterator[Display]:
+    if not sys.stdout.isatty():
+        yield Plain()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("  {task.description:8}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        yield Live(progress)
+
+
+def main() -> int:
+    directory = Path(tempfile.mkdtemp(prefix="windlass-demo-"))
+    url = f"sqlite:///{directory / 'demo.db'}"
+    log = directory / "handlers.log"
+    log.touch()
+    os.environ |= {"WINDLASS_URL": url, "WINDLASS_DEMO_LOG": str(log)}
+    return asyncio.run(play(url, log))
+
+
+async def play(url: str, log: Path) -> int:
+    from windlass.demo.tasks import app
+
+    with display() as screen:
+        screen.say(f"A fresh store: {url.removeprefix('sqlite:///')}")
+        accepted = await enqueue()
+        screen.say(
+            f"{len(accepted)} jobs are stored: mail fails now and then, images are made in threads, and ledger jobs must "
+            "never run twice."
+        )
+        workers = start_workers()
+        screen.say("Two worker processes start under a supervisor.")
+        try:
+            await watch(app.client, screen, log)
+        finally:
+            stop(workers)
+    verdict = await compare(app.client, accepted, log)
+    await app.close()
+    return report(verdict, url)
+
+
+async def enqueue() -> list[str]:
+    from windlass.demo.tasks import app, make_thumbnail, send_email, transfer
+
+    mails = await app.enqueue_many(send_email.job(n) for n in range(QUEUES["mail"]))
+    images = await app.enqueue_many(make_thumbnail.job(n) for n in range(QUEUES["images"]))
+    ledger = await app.enqueue_many(transfer.job(n) for n in range(QUEUES["ledger"]))
+    return [*(job.id for job in mails), *(job.id for job in images), *(job.id for job in ledger)]
+
+
+def start_workers() -> subprocess.Popen[bytes]:
+    options = "--processes 2 --concurrency 4 --threads 2 --quiet".split()
+    command = [sys.executable, "-m", "windlass", "worker", "windlass.demo.tasks:app", *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)  # noqa: S603
+
+
+def stop(workers: subprocess.Popen[bytes]) -> None:
+    workers.terminate()
+    try:
+        workers.wait(15)
+    except subprocess.TimeoutExpired:
+        workers.kill()
+
+
+async def watch(client: Client, screen: Display, log: Path) -> None:
+    """Until everything has ended; on the way a worker is killed, twice, in the middle of its work."""
+    victims = list(KILL_AT)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            left = dict.fromkeys(QUEUES, 0)
+            for entry in await client.driver.count(now=client.now()):
+                if entry.label != "dead":
+                    left[entry.queue] += entry.jobs
+            screen.update(left)
+            done = 1 - sum(left.values()) / TOTAL
+            if done == 1:
+                return
+            if victims and done >= victims[0] and (pid := latest_worker(log)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    victims.pop(0)
+                    screen.say(f"  kill -9 {pid}: a worker dies in the middle of its jobs, without a word.")
+            await asyncio.sleep(0.1)
+
+
+def latest_worker(log: Path) -> int | None:
+    """A process that has just begun a job."""
+    lines = log.read_text().splitlines()
+    return int(lines[-1].split()[-1]) if lines else None
+
+
+def report(verdict: Verdict, url: str) -> int:
+    out: list[str] = ["", "What became of them:"]
+    for queue in QUEUES:
+        endings = {state: count for (q, state), count in sorted(verdict.ended.items()) if q == queue}
+        out.append(f"  {queue:8}" + "  ".join(f"{count:4} {state}" for state, count in endings.items()))
+    out.append(f"{verdict.runs} executions for {TOTAL} jobs: retries, and what the dead workers had begun.")
+    out.append(f"{verdict.repeated} ran again because their worker died before it could say that they were done.")
+    if verdict.problems:
+        out += ["", "The store and the handlers' own log DISAGREE:", *(f"  {problem}" for problem in verdict.problems[:20])]
+    else:
+        out.append("Checked against the handlers' own log: nothing lost, nothing repeated after success, and no ledger")
+        out.append("job started twice.")
+    out += [
+        "",
+        "Look around:",
+        f"  export WINDLASS_URL={url}",
+        "  windlass jobs list",
+        "  windlass dlq list",
+        "  windlass queues list",
+    ]
+    out += ["Start your own:", "  windlass init", ""]
+    print("\n".join(out))  # noqa: T201
+    return 1 if verdict.problems else 0

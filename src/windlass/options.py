@@ -1,0 +1,172 @@
+"""What may be said about a task and about one job of it, and how the row of a new job follows from all that was said.
+
+Precedence: `using(...)` over `@app.task(...)` over the preset of the queue over the settings. The result is a `Plan`: a
+prototype row, made once, of which each enqueue fills in the id, the payload and whatever depends on the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypedDict
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.clock import duration, instant
+from windlass.config import Settings
+from windlass.core.admission import check_name
+from windlass.core.uniqueness import clean_key, idempotency_scope, stored_dedupe_key
+from windlass.errors import InvalidInput
+from windlass.policies import Duration, Retry
+from windlass.presets import AckMode, KeyScope, Preset
+from windlass.types import CrashPolicy, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
+from windlass.words import did_you_mean
+
+Runner = Literal["async", "thread"]
+
+
+class SharedOptions(TypedDict, total=False):
+    """What may be said of a task, and again of one of its jobs."""
+
+    queue: str
+    priority: int
+    timeout: Duration
+    retry: Retry
+    max_lost: int
+    retry_mode: RetryMode
+    crash_policy: CrashPolicy
+    on_unknown: OnUnknown
+    on_duplicate: OnDuplicate
+    dedupe: bool | str
+    limits: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class TaskOptions(SharedOptions, total=False):
+    """Of a task: `@app.task(...)`."""
+
+    name: str
+    run: Runner
+    ack: AckMode
+
+
+class JobOptions(SharedOptions, total=False):
+    """Of one job: `task.using(...)`."""
+
+    id: str
+    delay: Duration
+    run_at: datetime
+    org_id: str
+    headers: dict[str, str]
+    idempotency_key: str
+    idempotency_scope: KeyScope
+    idempotency_for: Duration
+    conn: object
+
+
+SHARED: Final = frozenset(SharedOptions.__annotations__)
+OF_TASK: Final = SHARED | TaskOptions.__annotations__.keys()
+OF_JOB: Final = SHARED | JobOptions.__annotations__.keys()
+
+
+def check_options(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InvalidInput(name, f"is not an option of {where}{hint}; known: {', '.join(sorted(known))}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the jobs of one task, or of one `using(...)` of it, are made."""
+
+    prototype: NewJob
+    said: Mapping[str, Any]  # the merged options, for a further using(...)
+    delay: Micros = 0
+    dedupe: bool | str = False
+    key_life: Micros | None = None
+    conn: object = None
+    plain: bool = True  # nothing but id and payload differs from job to job
+
+    def make(self, job_id: str, payload: bytes, now: Micros) -> NewJob:
+        if self.plain:
+            return replace(self.prototype, id=job_id, payload=payload)
+        proto, changes = self.prototype, dict[str, Any]()
+        if self.delay:
+            changes["run_at"] = now + self.delay
+        if self.dedupe is True:
+            changes["dedupe_key"] = stored_dedupe_key(proto.type, proto.org_id, msgspec.json.decode(payload))
+        if self.key_life is not None:
+            changes["idempotency_expires_at"] = now + self.key_life
+        return replace(proto, id=self.said.get("id", job_id), payload=payload, **changes)
+
+
+def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Settings) -> Plan:
+    """The plan for jobs of `task` given all that was said of them."""
+    if "delay" in said and "run_at" in said:
+        raise InvalidInput("delay", "give delay or run_at, not both")
+    if "run_at" in said and not isinstance(said["run_at"], datetime):
+        raise InvalidInput("run_at", f"must be a datetime with a time zone, got {said['run_at']!r}; or use delay='5m'")
+    check_name("queue", said.get("queue", "default"))
+    if said.get("org_id") is not None:
+        check_name("org_id", said["org_id"])
+    retry = _retry(said, preset, settings)
+    key = clean_key(_text("idempotency_key", said.get("idempotency_key")))
+    dedupe = said.get("dedupe", False)
+    if not isinstance(dedupe, bool | str):
+        raise InvalidInput("dedupe", f"must be True (by arguments) or a key, got {dedupe!r}")
+    retry_mode = said.get("retry_mode", preset.retry_mode if preset else "same_job")
+    usual_crash = "fail" if retry_mode == "new_job" else preset.crash_policy if preset else "requeue"
+    prototype = NewJob(
+        id="", type=task, queue=said.get("queue", "default"), org_id=said.get("org_id"), priority=said.get("priority", 0),
+        run_at=instant(said["run_at"], field="run_at") if "run_at" in said else None,
+        timeout_ns=1_000 * (duration(said["timeout"], field="timeout") if "timeout" in said else settings.timeout),
+        max_attempts=retry.executions, max_lost=said.get("max_lost", preset.max_lost if preset else settings.max_lost),
+        retry_mode=retry_mode, crash_policy=said.get("crash_policy", usual_crash), retry_policy=retry.encode(),
+        on_unknown=said.get("on_unknown", preset.on_unknown if preset else settings.on_unknown),
+        on_duplicate=said.get("on_duplicate", preset.on_duplicate if preset else settings.on_duplicate),
+        idempotency_key=key, idempotency_scope=None if key is None else _scope(task, said, preset, settings),
+        dedupe_key=clean_key(dedupe) if isinstance(dedupe, str) else None,
+        limit_keys=_names("limits", said), tags=_names("tags", said), headers=_headers(said),
+    )  # fmt: skip
+    delay = duration(said["delay"], field="delay") if "delay" in said else 0
+    life = duration(said["idempotency_for"], field="idempotency_for") if "idempotency_for" in said else None
+    plain = not delay and dedupe is not True and life is None and "id" not in said
+    return Plan(prototype, said, delay, dedupe, life, said.get("conn"), plain)
+
+
+def _retry(said: Mapping[str, Any], preset: Preset | None, settings: Settings) -> Retry:
+    retry = said.get("retry", preset.retry() if preset else settings.retry)
+    if not isinstance(retry, Retry):
+        raise InvalidInput("retry", f"must be a windlass.Retry such as Retry(max_retries=3), got {retry!r}")
+    return retry
+
+
+def _scope(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Settings) -> str:
+    scope = said.get("idempotency_scope", preset.idempotency_scope if preset else settings.idempotency_scope)
+    if scope not in ("type", "queue", "org", "global"):
+        raise InvalidInput("idempotency_scope", f"must be one of type, queue, org, global, got {scope!r}")
+    return idempotency_scope(scope, type=task, queue=said.get("queue", "default"), org_id=said.get("org_id"))
+
+
+def _names(field: str, said: Mapping[str, Any]) -> tuple[str, ...]:
+    value = said.get(field, ())
+    if isinstance(value, str) or not isinstance(value, tuple | list):
+        raise InvalidInput(field, f"must be a tuple of names such as ('{value}',)")
+    return tuple(value)
+
+
+def _headers(said: Mapping[str, Any]) -> dict[str, str] | None:
+    """A copy: what the caller does to it later must not reach jobs that are made later."""
+    headers = said.get("headers")
+    if headers is not None and not isinstance(headers, dict):
+        raise InvalidInput("headers", f"must be a dict of text such as {{'trace': '1'}}, got {headers!r}")
+    return None if headers is None else dict(headers)
+
+
+def _text(field: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(field, f"must be text, got {value!r}")
+    return value

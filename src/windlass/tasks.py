@@ -1,0 +1,214 @@
+"""A task: a function whose calls can be queued. Typed by its own signature, still callable as itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from functools import update_wrapper
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+
+from windlass.client import Client, JobHandle
+from windlass.codec import Arguments, Results
+from windlass.context import Context
+from windlass.core.admission import check_job, check_name
+from windlass.errors import InvalidInput
+from windlass.options import OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, plan
+from windlass.presets import AckMode, Preset
+from windlass.types import NewJob
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Home(Protocol):
+    """Where a task lives: its app."""
+
+    @property
+    def client(self) -> Client: ...
+    def preset_of(self, queue: str) -> Preset | None: ...
+
+
+class PreparedJob(Generic[R]):
+    """A job that has not been enqueued yet: for `app.enqueue_many`."""
+
+    __slots__ = ("new", "results")
+
+    def __init__(self, new: NewJob, results: Results) -> None:
+        self.new: Final = new
+        self.results: Final = results
+
+
+class Enqueuer(Generic[P, R]):
+    """One way of enqueueing a task: the task itself, or a `using(...)` of it. Frozen, reusable, shareable."""
+
+    def __init__(self, home: Home, arguments: Arguments, results: Results, made: Plan) -> None:
+        self._home = home
+        self._arguments = arguments
+        self._results = results
+        self._plan = made
+
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Store a call of this task as a job. Returns once it is durable."""
+        client = self._home.client
+        now = client.now()
+        new = self._new(client, args, kwargs, now)
+        [answer] = await client.enqueue((new,), now, self._plan.conn)
+        return JobHandle(client, answer.id, self._results, answer.existed)
+
+    def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """The same, blocking. Never touches an event loop."""
+        client = self._home.client
+        now = client.now()
+        new = self._new(client, args, kwargs, now)
+        [answer] = client.enqueue_sync((new,), now, self._plan.conn)
+        return JobHandle(client, answer.id, self._results, answer.existed)
+
+    def job(self, /, *args: P.args, **kwargs: P.kwargs) -> PreparedJob[R]:
+        """The same call, described but not stored: `app.enqueue_many(task.job(x) for x in ...)`."""
+        if self._plan.conn is not None:
+            raise InvalidInput("conn", "give it to enqueue_many(jobs, conn=...) instead: a batch is one transaction")
+        client = self._home.client
+        return PreparedJob(self._new(client, args, kwargs, client.now()), self._results)
+
+    def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R]:
+        """Options for jobs of this task: `task.using(delay="5m", priority=9).enqueue(...)`."""
+        check_options(options, OF_JOB, "using(...)")
+        said = {**self._plan.said, **options}
+        if "delay" in options and "run_at" not in options:
+            said.pop("run_at", None)
+        if "run_at" in options and "delay" not in options:
+            said.pop("delay", None)
+        return Enqueuer(self._home, self._arguments, self._results, self._planned(said))
+
+    def _planned(self, said: Mapping[str, Any]) -> Plan:
+        name = self._plan.prototype.type
+        made = plan(name, said, self._home.preset_of(said.get("queue", "default")), self._home.client.settings)
+        check_job(made.make("check", b"{}", 0))
+        return made
+
+    def _new(self, client: Client, args: tuple[Any, ...], kwargs: Mapping[str, Any], now: int) -> NewJob:
+        payload = self._arguments.encode(args, kwargs, limit=client.settings.payload_limit)
+        return self._plan.make(client.ids.job(now), payload, now)
+
+
+class Task(Enqueuer[P, R]):
+    """A registered function. Its name is the type of its jobs."""
+
+    def __init__(self, home: Home, function: Callable[..., Any], *, context: bool, options: Mapping[str, Any]) -> None:
+        check_options(options, frozenset(OF_TASK), "task(...)")
+        self.function: Final = function
+        self.name: Final[str] = options.get("name", getattr(function, "__name__", ""))
+        check_name("name", self.name)
+        if self.name == "<lambda>":
+            raise InvalidInput("name", "a lambda has none of its own; give one: app.task(name=...)")
+        self.takes_context: Final = context
+        self.is_async: Final = inspect.iscoroutinefunction(function)
+        self.run: Final[Runner] = _runner(options.get("run"), self.is_async, self.name)
+        self.ack: Final[AckMode | None] = _ack(options.get("ack"))
+        self.arguments: Final = Arguments(function, skip_context=context, task=self.name)
+        self.results: Final = Results(function, task=self.name)
+        said = {name: value for name, value in options.items() if name not in ("name", "run", "ack")}
+        preset = home.preset_of(said.get("queue", "default"))
+        made = plan(self.name, said, preset, home.client.settings)
+        check_job(made.make("check", b"{}", 0))
+        super().__init__(home, self.arguments, self.results, made)
+        update_wrapper(cast("Callable[..., Any]", self), function)
+
+    @property
+    def queue(self) -> str:
+        return self._plan.prototype.queue
+
+    @property
+    def careful(self) -> bool:
+        """Its jobs are claimed only for free slots: they hold permits, or must never be handed back."""
+        prototype = self._plan.prototype
+        return bool(prototype.limit_keys) or prototype.retry_mode == "new_job"
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+class AsyncTask(Task[P, R]):
+    """Of an async function."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Call the function itself, here and now, without a queue."""
+        made: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return made
+
+
+class SyncTask(Task[P, R]):
+    """Of a plain function."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, here and now, without a queue."""
+        value: R = self.function(*args, **kwargs)
+        return value
+
+
+class AsyncContextTask(Task[P, R]):
+    """Of an async function that takes a Context first."""
+
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        made: Coroutine[Any, Any, R] = self.function(ctx, *args, **kwargs)
+        return made
+
+
+class SyncContextTask(Task[P, R]):
+    """Of a plain function that takes a Context first."""
+
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        value: R = self.function(ctx, *args, **kwargs)
+        return value
+
+
+class Decorator(Protocol):
+    """What `app.task(...)` answers."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+class ContextDecorator(Protocol):
+    """What `app.task(context=True, ...)` answers."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncContextTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncContextTask[P, R]: ...
+
+
+def make_task(
+    home: Home, function: Callable[..., Any], *, context: bool, options: Mapping[str, Any]
+) -> Task[..., Any]:  # fmt: skip
+    if not callable(function):
+        raise InvalidInput("task", f"decorates a function, got {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInput("task", f"{function.__name__} is a generator; a task returns its result")
+    if inspect.iscoroutinefunction(function):
+        kind: type[Task[..., Any]] = AsyncContextTask if context else AsyncTask
+    else:
+        kind = SyncContextTask if context else SyncTask
+    return kind(home, function, context=context, options=options)
+
+
+def _runner(run: object, is_async: bool, name: str) -> Runner:
+    if run is None:
+        return "async" if is_async else "thread"
+    if run == "async" and not is_async:
+        raise InvalidInput("run", f"{name} is a plain function; run='async' is for async functions, use run='thread'")
+    if run == "thread" and is_async:
+        raise InvalidInput("run", f"{name} is an async function and runs in the event loop; leave run out")
+    if run not in ("async", "thread"):
+        raise InvalidInput("run", f"must be 'async' or 'thread', got {run!r}")
+    return run
+
+
+def _ack(ack: object) -> AckMode | None:
+    if ack not in (None, "batched", "sync"):
+        raise InvalidInput("ack", f"must be 'batched' or 'sync', got {ack!r}")
+    return ack

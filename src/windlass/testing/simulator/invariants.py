@@ -1,0 +1,394 @@
+"""What must hold after every call that reached the store, whatever failed before it.
+
+Judged from rows and from the history of effects, never from what the code under test says about itself; the guards are
+written once more here, in other words than in `core`, so that a mistake there is not a mistake here.
+
+Conservation, one lease per job, stale calls change nothing, liveness, attempts, terminal is final, finished ⇔ terminal,
+uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, pruning, and batches of
+settlements that are cut off at any point. Left out, because what they speak of does not exist yet: rates, dependencies,
+cron, ageing, enqueueing in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from windlass.core.changes import (
+    OUTCOME_OF,
+    Ack,
+    Cancel,
+    Release,
+    Replay,
+    Settlement,
+)
+from windlass.core.eligibility import dispatch_order
+from windlass.drivers.protocol import Claim, Renewal
+from windlass.errors import WindlassError
+from windlass.testing.simulator.history import History
+from windlass.types import ACTIVE, TERMINAL, Group, Handle, Job, Limit, Micros, Queue, Run
+
+LATE: Final = ("expired", "mismatch", "not_inflight")
+FROZEN: Final = (
+    "id", "queue", "type", "created_at", "retry_mode", "crash_policy", "max_attempts", "max_lost", "retry_of",
+    "group_id", "limit_keys", "dedupe_key", "idempotency_key",
+)  # fmt: skip
+OWNED: Final = (
+    "state", "lease_token", "lease_expires_at", "executions", "attempts", "skipped", "lost", "last_token", "last_outcome",
+    "finished_at",
+)  # fmt: skip
+
+
+class Rows(Protocol):
+    cheap: bool
+
+    def jobs(self) -> Mapping[int, Job]: ...
+    def runs(self, job: Job) -> list[Run]: ...
+    def limits(self) -> Iterable[Limit]: ...
+    def groups(self) -> Iterable[Group]: ...
+    def queue(self, name: str) -> Queue | None: ...
+
+
+class Place(Protocol):
+    """What the checker needs to know of the world."""
+
+    @property
+    def history(self) -> History: ...
+    @property
+    def clocks_moved(self) -> bool: ...
+
+
+class Call(Struct, frozen=True):
+    """A driver call that took effect, or was refused."""
+
+    who: str
+    method: str
+    batch: Any
+    now: Micros
+    answer: Any
+    error: WindlassError | None
+
+
+class Broken(Exception):
+    """A rule does not hold; caught where it is recorded."""
+
+
+def require(holds: bool, rule: str, detail: str = "") -> None:
+    if not holds:
+        raise Broken(rule, detail)
+
+
+class Checker:
+    def __init__(self, world: Place, rows: Rows) -> None:
+        self._history = world.history
+        self._rows = rows
+        self._known: dict[int, Job] = {}
+        self.ids: dict[str, int] = {}
+        self._handles: dict[Handle, str] = {}
+        self._tokens: defaultdict[str, set[str]] = defaultdict(set)
+        self._ended: dict[str, Run] = {}
+        self._replayed: set[str] = set()
+        self._generous: set[str] = set()  # links that follow a replay, which may have kept the attempts spent before it
+        self._keys: dict[tuple[str, str], str] = {}
+        self.open: dict[int, None] = {}  # jobs that have not ended
+        self.pruned: set[str] = set()
+        self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
+
+    def observe(self, call: Call) -> bool:
+        """Judge what a call did. Answers whether it changed a job."""
+        rows = self._rows.jobs()
+        known = self._known
+        changed = [(old, job) for seq, job in rows.items() if (old := known.get(seq)) is not job and old != job]
+        born = sum(old is None for old, _ in changed)
+        gone = [job for seq, job in known.items() if seq not in rows] if len(rows) < len(known) + born else []
+        self._latest = max(self._latest, call.now)
+        self._note(call)
+        try:
+            self._judge(call, changed, gone)
+        except Broken as broken:
+            rule, detail = broken.args
+            self._history.break_rule(rule, f"{detail} ({call.method} by {call.who})", who=call.who)
+        for job in gone:
+            del self._known[job.seq]
+            self.pruned.add(job.id)
+        for _, job in changed:
+            self._known[job.seq] = job
+            self.ids[job.id] = job.seq
+            if job.state in ACTIVE:
+                self.open[job.seq] = None
+            else:
+                self.open.pop(job.seq, None)
+        return bool(changed or gone)
+
+    def _judge(self, call: Call, changed: list[tuple[Job | None, Job]], gone: list[Job]) -> None:
+        require(call.error is None or not changed, "a call that was refused stores nothing", str(call.error))
+        for job in gone:
+            require(call.method in ("prune", "alter"), "no job vanishes", job.id)
+            require(job.state in TERMINAL, "only finished jobs are removed", job.id)
+        match call.method:  # answers are judged against the rows as they were before the call
+            case "claim" if call.error is None:
+                self._claimed(call)
+            case "extend" | "settle" if call.error is None:
+                self._guarded(call)
+            case "alter" if call.error is None:
+                self._altered(call)
+            case "expire" if call.error is None:
+                self._handles.update((job.handle, job.id) for job in call.answer[1])
+            case "enqueue" if call.error is None:
+                self._enqueued(call)
+        for old, job in changed:
+            check_row(job)
+            if old is None:
+                self._born(job)
+            else:
+                self._moved(call, old, job)
+            if self._rows.cheap:
+                self._check_runs(job, last=2)
+        if any(job.limit_keys for _, job in changed):
+            self.check_limits()
+        if any(job.dedupe_key is not None for _, job in changed):
+            self.check_unique()
+
+    # ------------------------------------------------------------------------------------------------- by kind of call
+
+    def _enqueued(self, call: Call) -> None:
+        for new, answer in zip(call.batch, call.answer, strict=True):
+            if answer.existed:
+                self._history.sometimes("duplicate")
+            require(answer.existed or answer.id == new.id, "an enqueue answers the job it stored", new.id)
+            if new.idempotency_key is not None and new.idempotency_expires_at is None:
+                key = (new.idempotency_scope or "", new.idempotency_key)
+                require(answer.existed or key not in self._keys, "an idempotency key is taken once", str(key))
+                self._keys.setdefault(key, answer.id)
+
+    def _claimed(self, call: Call) -> None:
+        wish: Claim = call.batch
+        rows, last = self._rows.jobs(), None
+        for claimed in call.answer:
+            self._handles[claimed.handle] = claimed.id
+            job = rows[self.ids[claimed.id]]
+            require(claimed.token not in self._tokens[claimed.id], "every lease has a token of its own", claimed.id)
+            self._tokens[claimed.id].add(claimed.token)
+            before = self._known[job.seq]
+            free = before.state == "queued" or (before.state == "running" and lapsed(before, call.now))
+            require(free, "at most one valid lease per job", f"{job.id} was {before.state} until {before.lease_expires_at}")
+            require(before.cancel_requested_at is None, "a job that was asked to cancel never runs again", job.id)
+            came_back = before.state == "running" or before.run_at is None
+            require(came_back or (before.run_at or 0) <= self._latest, "nothing runs before its time", job.id)
+            queue = self._rows.queue(job.queue)
+            require(queue is None or queue.paused_at is None, "a paused queue starts nothing", job.id)
+            require(job.queue in wish.queues, "a claim answers what it was asked for", job.id)
+            require(last is None or last < dispatch_order(job), "a claim answers in dispatch order", job.id)
+            last = dispatch_order(job)
+        require(len(call.answer) <= wish.limit, "a claim answers no more than it was asked for")
+        if last is not None:
+            self._nobody_was_passed_over(wish, last)
+        if not wish.start and call.answer:
+            self._history.sometimes("prefetched")
+
+    def _nobody_was_passed_over(self, wish: Claim, last: tuple[int, int, Micros, int]) -> None:
+        for job in self._rows.jobs().values():
+            if job.state != "queued" or not job.ready or job.queue not in wish.queues or wish.unhandled:
+                continue
+            queue = self._rows.queue(job.queue)
+            suits = (wish.types is None or job.type in wish.types) and (queue is None or queue.paused_at is None)
+            require(not suits or dispatch_order(job) > last, "no ready job is passed over", job.id)
+
+    def _guarded(self, call: Call) -> None:
+        """A call under a token: applied exactly when the lease was the caller's, and otherwise without a trace."""
+        rows, touched = self._rows.jobs(), set()
+        named = [self._handles.get(unit.handle, str(unit.handle)) for unit in call.batch]
+        for job_id, unit, reply in zip(named, call.batch, call.answer, strict=True):
+            answer = reply if isinstance(reply, str) else reply.answer
+            seq = self.ids.get(job_id, 0)
+            before, after = self._known.get(seq), rows.get(seq)
+            if before is None or after is None or job_id in touched:
+                continue
+            if answer == "applied":
+                touched.add(job_id)
+                require(holds(before, unit, call.now), "only the holder of a valid lease changes a job", job_id)
+            elif named.count(job_id) == 1:
+                same = all(getattr(before, field) == getattr(after, field) for field in OWNED)
+                require(same, "a stale call changes nothing", f"{job_id} was answered {answer}")
+            if isinstance(unit, Renewal):
+                if answer in LATE and (job_id, unit.token) in self._history.running:
+                    self._history.sometimes("lease_lost")
+                    self._history.refused.add((job_id, unit.token))
+            else:
+                self._settled(unit, answer, before, after)
+
+    def _settled(self, change: Settlement, answer: str, before: Job, after: Job) -> None:
+        history, lease = self._history, (before.id, change.token)
+        if isinstance(change, Ack) and answer in ("applied", "repeated"):
+            require(lease in history.finished, "an effect comes before its acknowledgement", before.id)
+            require(history.finished[lease] == "ok", "only a success is acknowledged", before.id)
+        if answer == "repeated":
+            history.sometimes("repeated")
+        elif answer in LATE and not change.lapsed:
+            history.sometimes("settled_late")
+        if answer != "applied":
+            return
+        if isinstance(change, Release):
+            history.sometimes("released" if lease in history.begun else "released_unbegun")
+        if after.last_outcome == "cancelled" and OUTCOME_OF[type(change)] != "cancelled":
+            history.sometimes("cancel_instead")
+        if after.dead_kind == "lost":
+            history.sometimes("lost_too_often")
+        if change.lapsed and before.crash_policy == "fail":
+            history.sometimes("crash_is_failure")
+        if after.last_outcome == "snooze":
+            history.sometimes("snoozed")
+        if after.superseded_by is not None:
+            history.sometimes("chained")
+
+    def _altered(self, call: Call) -> None:
+        for change, answer in zip(call.batch, call.answer, strict=True):
+            if isinstance(change, Replay) and answer == "applied":
+                self._replayed.add(change.job_id)
+                self._history.sometimes("replayed")
+            if isinstance(change, Cancel) and answer == "requested":
+                self._history.sometimes("cancel_running")
+
+    # ------------------------------------------------------------------------------------------------------- by row
+
+    def _born(self, job: Job) -> None:
+        require(job.state == "queued" and job.executions == 0, "a job begins as queued", job.id)
+        if job.manual or job.retry_of in self._generous:
+            self._generous.add(job.id)
+        if job.retry_of is not None and not job.manual:
+            parent = self._rows.jobs()[self.ids[job.retry_of]]
+            require(parent.superseded_by == job.id, "a failure has one automatic retry", f"{job.id} of {parent.id}")
+
+    def _moved(self, call: Call, old: Job, job: Job) -> None:
+        require(job.updated_at > old.updated_at, "every change shows in updated_at", job.id)
+        for field in FROZEN:
+            require(getattr(old, field) == getattr(job, field), "what identifies a job never changes", f"{job.id} {field}")
+        require(job.position == old.position or call.method == "alter", "a job keeps its place", job.id)
+        if job.parked_on is not None:
+            self._history.sometimes("parked")
+        if job.id in self._replayed:  # a person may begin anew
+            return
+        if old.state in TERMINAL:
+            require((job.state, job.finished_at) == (old.state, old.finished_at), "terminal is final", job.id)
+        require(job.executions - old.executions in (0, 1), "a claim is one execution", job.id)
+        require(job.attempts - old.attempts in (0, 1), "a failure is one attempt", job.id)
+        if old.lease_token is not None and job.last_token == old.lease_token:
+            self._ended_execution(call, old, job)
+        if job.id not in self._generous:
+            check_maxima(job)
+
+    def _ended_execution(self, call: Call, old: Job, job: Job) -> None:
+        if job.last_outcome in ("snooze", "release", "cancelled", "expire"):
+            require(job.attempts == old.attempts, "only a failure spends an attempt", f"{job.id} {job.last_outcome}")
+        if job.last_outcome in ("snooze", "release"):
+            require(job.skipped == old.skipped + 1, "a run handed back is counted as skipped", job.id)
+        lost = 1 if lapsed(old, call.now) else 0
+        require(job.lost == old.lost + lost, "a lapsed lease is counted, and only that", f"{job.id} {old.lost} {job.lost}")
+        back = job.state in ACTIVE
+        require(not back or job.retry_mode == "same_job", "a never-twice row does not come back", job.id)
+
+    def _check_runs(self, job: Job, last: int) -> None:
+        runs = self._rows.runs(job)
+        require(len(runs) == job.executions, "executions are run rows", job.id)
+        for run in runs[-last:] if last else runs:
+            ended = self._ended.get(run.run_id)
+            require(ended is None or ended == run, "an ended run never changes", run.run_id)
+            if run.status is not None:
+                self._ended[run.run_id] = run
+        is_open = bool(runs) and runs[-1].status is None
+        require(is_open == (job.state == "running"), "running has an open run, others have none", job.id)
+
+    def _note(self, call: Call) -> None:
+        self._history.add(call.who, call.method, *told(call, self._handles))
+
+    # ----------------------------------------------------------------------------------------------------- as a whole
+
+    def check_limits(self) -> None:
+        jobs = self._rows.jobs().values()
+        for limit in self._rows.limits():
+            held = sum(job.state == "running" and limit.key in job.limit_keys for job in jobs)
+            require(limit.used == held, "no permit leaks", f"{limit.key}: {limit.used} are out, {held} jobs hold one")
+            within = limit.max_used is None or held <= limit.max_used
+            require(within, "a limit bounds valid leases", f"{limit.key}: {held} of {limit.max_used}")
+
+    def check_unique(self) -> None:
+        seen: dict[str, str] = {}
+        for job in self._rows.jobs().values():
+            if job.dedupe_key is not None and job.state in ACTIVE:
+                other = seen.setdefault(job.dedupe_key, job.id)
+                require(other == job.id, "one active job per dedupe key", f"{job.id} and {other}")
+
+    def check_all(self) -> None:
+        """The whole store, once the world has come to rest."""
+        try:
+            for job in self._rows.jobs().values():
+                check_row(job)
+                self._check_runs(job, last=0)
+                require(job.state in TERMINAL, "what was acknowledged ends", f"{job.id} is {job.state}")
+                done = any(lease[0] == job.id and how == "ok" for lease, how in self._history.finished.items())
+                require(done or job.state != "succeeded", "a success has an effect", job.id)
+            ids = {job.id for job in self._rows.jobs().values()} | self.pruned
+            for job_id in self._history.acknowledged:
+                require(job_id in ids, "nothing acknowledged is lost", job_id)
+            self.check_limits()
+            self.check_unique()
+        except Broken as broken:
+            self._history.break_rule(*broken.args)
+
+    def job(self, job_id: str) -> Job | None:
+        return self._known.get(self.ids.get(job_id, 0))
+
+    def unfinished(self) -> list[Job]:
+        return [self._known[seq] for seq in self.open]
+
+
+def lapsed(job: Job, now: Micros) -> bool:
+    return job.lease_expires_at is not None and job.lease_expires_at <= now
+
+
+def holds(job: Job, unit: Settlement | Renewal, now: Micros) -> bool:
+    mine = job.state == "running" and job.lease_token == unit.token
+    return mine and lapsed(job, now) == (not isinstance(unit, Renewal) and unit.lapsed)
+
+
+def check_row(job: Job) -> None:
+    leased = job.lease_token is not None and job.lease_expires_at is not None
+    require((job.state == "running") == leased, "running means leased", job.id)
+    require((job.state in TERMINAL) == (job.finished_at is not None), "finished_at means terminal", job.id)
+    require((job.state == "dead") == (job.dead_kind is not None), "dead has a kind", job.id)
+    require((job.dead_kind == "superseded") == (job.superseded_by is not None), "superseded names its successor", job.id)
+    require(job.retry_mode == "same_job" or job.executions <= 1, "a never-twice row is claimed once", job.id)
+
+
+def check_maxima(job: Job) -> None:
+    require(job.max_attempts == 0 or job.attempts <= job.max_attempts, "attempts stay within the maximum", job.id)
+    if job.max_attempts and job.retry_mode == "same_job" and job.retry_policy is None:
+        require(job.executions - job.skipped <= job.max_attempts, "executions stay within the maximum", job.id)
+    lost_too_often = job.max_lost > 0 and job.crash_policy == "requeue" and job.lost > job.max_lost
+    require(not lost_too_often, "a job that kills its workers ends", job.id)
+
+
+def told(call: Call, handles: dict[Handle, str]) -> tuple[Any, ...]:
+    """A call as the history shows it: names and numbers."""
+    if call.error is not None:
+        return ("refused", type(call.error).__name__)
+    match call.method:
+        case "enqueue":
+            return (tuple(answer.id for answer in call.answer),)
+        case "claim":
+            return (call.batch.token, tuple(job.id for job in call.answer))
+        case "extend":
+            pairs = zip(call.batch, call.answer, strict=True)
+            return tuple((handles.get(unit.handle, "?"), reply.answer) for unit, reply in pairs)
+        case "settle":
+            pairs = zip(call.batch, call.answer, strict=True)
+            return tuple((OUTCOME_OF[type(u)], handles.get(u.handle, "?"), u.token, reply) for u, reply in pairs)
+        case "expire":
+            return (call.answer[0], tuple(job.id for job in call.answer[1]))
+        case "alter":
+            pairs = zip(call.batch, call.answer, strict=True)
+            return tuple((type(change).__name__, getattr(change, "job_id", ""), reply) for change, reply in pairs)
+    return ()

@@ -1,0 +1,316 @@
+"""A small fleet and its work, drawn from a seed: producers, workers under a supervisor, and an operator who meddles.
+
+A job's payload says what its handler will do in each of its executions, so the same scenario runs over any worker. The
+worker itself is a parameter: the real one in campaigns, naive and deliberately broken ones where the simulator is tested.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from windlass.clock import SECOND
+from windlass.core.changes import Alteration, Cancel, Delete, Move, PutLimit, Replay, Revoke, RunNow, SetPaused
+from windlass.core.eligibility import label_of
+from windlass.drivers.memory import MemoryDriver
+from windlass.drivers.protocol import Driver, Retention
+from windlass.errors import DuplicateId, StoreError
+from windlass.policies import Retry, fixed
+from windlass.testing.simulator.faults import Faults, FaultyDriver
+from windlass.testing.simulator.history import History
+from windlass.testing.simulator.store import Store, run_now
+from windlass.testing.simulator.world import Process, World
+from windlass.types import End, Micros, NewJob
+
+StoreName = Literal["memory", "sqlite"]
+Step = Literal["ok", "fail", "reject", "snooze", "poison"]
+LEASE: Final[Micros] = 6 * SECOND
+QUEUES: Final = ("a", "b")
+PLAIN, CAREFUL = "plain", "careful"  # types of jobs: the careful ones hold permits, or must never run twice
+PRODUCERS: Final = ("p1", "p2")
+ENDS: Final[tuple[End, ...]] = ("top", "bottom")
+LIMITS: Final = {"l1": 1, "l2": 2}
+PATIENCE: Final[Micros] = 3_600 * SECOND  # after the last fault: every retry, every stepped clock, and then some
+
+
+class Plan(Struct, frozen=True):
+    """What a handler does: one step per execution, the last one repeats."""
+
+    number: int
+    steps: tuple[Step, ...]
+    ms: int
+
+
+class Seat:
+    """A place in the fleet where a worker runs, with all that it may touch."""
+
+    def __init__(self, fleet: Fleet, process: Process) -> None:
+        self.fleet = fleet
+        self.process = process
+        self.name = process.name
+        self.clock = process.clock
+        self.random = process.random
+        self.driver = FaultyDriver(fleet.store, process, fleet.faults)
+
+    async def perform(self, job_id: str, token: str, payload: bytes) -> Step:
+        """The handler: what it does is seen outside the store, and it says how it ended."""
+        history, plan = self.fleet.world.history, msgspec.json.decode(payload, type=Plan)
+        self.fleet.check_alone(job_id, self.process)
+        done = self.fleet.performed[plan.number] = self.fleet.performed.get(plan.number, -1) + 1
+        history.begin(self.name, job_id, token)
+        try:
+            if plan.ms:
+                await asyncio.sleep(plan.ms / 1_000)
+        except asyncio.CancelledError:
+            history.interrupted(self.name, job_id, token)
+            self.fleet.note_why(self.process, job_id, token)
+            raise
+        step = plan.steps[min(done, len(plan.steps) - 1)]
+        if step == "poison":
+            history.sometimes("poison")
+            await self.process.die()
+        history.finish(self.name, job_id, token, step)
+        return step
+
+
+WorkerMain = Callable[[Seat], Coroutine[Any, Any, None]]
+
+
+class Fleet:
+    def __init__(self, seed: int, worker: WorkerMain, *, profile: str, driver: Driver) -> None:
+        self.world = World(seed)
+        rng = self.world.random
+        self.store = Store(self.world, driver)
+        self.faults = Faults(self.world, profile, lease_for=LEASE, horizon=rng.choice((5, 10, 20)) * SECOND)
+        self.store.lose_wakeup = self.faults.profile.lose_wakeup
+        self.performed: dict[int, int] = {}
+        self.ids: list[str] = []
+        self._worker = worker
+        self._workers = rng.choice((1, 2, 2, 3))
+        self._births = 0
+        self._tells = rng.choice((0.0, 0.7))
+        self._count = rng.choice((2, 3, 5, 8, 15))  # jobs of each producer
+        self.world.on_exit = self._forget
+
+    # -------------------------------------------------------------------------------------------------------- a seed
+
+    def run(self) -> None:
+        world = self.world
+        run_now(self.store.driver.alter([PutLimit(key, most) for key, most in LIMITS.items()], now=world.now))
+        for number in range(self._workers):
+            self._hire(f"w{number + 1}")
+        for name in PRODUCERS:
+            world.spawn(name, self._produce)
+        world.spawn("operator", self._meddle)
+        self._supervise()
+        world.run(until=lambda: not self.faults.raging, deadline=self.faults.horizon)
+        world.now = max(world.now, self.faults.horizon)
+        self.calm()
+        if not world.run(until=self._is_at_rest, deadline=world.now + PATIENCE) and world.history.violation is None:
+            jobs = self.store.checker.unfinished()
+            waiting = ", ".join(
+                f"{job.id} is {label_of(job, world.now)} ({job.parked_on}, {job.lost} lost)" for job in jobs
+            )
+            world.history.break_rule("what was acknowledged ends", f"an hour after the last fault: {waiting}")
+        if world.history.violation is None:
+            self.store.checker.check_all()
+
+    def calm(self) -> None:
+        """Faults are over. Who was stopped goes on, and clocks agree again as far as they can without running back."""
+        self.world.history.add("world", "calm")
+        self.store.lose_wakeup = 0.0
+        for process in self.world.processes:
+            process.carry_on()
+            process.clock.skew = 0
+            if process.name == "operator":  # a wish of his that is under way must not pause a queue for ever
+                process.kill()
+        for queue in QUEUES:
+            run_now(self.store.driver.alter([SetPaused(queue, False)], now=self.world.now))
+
+    def _is_at_rest(self) -> bool:
+        return not self.store.checker.open and not any(p.name in PRODUCERS and is_alive(p) for p in self.world.processes)
+
+    # ------------------------------------------------------------------------------------------------------ processes
+
+    def _hire(self, name: str) -> None:
+        self._births += 1
+        rng = self.world.random
+        skew = rng.randrange(-SECOND // 4, SECOND // 4) if self.faults.raging else 0
+        process = self.world.spawn(f"{name}.{self._births}", lambda process: self._worker(Seat(self, process)), skew=skew)
+        self.faults.haunt(process)
+
+    def _supervise(self) -> None:
+        """A supervisor looks each second and replaces a worker that is gone. It knows that the dead one is dead, and
+        mostly says so."""
+        alive = [p for p in self.world.processes if p.name.startswith("w") and is_alive(p)]
+        for process in self.world.processes:
+            if process.life == "dead" and not process.buried:
+                process.buried = True
+                self._forget(process)
+                if self.world.random.random() < self._tells:
+                    answer = self.store.apply(process, "alter", (Revoke(process.name),), now=self.world.now)
+                    if answer == ["applied"]:
+                        self.world.history.sometimes("revoked")
+        if len(alive) < self._workers:
+            self._hire("w")
+        self.world.at(self.world.now + SECOND, self._supervise)
+
+    def _forget(self, process: Process) -> None:
+        running = self.world.history.running
+        for lease in [lease for lease, who in running.items() if who == process.name]:
+            del running[lease]
+
+    def check_alone(self, job_id: str, process: Process) -> None:
+        """A worker that cannot renew stops its handlers before anybody else may begin. One that was frozen, or whose
+        clock was moved, could not know."""
+        if self.world.clocks_moved:
+            return
+        for (other, token), who in self.world.history.running.items():
+            rival = next(p for p in self.world.processes if p.name == who)
+            if other == job_id and rival.life == "live" and rival.longest_stop == 0:
+                self.world.history.break_rule(
+                    "a handler ends before its lease does", f"{job_id} still runs in {who} under {token}", who=process.name
+                )
+
+    def note_why(self, process: Process, job_id: str, token: str) -> None:
+        """A handler was interrupted. When neither a person, nor a signal, nor the store asked for it, it was the worker's
+        own fence."""
+        job = self.store.checker.job(job_id)
+        asked = job is not None and job.cancel_requested_at is not None
+        if not asked and not process.signalled and (job_id, token) not in self.world.history.refused:
+            self.world.history.sometimes("self_fence")
+
+    # ------------------------------------------------------------------------------------------------------- the work
+
+    async def _produce(self, process: Process) -> None:
+        driver, rng = FaultyDriver(self.store, process, self.faults), process.random
+        for number in range(self._count):
+            await asyncio.sleep(rng.choice((0, 0, 0.01, 0.5, 2.0)))
+            new = draw_job(rng, f"{process.name}-{number}", number * 2 + (process.name == "p1"), process.clock.now())
+            await self._enqueue(driver, process, new)
+
+    async def _enqueue(self, driver: FaultyDriver, process: Process, new: NewJob) -> None:
+        """Again with the same id until it is answered: an enqueue whose reply was lost is safe to repeat."""
+        while True:
+            try:
+                [answer] = await driver.enqueue([new], now=process.clock.now())
+                job_id = answer.id
+            except DuplicateId:
+                job_id = new.id
+            except StoreError:
+                await asyncio.sleep(0.5)
+                continue
+            self.world.history.acknowledged[job_id] = None
+            self.world.history.add(process.name, "acknowledged", job_id)
+            self.ids.append(job_id)
+            return
+
+    async def _meddle(self, process: Process) -> None:
+        driver, rng = FaultyDriver(self.store, process, self.faults), process.random
+        while self.faults.raging:
+            await asyncio.sleep(rng.choice((0.2, 1.0, 5.0)))
+            if not self.ids:
+                continue
+            job_id, queue = rng.choice(self.ids), rng.choice(QUEUES)
+            wishes: tuple[Alteration, ...] = (
+                Cancel(job_id), Cancel(job_id), RunNow(job_id), Move(job_id, rng.choice(ENDS)), Delete(job_id),
+                SetPaused(queue, True), SetPaused(queue, False), SetPaused(queue, False),
+                Replay(job_id, f"manual-{rng.getrandbits(32):08x}", reset_attempts=rng.random() < 0.7),
+            )  # fmt: skip
+            try:
+                if rng.random() < 0.05:
+                    kept = rng.choice((None, 0, SECOND))
+                    await driver.prune(Retention(succeeded=kept, dead=kept), now=process.clock.now(), limit=10)
+                else:
+                    await driver.alter([rng.choice(wishes)], now=process.clock.now())
+            except StoreError:
+                continue
+
+
+def is_alive(process: Process) -> bool:
+    return process.life in ("live", "stopped")
+
+
+SHAPES: Final[tuple[tuple[Step, ...], ...]] = (
+    ("ok",), ("ok",), ("ok",), ("ok",), ("ok",), ("fail", "ok"), ("fail",), ("snooze", "ok"),
+    ("reject",), ("ok",), ("ok",), ("poison", "ok"), ("poison",), ("fail", "snooze", "fail", "ok"),
+)  # fmt: skip
+
+
+def draw_job(rng: Random, name: str, number: int, now: Micros) -> NewJob:
+    steps = rng.choice(SHAPES)
+    plan = Plan(number, steps, rng.choice((0, 0, 5, 50, 400, 2_000, 9_000, 20_000)))
+    never_twice = rng.random() < 0.25
+    endless = steps[-1] in ("fail", "poison")
+    policies = (None, None, Retry(backoff=fixed(0)).encode(), Retry(backoff=fixed(5), jitter="full").encode())
+    keyed = rng.random()
+    limit_keys: tuple[str, ...] = rng.choice(((), (), (), ("l1",), ("l2",), ("l1", "l2")))
+    return NewJob(
+        id=name, type=CAREFUL if never_twice or limit_keys else PLAIN, queue=rng.choice(QUEUES),
+        priority=rng.choice((0, 0, 0, 5, -5)),
+        run_at=rng.choice((None, None, None, now + SECOND, now + 9 * SECOND)),
+        max_attempts=rng.choice((1, 2, 4)) if endless else rng.choice((0, 1, 2, 4)),
+        max_lost=rng.choice((1, 3)) if endless else rng.choice((0, 0, 3)),
+        retry_mode="new_job" if never_twice else "same_job",
+        crash_policy="fail" if never_twice or rng.random() < 0.1 else "requeue",
+        retry_policy=rng.choice(policies),
+        idempotency_scope="s" if keyed < 0.1 else None, idempotency_key=rng.choice("xyz") if keyed < 0.1 else None,
+        dedupe_key=rng.choice("xyz") if keyed > 0.9 else None,
+        on_duplicate=rng.choice(("ignore", "touch") if endless else ("ignore", "replace")),
+        limit_keys=limit_keys,
+        payload=msgspec.json.encode(plan),
+    )  # fmt: skip
+
+
+class Report(Struct, frozen=True):
+    """One seed, judged."""
+
+    seed: int
+    history: History
+    jobs: int
+    calls: int
+    steps: int
+
+    @property
+    def executions(self) -> int:
+        return len(self.history.begun)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Workers complain of every fault, and here there is nobody to read it."""
+    logger = logging.getLogger("windlass")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def simulate(seed: int, worker: WorkerMain, *, profile: str = "swarm", store: StoreName = "memory") -> Report:
+    """Run one seed to its end. The history says whether a rule was broken."""
+    with ExitStack() as opened:
+        driver: Driver
+        if store == "memory":
+            driver = MemoryDriver()
+        else:
+            from windlass.drivers.sqlite import SqliteDriver  # heavy, and most campaigns need none
+
+            place = opened.enter_context(tempfile.TemporaryDirectory(prefix="windlass-sim-"))
+            driver = SqliteDriver(f"{place}/jobs.db", inline=True, durability="relaxed")
+        opened.callback(lambda: run_now(driver.close()))
+        fleet = Fleet(seed, worker, profile=profile, driver=driver)
+        opened.callback(fleet.world.close)
+        opened.enter_context(quiet())
+        fleet.run()
+        world = fleet.world
+        return Report(seed, world.history, len(fleet.store.checker.ids), fleet.store.calls, world.steps)

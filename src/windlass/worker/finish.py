@@ -1,0 +1,175 @@
+"""The end of a handler, however it came, as a settlement on its way to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.core.changes import Report, Settlement
+from windlass.core.settle import Failed, Outcome, Rejected, Released, Succeeded, WasCancelled, settle
+from windlass.errors import Undecodable
+from windlass.signals import Reject
+from windlass.worker.failure import describe, outcome_of, trace
+from windlass.worker.holdings import Held, Holdings
+from windlass.worker.settler import Settler
+from windlass.worker.stats import Stats
+
+STOPS_WITHIN: Final = 5.0  # seconds that an interrupted handler has before its run is ended without it
+TIMED_OUT: Final = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
+log: Final = logging.getLogger("windlass.worker")
+
+
+class Finisher:
+    def __init__(self, client: Client, holdings: Holdings, settler: Settler, stats: Stats) -> None:
+        self._client = client
+        self._holdings = holdings
+        self._settler = settler
+        self._stats = stats
+        self._result_limit = client.settings.result_limit
+
+    # ------------------------------------------------------------------------------------------------ a handler's begin
+
+    def arguments(self, held: Held) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the handler is called with. Raises `Reject` when the stored payload does not fit it."""
+        try:
+            args, kwargs = held.task.arguments.decode(held.job.payload, held.job.codec)
+        except Undecodable as error:
+            raise Reject(str(error)) from None
+        return ((held.context(), *args), kwargs) if held.task.takes_context else (args, kwargs)
+
+    def skipped(self, held: Held) -> None:
+        """It was interrupted before it began."""
+        if held.why != "lost":
+            self.end(held, self._interrupted(held))
+        elif not held.ended:
+            self._stats.leases_lost += 1
+            log.warning("job %s (%s): its lease is over; its handler is not begun", held.job.id, held.task.name)
+            self.forget(held)
+
+    def waits(self, held: Held) -> bool:
+        """Whether its slot stays taken until the outcome is stored: a crash in between would start it once more."""
+        ack = held.task.ack
+        return ack == "sync" or (ack is None and held.job.crash_policy == "fail")
+
+    # -------------------------------------------------------------------------------------------------- a handler's end
+
+    def returned(self, held: Held, value: Any) -> None:
+        """It came to its end, also when it had been asked to stop: the work is done."""
+        if held.ended:
+            self._after_the_end(held, None)
+            return
+        if value is None:
+            self._put(held, Succeeded())
+            return
+        try:
+            encoded = held.task.results.encode(value, limit=self._result_limit)
+        except BaseException as error:  # a value may be of any class, and its methods may raise anything
+            # Its effects are done, so running it again would only repeat them.
+            self._put(held, Rejected(f"it succeeded, but its return value cannot be stored: {describe(error)}"))
+        else:
+            self._put(held, Succeeded(encoded))
+
+    def raised(self, held: Held, error: BaseException) -> None:
+        if held.ended:
+            self._after_the_end(held, error)
+            return
+        if held.why == "lost":  # nothing it could say would be heard
+            self.forget(held)
+        elif held.why is not None:
+            self.end(held, self._interrupted(held))
+        else:
+            self._put(held, outcome_of(error), trace(error))
+
+    def end(self, held: Held, outcome: Outcome) -> None:
+        """End an execution that has no words of its own: it never began, or was interrupted."""
+        if not held.ended:
+            self._put(held, outcome)
+
+    def forget(self, held: Held) -> None:
+        """The lease is lost: whoever has it now decides about the job."""
+        held.ended = held.done = True
+        if held.timer is not None:
+            held.timer.cancel()
+        self._holdings.drop(held)
+
+    def lose(self, held: Held) -> None:
+        """Somebody else may have the job: stop its handler, or never begin it. A thread that takes the job up at this
+        moment notes its start before it looks at the reason, so one of the two sees the other."""
+        held.why = "lost"
+        if held.started_at is None:
+            self.forget(held)
+        else:
+            held.interrupt("lost")
+            self._give_up_later(held)
+
+    # -------------------------------------------------------------------------------------- handlers that do not stop
+
+    def time_out(self, held: Held) -> None:
+        """Its time is over: ask it to stop, and end its run a little later whether it did or not."""
+        log.warning("job %s (%s): out of time after %s", held.job.id, held.task.name, _seconds(held.job.timeout_ns))
+        held.interrupt("timeout")
+        self._give_up_later(held)
+
+    def _give_up_later(self, held: Held) -> None:
+        if held.timer is not None:
+            held.timer.cancel()
+        held.timer = asyncio.get_running_loop().call_later(STOPS_WITHIN, self.give_up, held)
+
+    def give_up(self, held: Held) -> None:
+        """It was asked to stop and has not: its run ends without it, its slot stays taken until it returns."""
+        if held.ended:
+            return
+        held.stuck = True
+        self._stats.stuck += 1
+        log.error("job %s (%s): its handler does not stop; its slot stays taken", held.job.id, held.task.name)
+        if held.why == "lost":
+            self.forget(held)
+        else:
+            self._put(held, self._interrupted(held))
+
+    def _interrupted(self, held: Held) -> Outcome:
+        if held.why == "timeout":
+            return Failed(f"TimeoutError: it ran longer than its timeout of {_seconds(held.job.timeout_ns)}", TIMED_OUT)
+        return WasCancelled() if held.why == "cancel" else Released()
+
+    # ------------------------------------------------------------------------------------------------------------ both
+
+    def _put(self, held: Held, outcome: Outcome, traceback: str | None = None) -> None:
+        held.ended = True
+        if held.timer is not None:
+            held.timer.cancel()
+        artifacts = held.artifacts
+        report = Report(traceback=traceback, artifacts=artifacts) if traceback or artifacts else None
+        self._settler.put(held, self._decide(held, outcome, report))
+
+    def _decide(self, held: Held, outcome: Outcome, report: Report | None) -> Settlement:
+        roll = self._client.ids.random.random() if type(outcome) is Failed else 0.0
+        try:
+            return settle(held.job, outcome, held.circumstances(report, roll))
+        except Exception as error:  # a policy that cannot be read, a delay that is none: this job's fault alone
+            log.exception("job %s (%s): nothing can be made of its outcome", held.job.id, held.task.name)
+            reason = f"nothing can be made of its outcome: {describe(error)}"
+            return settle(held.job, Rejected(reason), held.circumstances(report))
+
+    def _after_the_end(self, held: Held, error: BaseException | None) -> None:
+        """Its transaction has settled it, or its run was ended without it."""
+        if held.timer is not None:
+            held.timer.cancel()
+        if held.stuck:
+            held.stuck = False
+            self._stats.stuck -= 1
+            log.warning("job %s (%s): its handler has stopped at last", held.job.id, held.task.name)
+        elif error is not None and held.done and held.why != "lost":
+            log.error("job %s had ended with its transaction when its handler raised", held.job.id, exc_info=error)
+        if held.done:
+            if self._holdings.get(held.job.id) is held:
+                self._stats.succeeded += 1  # its own transaction has stored it
+                self._settler.settled(1)
+            self._holdings.drop(held)
+
+
+def _seconds(nanoseconds: int) -> str:
+    return f"{nanoseconds / 1_000 / SECOND:g} s"

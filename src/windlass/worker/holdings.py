@@ -1,0 +1,147 @@
+"""What a worker holds: every job from its claim until its settlement is confirmed.
+
+Prefetched, running, finished but unsettled: whoever is in here has a lease that must be renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
+
+from windlass.client import Client
+from windlass.context import Context
+from windlass.core.changes import Report, Settlement
+from windlass.core.settle import Execution, Succeeded, settle
+from windlass.tasks import Task
+from windlass.transaction import JobTransaction
+from windlass.types import Claimed, Micros
+
+Why = Literal["timeout", "cancel", "lost", "shutdown"]
+
+
+class Held:
+    """One leased job and how far it has come."""
+
+    __slots__ = (
+        "_client", "_context", "cancel", "done", "ended", "granted_at", "job", "refused", "reported", "started_at",
+        "stuck", "task", "timer", "told_start", "why",
+    )  # fmt: skip
+
+    def __init__(self, client: Client, job: Claimed, task: Task[..., Any], *, begun: bool) -> None:
+        self._client = client
+        self._context: Context | None = None
+        self.job = job
+        self.task = task
+        self.granted_at: Micros = job.claimed_at  # when the lease was last known to be ours
+        self.started_at: Micros | None = None
+        self.told_start = begun  # the store knows the true start
+        self.why: Why | None = None  # it was interrupted, and this is why
+        self.cancel: Callable[[], object] | None = None  # interrupts the handler; set only while it runs
+        self.timer: asyncio.TimerHandle | None = None
+        self.ended = False  # its outcome is known, or somebody else has settled it
+        self.done = False  # nothing is left to do: the settlement was confirmed
+        self.refused = False  # no store takes its outcome
+        self.stuck = False  # its run was ended from outside and its handler does not stop
+        self.reported: tuple[float | None, str | None] = (None, None)
+
+    @property
+    def job_id(self) -> str:
+        return self.job.id
+
+    # ---------------------------------------------------------------------------------- as the handler's context sees it
+
+    def context(self) -> Context:
+        if self._context is None:
+            self._context = Context(self)
+        return self._context
+
+    def is_interrupted(self) -> bool:
+        return self.why is not None
+
+    def begin_transaction(self) -> JobTransaction:
+        return JobTransaction(self._client, self, self._client.settings.lease // 3)
+
+    def success(self, result: Any) -> Settlement:
+        """The settlement of a transaction's end."""
+        value = self.task.results.encode(result, limit=self._client.settings.result_limit)
+        report = Report(artifacts=self.artifacts) if self.artifacts else None
+        return settle(self.job, Succeeded(value), self.circumstances(report))
+
+    def settling(self, begun: bool) -> None:
+        self.ended = self.done = begun
+
+    # ---------------------------------------------------------------------------------------------- as the worker sees it
+
+    def begin(self) -> bool:
+        """Note that its handler begins. False: it must not, since it was interrupted, or since this process slept through
+        so much of the lease (it was stopped, its event loop was blocked) that somebody else may have the job by now."""
+        now = self.started_at = self._client.now()
+        if self.why is None and now - self.granted_at >= 2 * self._client.settings.lease // 3:
+            self.why = "lost"
+        if self.why is None:  # looked at after the start was noted: see Finisher.lose
+            return True
+        self.started_at = None
+        return False
+
+    @property
+    def can_be_handed_back(self) -> bool:
+        """Before its handler began. A job whose id must never run twice is not: it would end as interrupted."""
+        return self.job.retry_mode != "new_job"
+
+    def interrupt(self, why: Why) -> None:
+        """Ask the handler to stop. The first reason stands, but for the loss of the lease, which no outcome survives."""
+        if self.why is None or why == "lost":
+            self.why = why
+        if self.cancel is not None:
+            self.cancel()
+
+    def circumstances(self, report: Report | None = None, roll: float = 0.0) -> Execution:
+        """Of an outcome that happens now."""
+        now = self._client.now()
+        child_id = self._client.ids.job(now) if self.job.retry_mode == "new_job" else ""
+        return Execution(now, None if self.told_start else self.started_at, child_id, roll, report)
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        return () if self._context is None else tuple(self._context.artifacts)
+
+    def news(self) -> tuple[float | None, str | None]:
+        """Progress as the handler last told it."""
+        return (None, None) if self._context is None else (self._context.progressed, self._context.note)
+
+
+class Holdings:
+    """All of them, by job id."""
+
+    def __init__(self) -> None:
+        self._held: Final[dict[str, Held]] = {}
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self._held.values()))
+
+    def get(self, job_id: str) -> Held | None:
+        return self._held.get(job_id)
+
+    def add(self, held: Held) -> Held | None:
+        """Answers what was held of the same job until now: its lease lapsed unnoticed, and came back to this worker."""
+        before = self._held.get(held.job.id)
+        self._held[held.job.id] = held
+        self._emptied.clear()
+        return before
+
+    def drop(self, held: Held) -> None:
+        """Its settlement was confirmed or refused: the lease is no longer ours to renew. A job may have been claimed
+        again meanwhile, so only this very lease is dropped."""
+        if self._held.get(held.job.id) is held:
+            del self._held[held.job.id]
+            if not self._held:
+                self._emptied.set()
+
+    async def emptied(self) -> None:
+        await self._emptied.wait()

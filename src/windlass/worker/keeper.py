@@ -1,0 +1,118 @@
+"""Leases: renewed for everything that is held, and obeyed when they cannot be.
+
+Two loops, because a renewal that hangs must not keep the other from acting: `renew` asks the store every third of a
+lease (and about once a second where a handler has told of progress), `fence` interrupts every handler whose lease was not
+confirmed for two thirds of its life, long before anybody else may take the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.drivers.protocol import Extended, Renewal
+from windlass.errors import StoreError
+from windlass.types import Micros
+from windlass.worker.finish import Finisher
+from windlass.worker.holdings import Held, Holdings
+from windlass.worker.stats import Stats
+
+BATCH: Final = 1_000
+NEWS_EVERY: Final = 1 * SECOND  # progress is written and cancellations are looked for this often
+LOOKED_AT: Final = 100  # running jobs asked about at once, between renewals
+TICKS: Final = 12  # looks at the holdings in the life of a lease
+log: Final = logging.getLogger("windlass.worker")
+
+
+class Keeper:
+    def __init__(self, client: Client, holdings: Holdings, finisher: Finisher, stats: Stats) -> None:
+        self._client = client
+        self._holdings = holdings
+        self._finisher = finisher
+        self._stats = stats
+        self._lease = client.settings.lease
+
+    # ---------------------------------------------------------------------------------------------------------- renew
+
+    async def renew(self) -> None:
+        tick = min(self._lease / TICKS, NEWS_EVERY) / SECOND
+        while True:
+            await asyncio.sleep(tick)
+            if not len(self._holdings):
+                continue
+            try:
+                async with asyncio.timeout(self._lease / SECOND):  # by then they have lapsed: ask anew for what is left
+                    await self._renew_what_is_due(self._client.now())
+            except (StoreError, TimeoutError) as error:
+                self._stats.store_errors += 1
+                log.warning("leases could not be renewed: %s", str(error) or "the store does not answer")
+
+    async def _renew_what_is_due(self, now: Micros) -> None:
+        """Everything whose lease has used up a third, and whatever has news; then a look at who is to be cancelled."""
+        third = self._lease // 3 - self._lease // TICKS  # at the next look it would be late
+        due: list[Held] = []
+        quiet: list[Held] = []
+        for held in self._holdings:
+            if held.why == "lost" or held.done:
+                continue
+            if now - held.granted_at >= third or held.news() != held.reported:
+                due.append(held)
+            elif held.started_at is not None and now - held.started_at >= NEWS_EVERY and held.why is None:
+                quiet.append(held)
+        for start in range(0, len(due), BATCH):
+            await self._extend(due[start : start + BATCH])
+        for start in range(0, len(quiet), LOOKED_AT):
+            await self._look_for_cancellations(quiet[start : start + LOOKED_AT])
+
+    async def _extend(self, batch: list[Held]) -> None:
+        asked_at = self._client.now()
+        asked = [(held, held.news(), held.started_at) for held in batch]
+        renewals = [
+            Renewal(held.job.handle, held.job.token, None if held.told_start else started_at, *news)
+            for held, news, started_at in asked
+        ]
+        answers = await self._client.driver.extend(renewals, lease_for=self._lease, now=asked_at)
+        for (held, news, started_at), answer in zip(asked, answers, strict=True):
+            if answer.answer == "applied":
+                held.granted_at = asked_at
+                held.reported = news
+                held.told_start = held.told_start or started_at is not None
+                if answer.cancel_requested and held.why is None:
+                    held.interrupt("cancel")
+            else:
+                self._refused(held, answer)
+
+    def _refused(self, held: Held, answer: Extended) -> None:
+        if held.done or held.ended:  # its settlement is on its way, or has just been confirmed: that answer counts
+            return
+        log.warning(
+            "job %s (%s): the lease is lost (%s); its handler is stopped", held.job.id, held.task.name, answer.answer
+        )
+        self.lose(held)
+
+    def lose(self, held: Held) -> None:
+        self._stats.leases_lost += 1
+        self._finisher.lose(held)
+
+    async def _look_for_cancellations(self, begun: list[Held]) -> None:
+        """A renewal would tell, but comes only every third of a lease; a read between them costs little."""
+        for held, job in zip(begun, await self._client.driver.get([held.job.id for held in begun]), strict=True):
+            if job is not None and job.cancel_requested_at is not None and job.lease_token == held.job.token:
+                held.interrupt("cancel")
+
+    # ---------------------------------------------------------------------------------------------------------- fence
+
+    async def fence(self) -> None:
+        tick = min(self._lease / TICKS, NEWS_EVERY) / SECOND
+        while True:
+            await asyncio.sleep(tick)
+            latest = self._client.now() - 2 * self._lease // 3
+            for held in self._holdings:
+                if held.granted_at <= latest and held.why != "lost" and not held.ended:
+                    log.error(
+                        "job %s (%s): its lease could not be renewed; its handler is stopped", held.job.id, held.task.name
+                    )
+                    self.lose(held)

@@ -1,0 +1,42 @@
+"""Lapsed leases of anybody, taken back and decided. Run twice, or by two at once, it changes nothing more: each
+settlement names the lapsed token."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from windlass.client import Client
+from windlass.core.changes import Settlement
+from windlass.core.recovery import recover
+from windlass.core.settle import Execution
+from windlass.types import Claimed, Micros
+
+BITE: Final = 500
+log: Final = logging.getLogger("windlass.worker")
+
+
+async def recover_lapsed(client: Client) -> int:
+    """Until a bite is not full; answers how many jobs were recovered."""
+    recovered = 0
+    while True:
+        now = client.now()
+        taken_back, undecided = await client.driver.expire(now=now, limit=BITE)
+        changes = [change for job in undecided if (change := _decide(client, job, now)) is not None]
+        answers = await client.driver.settle(changes, now=now) if changes else []
+        decided = answers.count("applied")
+        recovered += taken_back + decided
+        if taken_back < BITE and (len(undecided) < BITE or not decided):
+            break
+    if recovered:
+        log.warning("%d jobs of workers that are gone were recovered", recovered)
+    return recovered
+
+
+def _decide(client: Client, job: Claimed, now: Micros) -> Settlement | None:
+    child_id = client.ids.job(now) if job.retry_mode == "new_job" else ""
+    try:
+        return recover(job, Execution(now, None, child_id, client.ids.random.random()))
+    except Exception:  # its stored policy cannot be read here: perhaps by a newer worker; the others must not wait for it
+        log.exception("job %s: its lease has lapsed, and what becomes of it cannot be decided", job.id)
+        return None

@@ -1,0 +1,45 @@
+"""A worker in the foreground of a process: signals stop it, a second one forces it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from windlass.worker.stats import Stats
+from windlass.worker.worker import Worker
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+log: Final = logging.getLogger("windlass.worker")
+
+
+async def serve(worker: Worker, *, drain: bool = False) -> Stats:
+    with stopped_by_signals(worker):
+        return await worker.run(drain=drain)
+
+
+@contextmanager
+def stopped_by_signals(worker: Worker) -> Iterator[None]:
+    """SIGTERM and SIGINT: stop claiming and finish within the grace. Again: interrupt and hand back at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        log.info(
+            "%s: %s", name, "interrupting what still runs" if worker.stopping else "finishing what runs; again to force"
+        )
+        worker.stop()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop, number.name)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,193 @@
+"""Async handlers: long-lived coroutines that pull claimed jobs from a local queue.
+
+There is no task per job. A slot drives the handler's coroutine itself, in a context of its own (what a handler sets in a
+context variable does not leak into the next job), and is interrupted through the slot's task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import suppress
+from contextvars import Context as Variables
+from contextvars import copy_context
+from types import coroutine
+from typing import Any, Final, TypeVar
+
+from windlass.client import Client
+from windlass.context import enter
+from windlass.worker.finish import Finisher
+from windlass.worker.holdings import Held
+from windlass.worker.pace import Pace
+from windlass.worker.settler import Settler
+
+T = TypeVar("T")
+TURN: Final = 0.002  # seconds for which handlers that never wait may keep the event loop
+
+
+class Closed(BaseException):
+    """The coroutine of a slot was closed. Not GeneratorExit, because a handler may raise that."""
+
+
+@coroutine
+def driven(
+    work: Coroutine[Any, Any, T], variables: Variables, abandoned: Callable[[], bool]
+) -> Generator[Any, Any, T]:  # fmt: skip
+    """Await `work` with its own context variables, without a task of its own. Once `abandoned`, an interruption is the
+    last one: a handler that swallows it is left where it is."""
+    resume = variables.run
+    try:
+        waiting_for = resume(work.send, None)
+        while True:
+            try:
+                answer = yield waiting_for
+            except GeneratorExit:
+                work.close()
+                raise Closed from None
+            except BaseException as error:
+                waiting_for = resume(work.throw, error)
+                if abandoned():
+                    with suppress(RuntimeError):  # it may swallow this too
+                        work.close()
+                    raise
+            else:
+                waiting_for = resume(work.send, answer)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+
+
+class Slots:
+    """`concurrency` handlers at once in this event loop."""
+
+    def __init__(
+        self, client: Client, finisher: Finisher, settler: Settler, *, size: int, prefetch: int,
+        on_free: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._on_free = on_free
+        self._client = client
+        self._finisher = finisher
+        self._settler = settler
+        self.size: Final = size
+        self.pace: Final = Pace(prefetch)
+        self._waiting: deque[Held] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._busy = 0
+        self._stopped = False
+        self._turn_ends = 0.0
+
+    # ------------------------------------------------------------------------------------------ as the claimer sees it
+
+    @property
+    def free(self) -> int:
+        """Slots without work, now."""
+        return max(self.size - self._busy - len(self._waiting), 0)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def busy(self) -> int:
+        return self._busy
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """Answers what must not end before it is told to."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._slot(loop), name=f"windlass-slot-{n}") for n in range(self.size)]
+        return self._tasks
+
+    def accept(self, jobs: Iterable[Held], *, first: bool = False) -> None:
+        """Jobs that were claimed. `first`: before those that already wait for a slot."""
+        if first:
+            self._waiting.extendleft(reversed(list(jobs)))
+        else:
+            self._waiting.extend(jobs)
+        for _ in range(min(len(self._waiting), len(self._idle))):
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def take_back(self) -> list[Held]:
+        """Those whose handler has not begun."""
+        unbegun = [held for held in self._waiting if not held.ended]
+        self._waiting.clear()
+        return unbegun
+
+    async def stop(self) -> None:
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=1.0)
+
+    # ------------------------------------------------------------------------------------------------------- one slot
+
+    async def _slot(self, loop: asyncio.AbstractEventLoop) -> None:
+        task = asyncio.current_task(loop)
+        assert task is not None, "a slot runs as a task"
+        while not self._stopped:
+            if not self._waiting:
+                idle = loop.create_future()
+                self._idle.append(idle)
+                await idle
+                continue
+            if not self._settler.has_room():
+                await self._settler.room()
+                continue
+            held = self._waiting.popleft()
+            if held.ended:  # its lease was lost while it waited
+                self._on_free()
+                continue
+            self._busy += 1
+            try:
+                await self._handle(held, task, loop)
+            finally:
+                self._busy -= 1
+            self.pace.finished()
+            self._on_free()
+            if loop.time() >= self._turn_ends:  # others want to run too
+                await asyncio.sleep(0)
+                self._turn_ends = loop.time() + TURN
+
+    async def _handle(self, held: Held, task: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
+        finisher = self._finisher
+        if not held.begin():
+            finisher.skipped(held)
+            return
+        if held.job.timeout_ns:
+            held.timer = loop.call_later(held.job.timeout_ns / 1e9, finisher.time_out, held)
+        enter(held)
+        try:
+            args, kwargs = finisher.arguments(held)
+            held.cancel = task.cancel
+            value = await driven(held.task.function(*args, **kwargs), copy_context(), self._is_stopped)
+        except Closed:  # the event loop is gone, and with it this worker
+            raise GeneratorExit from None
+        except BaseException as error:
+            held.cancel = None
+            if self._stopped and not held.ended and not held.is_interrupted():
+                raise  # the worker was cancelled and has given this job up: its lease lapses
+            finisher.raised(held, error)
+        else:
+            held.cancel = None
+            finisher.returned(held, value)
+        if task.cancelling():
+            await self._forget_cancellation(task)
+        if finisher.waits(held):
+            await self._settler.confirmed(held)
+
+    async def _forget_cancellation(self, task: asyncio.Task[None]) -> None:
+        """A handler was interrupted, swallowed it, or cancelled its own task just before it returned: none of that is
+        meant for the next one."""
+        while task.cancelling():
+            task.uncancel()
+        try:
+            await asyncio.sleep(0)  # where a request that nobody has seen yet arrives
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise
+
+    def _is_stopped(self) -> bool:
+        return self._stopped

@@ -1,0 +1,187 @@
+"""Several worker processes under one: a child that dies is noticed at once, its jobs are taken back, it is replaced.
+
+The supervisor knows which worker id each child has. When the operating system says that a child is gone its leases are
+revoked: nobody has to wait for them to lapse. Should the supervisor itself be killed, the children see their end of a
+pipe close and stop by themselves. A child tells when its worker is there: several in a row that never did cannot start,
+and are not replaced for ever. One that dies of its jobs is, whatever its age, since those jobs are counted as lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from windlass.client import Client
+from windlass.core.changes import Revoke
+from windlass.errors import WindlassError
+from windlass.worker.recovering import recover_lapsed
+from windlass.worker.worker import Worker
+
+WORKER_ID: Final = "WINDLASS_WORKER_ID"
+PARENT_FD: Final = "WINDLASS_PARENT_FD"
+READY_FD: Final = "WINDLASS_READY_FD"
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 30.0
+HEALTHY_AFTER: Final = 30.0  # seconds of life after which a death is not held against the next child
+HOPELESS: Final = 5  # children in a row that ended before their worker was there: no restart will mend that
+log: Final = logging.getLogger("windlass.supervisor")
+
+
+class Supervisor:
+    def __init__(self, client: Client, command: Sequence[str], processes: int, *, drain: bool = False) -> None:
+        self._client = client
+        self._command = list(command)
+        self._processes = processes
+        self._drain = drain  # children that end well are not replaced
+        self._children: dict[str, asyncio.subprocess.Process] = {}
+        self._signals = 0
+        self._stopping = asyncio.Event()
+        self._hopeless = False
+
+    async def run(self) -> int:
+        """Until a signal, or with `drain` until every child is done. Answers an exit code."""
+        self._pipe_in, self._pipe_out = os.pipe()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            codes = await asyncio.gather(*(self._keep(n) for n in range(self._processes)))
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+            os.close(self._pipe_in)
+            os.close(self._pipe_out)
+        return 1 if self._hopeless or any(codes) else 0
+
+    def stop(self) -> None:
+        """Each call is passed on: the first lets the children finish, the second forces them, the third kills them."""
+        self._signals += 1
+        self._stopping.set()
+        for child in self._children.values():
+            with suppress(ProcessLookupError):
+                child.send_signal(signal.SIGTERM if self._signals <= 2 else signal.SIGKILL)
+
+    async def _keep(self, place: int) -> int:
+        """One child after the other, in one place."""
+        loop = asyncio.get_running_loop()
+        pause, stillborn, code = FIRST_PAUSE, 0, 0
+        while not self._stopping.is_set():
+            worker_id = f"{socket.gethostname()}:{os.getpid()}.{place}:{self._client.ids.token()[:8]}"
+            began = loop.time()
+            code, was_ready = await self._child(worker_id)
+            lived = loop.time() - began
+            if self._stopping.is_set() or (self._drain and code == 0):
+                break
+            stillborn = 0 if was_ready else stillborn + 1
+            if stillborn >= HOPELESS:
+                log.error("worker process %d could not start, %d times in a row; see its messages above", place, HOPELESS)
+                self._hopeless = True
+                self.stop()
+                break
+            pause = FIRST_PAUSE if lived > HEALTHY_AFTER else min(pause * 2, LONGEST_PAUSE)
+            log.warning("worker process %d is gone (%s); another starts in %.1f s", place, _cause(code), pause)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+        return code
+
+    async def _child(self, worker_id: str) -> tuple[int, bool]:
+        """Start it and wait for its end. Answers its exit code, and whether its worker had ever been there."""
+        ready_in, ready_out = os.pipe()
+        os.set_blocking(ready_in, False)
+        try:
+            code = await self._life(worker_id, ready_out)
+            was_ready = _has_news(ready_in)
+        finally:
+            os.close(ready_in)
+        if code != 0:
+            await self._take_back(worker_id)
+        if code == -signal.SIGTERM and self._stopping.is_set():
+            code = 0  # it was told to stop before it could listen, and had taken nothing
+        return code, was_ready
+
+    async def _life(self, worker_id: str, ready_fd: int) -> int:
+        environment = {**os.environ, WORKER_ID: worker_id, PARENT_FD: str(self._pipe_in), READY_FD: str(ready_fd)}
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *self._command, env=environment, pass_fds=(self._pipe_in, ready_fd),
+                process_group=0,  # a Ctrl-C reaches the supervisor alone, which passes it on: twice would force
+            )  # fmt: skip
+        except OSError as error:
+            log.error("%s cannot be run: %s", self._command[0], error)
+            return 1
+        finally:
+            os.close(ready_fd)
+        self._children[worker_id] = child
+        if self._stopping.is_set():
+            child.send_signal(signal.SIGTERM)
+        try:
+            return await child.wait()
+        finally:
+            del self._children[worker_id]
+
+    async def _take_back(self, worker_id: str) -> None:
+        """Its leases expire now, and what needs a decision gets one."""
+        try:
+            await self._client.driver.alter([Revoke(worker_id)], now=self._client.now())
+            await recover_lapsed(self._client)
+        except WindlassError as error:
+            log.warning("jobs of %s come back when their leases lapse: %s", worker_id, error)
+
+
+def _has_news(fd: int) -> bool:
+    try:
+        return os.read(fd, 1) != b""
+    except BlockingIOError:  # a process that the child left behind still holds the other end
+        return False
+
+
+def _cause(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+# ------------------------------------------------------------------------------------------------------- in the child
+
+
+def supervised_worker_id() -> str | None:
+    """The name that a supervisor gave to this process."""
+    return os.environ.get(WORKER_ID)
+
+
+@contextmanager
+def stopped_with_parent(worker: Worker) -> Iterator[None]:
+    """Tell the supervisor that the worker is there. Stop when it is gone: its end of the pipe closes however it died.
+
+    What was said in the environment is for this process alone: a program that a handler starts must not take itself for
+    this worker."""
+    os.environ.pop(WORKER_ID, None)
+    parent, ready = os.environ.pop(PARENT_FD, None), os.environ.pop(READY_FD, None)
+    if parent is None:
+        yield
+        return
+    fd = int(parent)
+    loop = asyncio.get_running_loop()
+    if ready is not None:
+        _tell_ready(int(ready))
+
+    def orphaned() -> None:
+        loop.remove_reader(fd)
+        log.warning("the supervisor is gone; finishing what runs")
+        worker.stop()
+
+    loop.add_reader(fd, orphaned)
+    try:
+        yield
+    finally:
+        loop.remove_reader(fd)
+
+
+def _tell_ready(fd: int) -> None:
+    with suppress(BrokenPipeError):  # the supervisor is gone already, which the other pipe tells
+        os.write(fd, b"1")
+    os.close(fd)

@@ -1,0 +1,115 @@
+"""What every worker does for all: take back what dead workers left, meet jobs nobody handles, remove what is old."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.core.settle import Execution, Rejected, settle
+from windlass.drivers.protocol import Claim, Retention
+from windlass.errors import StoreError
+from windlass.types import Micros
+from windlass.worker.recovering import BITE, recover_lapsed
+from windlass.worker.stats import Stats
+
+HEAD: Final = 200  # ready jobs of each queue that are looked at for types that nobody here handles
+PRUNE_EVERY: Final = 60 * SECOND
+REMEASURE_EVERY: Final = 30 * SECOND
+HINT_EVERY: Final = 300 * SECOND
+JUMP: Final = 1 * SECOND
+log: Final = logging.getLogger("windlass.worker")
+
+
+class Sweeper:
+    def __init__(
+        self, client: Client, stats: Stats, *, queues: tuple[str, ...], types: Collection[str], worker_id: str,
+        distrust: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._stats = stats
+        self._queues = queues
+        self._types = frozenset(types)
+        self._worker_id = worker_id
+        self._distrust = distrust  # told whether leases may be taken back
+        self._trusts_again_at: Micros | None = None
+        self._last: dict[str, Micros] = {}
+
+    async def run(self) -> None:
+        pause = self._client.settings.lease / 3 / SECOND
+        while True:
+            try:
+                await self.sweep()
+            except StoreError as error:
+                self._stats.store_errors += 1
+                log.warning("the sweep failed and is tried again: %s", error)
+            await asyncio.sleep(pause)
+
+    async def sweep(self) -> None:
+        now = self._client.now()
+        self._measure_clock(now)
+        if self._trusts_again_at is None:
+            self._stats.recovered += await recover_lapsed(self._client)
+        await self._meet_unknown_types(now)
+        if self._is_time("prune", PRUNE_EVERY, now):
+            await self._prune(now)
+
+    def _is_time(self, what: str, every: Micros, now: Micros) -> bool:
+        if what in self._last and now - self._last[what] < every:
+            return False
+        self._last[what] = now
+        return True
+
+    def _measure_clock(self, now: Micros) -> None:
+        """A process that saw its clock jump takes nothing back for one lease: others may still count on theirs."""
+        if self._trusts_again_at is not None and now >= self._trusts_again_at:
+            self._trusts_again_at = None
+            self._distrust(False)
+        remeasure = getattr(self._client.driver, "remeasure", None)
+        if remeasure is not None and self._is_time("remeasure", REMEASURE_EVERY, now) and abs(remeasure()) > JUMP:
+            self._trusts_again_at = self._client.now() + self._client.settings.lease
+            self._distrust(True)
+
+    # --------------------------------------------------------------------------------------------------- unknown types
+
+    async def _meet_unknown_types(self, now: Micros) -> None:
+        """Jobs at the head of a queue that nobody here handles: those that say so are dead, the others get a hint."""
+        waiting = await self._client.driver.waiting_types(self._queues, limit=HEAD)
+        unknown = [entry for entry in waiting if entry.type not in self._types]
+        doomed = tuple(sorted({entry.type for entry in unknown if entry.on_unknown == "dead"}))
+        if doomed:
+            await self._reject(doomed)
+        for entry in unknown:
+            if entry.on_unknown == "wait" and self._is_time(f"hint:{entry.queue}:{entry.type}", HINT_EVERY, now):
+                log.warning(
+                    "queue %s: jobs of type %r wait, and this worker has no task of that name; import the module that "
+                    "declares it, or start a worker that does", entry.queue, entry.type,
+                )  # fmt: skip
+
+    async def _reject(self, types: tuple[str, ...]) -> None:
+        now = self._client.now()
+        wish = Claim(
+            queues=self._queues, limit=BITE, lease_for=self._client.settings.lease, worker_id=self._worker_id,
+            token=self._client.ids.token(), types=types, unhandled=True,
+            reclaim=self._trusts_again_at is None,
+        )  # fmt: skip
+        jobs = await self._client.driver.claim(wish, now=now)
+        changes = [
+            settle(job, Rejected(f"no task is called {job.type!r} and the job says on_unknown='dead'"), Execution(now))
+            for job in jobs
+        ]
+        if changes:
+            await self._client.driver.settle(changes, now=now)
+            self._stats.dead += len(changes)
+
+    # --------------------------------------------------------------------------------------------------------- pruning
+
+    async def _prune(self, now: Micros) -> None:
+        settings = self._client.settings
+        retention = Retention(succeeded=settings.keep_succeeded, cancelled=settings.keep_cancelled, dead=settings.keep_dead)
+        removed = BITE
+        while removed >= BITE:
+            removed = await self._client.driver.prune(retention, now=now, limit=BITE)

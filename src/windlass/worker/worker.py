@@ -1,0 +1,228 @@
+"""A worker: the parts put together, started in order and stopped in the opposite one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.core.settle import Released
+from windlass.errors import InvalidInput
+from windlass.tasks import Task
+from windlass.types import Micros
+from windlass.worker.claimer import Claimer, Group
+from windlass.worker.finish import STOPS_WITHIN, Finisher
+from windlass.worker.holdings import Held, Holdings
+from windlass.worker.keeper import Keeper
+from windlass.worker.settler import Settler
+from windlass.worker.slots import Slots
+from windlass.worker.stats import Stats
+from windlass.worker.sweeper import Sweeper
+from windlass.worker.threads import Threads
+
+WATCH_EVERY: Final = 1.0
+STOPS: Final[Micros] = int(STOPS_WITHIN * SECOND)
+log: Final = logging.getLogger("windlass.worker")
+
+
+class Worker:
+    """Runs jobs of the tasks given, until it is stopped or (with `drain`) until nothing is due."""
+
+    def __init__(
+        self, client: Client, tasks: Mapping[str, Task[..., Any]], *, queues: Sequence[str] | None = None,
+        concurrency: int | None = None, threads: int | None = None, worker_id: str | None = None,
+        max_jobs: int | None = None,
+    ) -> None:  # fmt: skip
+        if not tasks:
+            raise InvalidInput("tasks", "this app has no tasks; declare one with @app.task, or import the modules that do")
+        settings = client.settings
+        self.id: Final = worker_id or f"{socket.gethostname()}:{os.getpid()}:{client.ids.token()[:8]}"
+        self.queues: Final = tuple(queues) if queues else tuple(sorted({task.queue for task in tasks.values()}))
+        self.stats: Final = Stats()
+        self._client = client
+        self._tasks = dict(tasks)
+        self._most = max_jobs
+        self._size = (concurrency or settings.concurrency, threads or settings.threads)
+        self._stop_asked = asyncio.Event()
+        self._stop_claiming: Callable[[], None] = lambda: None  # there is nothing to stop before it runs
+        self._forced = asyncio.Event()
+        self._failure: BaseException | None = None  # of the first part that failed
+        self._ending = False
+        self.all_stuck = False  # no slot is left: a supervisor should start another process
+
+    # ---------------------------------------------------------------------------------------------------- from outside
+
+    def stop(self) -> None:
+        """Once: claim nothing more, let handlers finish within the grace. Twice: interrupt them now."""
+        if self._stop_asked.is_set():
+            self._forced.set()
+        self._stop_asked.set()
+        self._stop_claiming()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop_asked.is_set()
+
+    # ---------------------------------------------------------------------------------------------------------- the run
+
+    async def run(self, *, drain: bool = False) -> Stats:
+        self._assemble()
+        if self._client.declared:
+            await self._client.declare()
+        log.info("worker %s serves %s with %d tasks", self.id, ", ".join(self.queues), len(self._tasks))
+        slots = [task for runner in self._runners for task in runner.start()]
+        self._client.due_listeners.append(self._claimer.expect)
+        loop = asyncio.get_running_loop()
+        keeping = [
+            loop.create_task(part, name=f"windlass-{name}")
+            for name, part in (
+                ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("fence", self._keeper.fence()),
+                ("sweeper", self._sweeper.run()), ("watch", self._watch()),
+            )
+        ]  # fmt: skip
+        claiming = loop.create_task(self._claimer.run(until_empty=drain or self._most is not None), name="windlass-claimer")
+        stop = loop.create_task(self._stop_asked.wait())
+        for part in (claiming, *keeping, *slots):
+            part.add_done_callback(self._part_ended)
+        try:
+            await asyncio.wait({claiming, stop}, return_when=asyncio.FIRST_COMPLETED)
+            self._stop_asked.set()
+            await self._wind_down(claiming, settling=keeping[0])
+        finally:
+            self._ending = True
+            self._client.due_listeners.remove(self._claimer.expect)
+            await self._end([claiming, stop, *keeping])
+        if self._failure is not None:
+            raise self._failure
+        return self.stats
+
+    def _part_ended(self, part: asyncio.Task[None]) -> None:
+        """A part that fails is a bug, or a store that was closed: the worker ends at once and says why, because half of
+        a worker does harm."""
+        error = RuntimeError(f"{part.get_name()} was cancelled from outside") if part.cancelled() else part.exception()
+        if error is not None and not self._ending:
+            log.error("%s has failed; this worker ends", part.get_name(), exc_info=error)
+            self._failure = self._failure or error
+            self.stop()
+            self._forced.set()
+
+    def _assemble(self) -> None:
+        client, stats = self._client, self.stats
+        self._holdings = holdings = Holdings()
+        self._settler = settler = Settler(client, holdings, stats, self._on_settled)
+        self._finisher = finisher = Finisher(client, holdings, settler, stats)
+        self._keeper = Keeper(client, holdings, finisher, stats)
+        prefetch = client.settings.prefetch
+        groups: list[Group] = []
+        self._runners: list[Slots | Threads] = []
+        for kind, size in ((Slots, self._size[0]), (Threads, self._size[1])):
+            run = "async" if kind is Slots else "thread"
+            tasks = [task for task in self._tasks.values() if task.run == run]
+            if tasks:
+                runner = kind(client, finisher, settler, size=size, prefetch=prefetch, on_free=self._on_free)
+                self._runners.append(runner)
+                careful, plain = [t for t in tasks if t.careful], [t for t in tasks if not t.careful]
+                groups += [Group(runner, part, careful=part is careful) for part in (careful, plain) if part]
+        self._claimer = Claimer(
+            client, holdings, settler, stats, groups, queues=self.queues, worker_id=self.id, most=self._most,
+            hand_back=lambda held: finisher.end(held, Released()), lose=self._keeper.lose,
+        )  # fmt: skip
+        self._stop_claiming = self._claimer.stop
+        if self.stopping:
+            self._claimer.stop()
+        self._sweeper = Sweeper(
+            client, stats, queues=self.queues, types=self._tasks, worker_id=self.id, distrust=self._on_distrust
+        )
+
+    def _on_free(self) -> None:
+        self._claimer.changed()
+
+    def _on_settled(self, count: int) -> None:
+        self._claimer.changed()
+        self._client.tell_settled()
+
+    def _on_distrust(self, distrusts: bool) -> None:
+        self._claimer.reclaim = not distrusts
+
+    async def _watch(self) -> None:
+        """Slow handlers must not keep for themselves what others could run: what was prefetched and has not begun within
+        a second goes back. A worker whose every slot is taken by a handler that does not stop ends, to be replaced."""
+        while True:
+            await asyncio.sleep(WATCH_EVERY)
+            before = self._client.now() - SECOND
+            if any(held.started_at is None and held.job.claimed_at < before and not held.ended for held in self._holdings):
+                self._hand_back(before)
+            if self.stats.stuck and self.stats.stuck >= sum(runner.size for runner in self._runners):
+                log.error("every slot is taken by a handler that does not stop; this worker ends")
+                self.all_stuck = True
+                self.stop()
+                self.stop()
+                return
+
+    def _hand_back(self, claimed_before: Micros | None = None) -> None:
+        """What waits for a slot here, and has been waiting since then."""
+        for runner in self._runners:
+            kept: list[Held] = []
+            for held in runner.take_back():
+                if held.can_be_handed_back and (claimed_before is None or held.job.claimed_at < claimed_before):
+                    self._finisher.end(held, Released())
+                else:
+                    kept.append(held)
+            runner.accept(kept)
+
+    # ------------------------------------------------------------------------------------------------------ stopping
+
+    async def _wind_down(self, claiming: asyncio.Task[None], settling: asyncio.Task[None]) -> None:
+        """Hand back what has not begun, let the rest finish within the grace, interrupt what is left, store it all."""
+        self._claimer.stop()
+        forced = self._forced.is_set()
+        await self._within(self._patience, asyncio.wait({claiming}), or_forced=not forced)
+        if self._forced.is_set() and not forced:  # what a claim brings should go back, not lapse
+            await self._within(self._patience, asyncio.wait({claiming}))
+        self._hand_back()
+        if len(self._holdings):
+            log.info("stopping: %d jobs are running, they have %g s", len(self._holdings), self._grace / SECOND)
+            await self._within(self._grace, self._holdings.emptied(), or_forced=True)
+        running = [held for held in self._holdings if not held.ended]
+        for held in running:
+            held.interrupt("shutdown")
+        if running and not settling.done():
+            await self._within(STOPS, self._holdings.emptied())
+            for held in self._holdings:
+                self._finisher.end(held, Released())
+        if not settling.done():
+            await self._within(self._patience, self._settler.idle(), or_forced=not self._forced.is_set())
+        if self._settler.unsettled:
+            log.error("%d outcomes could not be stored; their leases lapse", self._settler.unsettled)
+
+    @property
+    def _grace(self) -> Micros:
+        return self._client.settings.grace
+
+    @property
+    def _patience(self) -> Micros:
+        """With the store: what it was asked before the end must not be forgotten just because handlers get no grace."""
+        return STOPS if self._forced.is_set() else max(self._grace, STOPS)
+
+    async def _within(self, limit: Micros, done: Any, *, or_forced: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        waits = {loop.create_task(done)}
+        if or_forced:
+            waits.add(loop.create_task(self._forced.wait()))
+        try:
+            await asyncio.wait(waits, timeout=limit / SECOND, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+
+    async def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for runner in self._runners:
+            await runner.stop()

@@ -1,0 +1,455 @@
+"""Every command, on a real store: what it does, what it says, and the exit code it ends with."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Cli
+from windlass.cli.commands import COMMANDS, GROUPS, OVERVIEW, commands
+
+Store = Callable[..., str]
+Drain = Callable[[], Any]
+
+
+def paths() -> list[tuple[str, ...]]:
+    app = commands()
+    found: list[tuple[str, ...]] = [(name,) for name in COMMANDS]
+    for group in GROUPS:
+        found += [(group, name) for name in app[group] if not name.startswith("-")]
+    return found
+
+
+PATHS = paths()
+
+
+# ------------------------------------------------------------------------------------------------------- finding one's way
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_every_command_explains_itself_with_an_example(cli: Cli, path: tuple[str, ...]) -> None:
+    done = cli(*path, "--help")
+    assert done.code == 0
+    assert f"  windlass {' '.join(path)}" in done.out or f"$(windlass {' '.join(path)}" in done.out
+    assert "4 store unreachable" in done.out
+    assert "╭" not in done.out, "no boxes in a pipe"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_the_overview_names_every_command(cli: Cli, path: tuple[str, ...]) -> None:
+    assert path[-1] in cli().out
+    assert path[-1] in OVERVIEW
+
+
+def test_the_root_help_says_what_each_command_does(cli: Cli) -> None:
+    done = cli("--help")
+    assert "doctor: Look for what is wrong" in done.out
+    assert "jobs: Look at jobs" in done.out
+    assert "overview" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [(["jbos", "list"], "jobs"), (["jobs", "lits"], "list"), (["jobs", "list", "--sttate", "dead"], "--state")],
+)
+def test_a_typing_error_is_told_what_was_meant(cli: Cli, typed: list[str], meant: str) -> None:
+    done = cli(*typed)
+    assert done.code == 2
+    assert "id you mean" in done.err
+    assert meant in done.err
+    assert "--help" in done.err
+    assert done.out == ""
+
+
+def test_a_command_without_its_argument_is_a_usage_error(cli: Cli) -> None:
+    assert cli("jobs", "show").code == 2
+    assert cli("jobs", "retry").code == 2
+    assert cli("jobs", "list", "--limit", "many").code == 2
+
+
+# -------------------------------------------------------------------------------------------------------- the first minutes
+
+
+def test_what_init_says_to_type_next_works(cli: Cli, tmp_path: Path) -> None:
+    done = cli("init", "shop", "--json")
+    steps = done.json["next"]
+    assert steps[0] == "cd shop"
+    assert (tmp_path / "shop" / "tasks.py").exists()
+    shown = cli("enqueue", "--app", "shop/tasks.py", "hello", "name=Ada", "--json")
+    assert shown.code == 0
+    assert cli("worker", "shop/tasks.py", "--drain", "--json").json["succeeded"] == 1
+    assert cli("jobs", "show", shown.json["job_id"], "--json").json["head"]["result"] == "Hello, Ada!"
+
+
+def test_init_never_overwrites(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text("mine")
+    done = cli("init")
+    assert done.code == 3
+    assert "left alone" in done.err
+    assert (tmp_path / "tasks.py").read_text() == "mine"
+
+
+def test_the_worker_says_where_and_what_it_serves(cli: Cli, enqueue: Store, tmp_path: Path) -> None:
+    enqueue("hello", "name=Ada")
+    done = cli("worker", "tasks", "--drain", "--concurrency", "3", "--lease", "10s", "--grace", "1s")
+    assert done.code == 0
+    assert str(tmp_path / "windlass.db") in done.err
+    assert "default, links, mail" in done.err
+    assert "hello" in done.err
+    assert "3 async" in done.err
+    assert "succeeded 1" in done.out
+
+
+def test_tick_runs_at_most_its_limit(cli: Cli, enqueue: Store) -> None:
+    for n in range(3):
+        enqueue("hello", f"name=n{n}")
+    assert cli("tick", "tasks", "--limit", "2", "--json").json["succeeded"] == 2
+    assert cli("tick", "tasks").out == "claimed 1, succeeded 1\n"
+    assert cli("tick", "tasks").out == "nothing was due\n"
+
+
+def test_a_queue_that_no_task_uses_is_questioned(cli: Cli) -> None:
+    done = cli("worker", "tasks", "--drain", "--queues", "mial,default")
+    assert done.code == 0
+    assert "warning: no task of this app uses the queue 'mial' (did you mean 'mail'?)" in done.err
+    assert "'default'" not in done.err
+
+
+@pytest.mark.parametrize("bad", [["--lease", "1ms"], ["--processes", "0"], ["--grace", "soon"]])
+def test_a_worker_that_makes_no_sense_is_refused(cli: Cli, bad: list[str]) -> None:
+    assert cli("worker", "tasks", "--drain", *bad).code == 2
+
+
+# ---------------------------------------------------------------------------------------------------------------- enqueue
+
+
+def test_values_are_json_where_they_parse_and_text_where_they_do_not(cli: Cli) -> None:
+    done = cli("enqueue", "any.type", "n=3", "who=ada lovelace", 'deep={"a": [1]}', "none=null", "--json")
+    job = cli("jobs", "show", done.json["job_id"], "--json").json["job"]
+    assert job["payload"] == {"n": 3, "who": "ada lovelace", "deep": {"a": [1]}, "none": None}
+    assert job["type"] == "any.type"
+    assert job["max_attempts"] == 6, "a raw type follows the rules of app.repository"
+
+
+def test_a_payload_comes_from_the_line_a_file_or_stdin(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.json").write_text('{"from": "file"}')
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"from": "stdin"}'))
+    given = {"line": '{"from": "line"}', "file": "@rows.json", "stdin": "-"}
+    for name, text in given.items():
+        done = cli("enqueue", "t", "--payload", text, "more=1", "--json")
+        payload = cli("jobs", "show", done.json["job_id"], "--json").json["job"]["payload"]
+        assert payload == {"from": name, "more": 1}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [["nameless"], ["--payload", "[1]"], ["--payload", "{"], ["--payload", "@nowhere.json"], ["--run-at", "tomorrow"],
+     ["--run-at", "2030-01-01T09:00:00"], ["--delay", "soon"], ["--delay", "1s", "--run-at", "2030-01-01T09:00:00Z"]],
+)  # fmt: skip
+def test_what_cannot_be_stored_is_a_usage_error_that_names_it(cli: Cli, bad: list[str], tmp_path: Path) -> None:
+    done = cli("enqueue", "t", *bad)
+    assert done.code == 2
+    assert "error: " in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_the_signature_of_a_task_checks_its_arguments(cli: Cli) -> None:
+    wrong = cli("enqueue", "--app", "tasks", "hello", "nmae=Ada")
+    assert wrong.code == 2
+    assert "did you mean 'name'" in wrong.err
+    unknown = cli("enqueue", "--app", "tasks", "helo", "name=Ada")
+    assert unknown.code == 2
+    assert "did you mean 'hello'" in unknown.err
+
+
+def test_options_reach_the_job(cli: Cli) -> None:
+    done = cli(
+        "enqueue", "t", "--queue", "q", "--delay", "1h", "--priority", "9", "--idempotency-key", "k", "--org", "acme",
+        "--tag", "a", "--tag", "b", "--json",
+    )  # fmt: skip
+    job = cli("jobs", "show", done.json["job_id"], "--json").json["job"]
+    assert (job["queue"], job["label"], job["priority"], job["org_id"]) == ("q", "scheduled", 9, "acme")
+    assert (job["idempotency_key"], job["tags"]) == ("k", ["a", "b"])
+    again = cli("enqueue", "t", "--idempotency-key", "k", "--org", "acme", "--json")
+    assert again.json["job_id"] == done.json["job_id"]
+    assert again.json["existed"] is True
+
+
+def test_a_store_in_memory_is_said_to_forget(cli: Cli) -> None:
+    assert "gone when this command ends" in cli("enqueue", "t", "--store", "memory://").err
+
+
+# ---------------------------------------------------------------------------------------------------------------- looking
+
+
+def test_a_list_in_a_pipe_is_plain_and_aligned(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    first, second = enqueue("hello", "name=Ada"), enqueue("send", "to=bob")
+    drain()
+    header, *rows = cli("jobs", "list").out.splitlines()
+    assert [row.split()[0] for row in rows] == [second, first], "newest first"
+    assert all(row.index(state) == header.index("STATE") for row, state in zip(rows, ("dead", "succeeded"), strict=True))
+    assert "\x1b" not in header + "".join(rows)
+    assert "ValueError: no mailbox 0 for 'bob'" in rows[0]
+
+
+def test_filters_take_states_labels_and_other_systems_words(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    done, later, dead = enqueue("hello", "name=Ada"), enqueue("hello", "name=B", "--delay", "1h"), enqueue("send", "to=b")
+    drain()
+    assert ids(cli("jobs", "list", "--state", "queued", "--json")) == [later]
+    assert ids(cli("jobs", "list", "--state", "scheduled", "--json")) == [later]
+    assert ids(cli("jobs", "list", "--state", "parked", "--json")) == []
+    assert ids(cli("jobs", "list", "--state", "success", "--words", "harmonyk", "--json")) == [done]
+    assert ids(cli("jobs", "list", "--state", "FAILED", "--words", "scheduler", "--json")) == [dead]
+    assert ids(cli("jobs", "list", "--queue", "mail", "--json")) == [dead]
+    assert ids(cli("jobs", "list", "--type", "hello", "--json")) == [later, done]
+    wrong = cli("jobs", "list", "--state", "ded")
+    assert wrong.code == 2
+    assert "did you mean 'dead'" in wrong.err
+    assert "dlq" in cli("jobs", "list", "--words", "taskharbor").out
+
+
+def test_pages_go_on_where_the_last_one_ended(cli: Cli, enqueue: Store) -> None:
+    stored = [enqueue("hello", f"name=n{n}") for n in range(5)]
+    first = cli("jobs", "list", "--limit", "2", "--json")
+    rest = cli("jobs", "list", "--limit", "9", "--cursor", str(first.json["cursor"]), "--json")
+    assert ids(first) + ids(rest) == stored[::-1]
+    assert rest.json["cursor"] is None
+    assert f"--cursor {first.json['cursor']}" in cli("jobs", "list", "--limit", "2").err
+
+
+def test_one_job_is_told_as_a_story(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    job_id = enqueue("send", "to=bob", "n=7", "--org", "acme")
+    drain()
+    page = cli("jobs", "show", job_id).out
+    for text in (
+        job_id, "dead", "queue      mail", "acme", '{"to": "bob", "n": 7}', "one execution, no retries", "enqueued",
+        "started", "failed", "exhausted", "ValueError: no mailbox 7 for 'bob'", f"windlass jobs retry {job_id}", "-v",
+    ):  # fmt: skip
+        assert text in page, text
+    assert "Traceback" not in page
+    assert "Traceback (most recent call last)" in cli("jobs", "show", job_id, "--verbose").out
+
+
+def test_a_chain_is_shown_whole_whichever_link_is_asked_for(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    first = enqueue("linked", "x=1")
+    drain()
+    shown = cli("jobs", "show", first, "--json").json
+    assert len(shown["links"]) == 2
+    assert shown["links"][0] == first
+    assert shown["head"]["id"] == shown["links"][1]
+    assert shown["head"]["dead_kind"] == "exhausted"
+    assert [run["status"] for run in shown["runs"]] == ["failed", "failed"]
+    assert cli("jobs", "show", shown["links"][1], "--json").json["links"] == shown["links"]
+    assert f"the chain is now dead  {shown['links'][1]}" in cli("jobs", "show", first).out
+
+
+def test_what_a_handler_wrote_cannot_steer_the_terminal(cli: Cli) -> None:
+    done = cli("enqueue", "t", 'evil="\\u001b[2J\\u0007"', "--json")
+    assert "\x1b" not in cli("jobs", "show", done.json["job_id"]).out
+
+
+def test_watch_ends_with_the_jobs_own_ending(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    good, bad = enqueue("hello", "name=Ada"), enqueue("send", "to=bob")
+    drain()
+    assert cli("watch", good).code == 0
+    lost = cli("watch", bad)
+    assert lost.code == 1
+    assert "no mailbox" in lost.err
+    answer = cli("watch", bad, "--json")
+    assert (answer.code, answer.json["job"]["state"]) == (1, "dead")
+
+
+# ---------------------------------------------------------------------------------------------------------- changing
+
+
+def test_a_dead_job_is_run_again_and_a_live_one_is_refused(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    dead = enqueue("send", "to=bob")
+    drain()
+    assert cli("jobs", "retry", dead).out.startswith(dead)
+    refused = cli("jobs", "retry", dead)
+    assert refused.code == 3
+    assert "only dead jobs" in refused.err
+    assert f"windlass jobs show {dead}" in refused.err
+    assert drain()["dead"] == 1
+
+
+def test_one_refusal_does_not_keep_the_others_from_being_done(cli: Cli, enqueue: Store) -> None:
+    waiting, other = enqueue("hello", "name=Ada"), enqueue("hello", "name=B")
+    cli("jobs", "cancel", waiting, "--reason", "wrong customer")
+    done = cli("jobs", "run-now", waiting, other, "--json")
+    assert done.code == 3
+    assert [one["job_id"] for one in done.json["changed"]] == [other]
+    assert list(done.json["refused"]) == [waiting]
+    assert "wrong customer" in cli("jobs", "show", waiting).out
+
+
+def test_run_now_brings_a_job_forward(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    later = enqueue("hello", "name=Ada", "--delay", "1h")
+    assert drain()["claimed"] == 0
+    assert cli("jobs", "run-now", later).code == 0
+    assert drain()["succeeded"] == 1
+
+
+def test_a_job_moved_to_the_top_runs_first(cli: Cli, enqueue: Store) -> None:
+    enqueue("hello", "name=Ada")
+    last = enqueue("hello", "name=B")
+    assert cli("jobs", "move", last, "top").code == 0
+    assert cli("tick", "tasks", "--limit", "1").code == 0
+    assert ids(cli("jobs", "list", "--state", "succeeded", "--json")) == [last]
+    assert cli("jobs", "move", last, "sideways").code == 2
+
+
+def test_only_finished_jobs_are_deleted(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    job_id = enqueue("hello", "name=Ada")
+    assert cli("jobs", "delete", job_id).code == 3
+    drain()
+    assert cli("jobs", "delete", job_id).code == 0
+    gone = cli("jobs", "show", job_id)
+    assert gone.code == 1
+    assert "windlass jobs list" in gone.err
+
+
+def test_dead_letters_are_grouped_by_what_killed_them(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    for n in range(3):
+        enqueue("send", f"to=person{n}", f"n={n}")
+    enqueue("refuse")
+    drain()
+    groups = cli("dlq", "list", "--by-error", "--json").json["groups"]
+    assert [group["jobs"] for group in groups] == [3, 1]
+    mark = groups[0]["fingerprint"]
+    assert len(ids(cli("dlq", "list", "--error", mark, "--json"))) == 3
+    assert len(ids(cli("dlq", "list", "--error", "not for us", "--json"))) == 1
+    assert mark in cli("dlq", "list", "--by-error").out
+    assert len(cli("dlq", "replay", "--error", mark, "--limit", "2", "--json").json["done"]) == 2
+    assert len(ids(cli("dlq", "list", "--json"))) == 2
+
+
+def test_replay_and_purge_want_to_know_which(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    dead = enqueue("send", "to=bob")
+    drain()
+    assert cli("dlq", "replay").code == 2
+    assert cli("dlq", "replay", dead, "--all").code == 2
+    assert cli("dlq", "purge", "--yes").code == 2
+    assert cli("dlq", "purge", "--all").code == 2, "nobody is there to agree"
+    assert cli("dlq", "replay", dead).code == 0
+    drain()
+    assert cli("dlq", "purge", "--older-than", "1d", "--yes").out == "0 deleted\n"
+    assert cli("dlq", "purge", "--queue", "mail", "--yes").out == "1 deleted\n"
+    assert ids(cli("jobs", "list", "--json")) == []
+
+
+def test_a_paused_queue_stands_still(cli: Cli, enqueue: Store, drain: Drain) -> None:
+    enqueue("send", "to=bob")
+    wrong = cli("queues", "pause", "mial")
+    assert wrong.code == 2
+    assert "did you mean 'mail'" in wrong.err
+    assert cli("queues", "pause", "mail").out == "mail is paused\n"
+    assert cli("queues", "pause", "mail").out == "mail was paused already\n"
+    assert drain()["claimed"] == 0
+    [mail] = [queue for queue in cli("queues", "list", "--json").json["queues"] if queue["name"] == "mail"]
+    assert mail["paused_at"] is not None
+    assert mail["counts"] == {"queued": 1}
+    assert "paused" in cli("queues", "list").out
+    assert "windlass queues resume mail" in cli("doctor").out
+    assert cli("queues", "resume", "mail", "--json").json["changed"] is True
+    assert drain()["dead"] == 1
+
+
+# --------------------------------------------------------------------------------------------------------------- the store
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["jobs", "list"], ["jobs", "show", "x"], ["queues", "list"], ["dlq", "list"], ["doctor"], ["watch", "x"],
+     ["queues", "pause", "x"], ["jobs", "cancel", "x"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_store_that_is_not_there_is_not_made_by_looking(cli: Cli, typed: list[str], tmp_path: Path) -> None:
+    done = cli(*typed)
+    assert done.code == 4
+    assert str(tmp_path / "windlass.db") in done.err
+    assert "--store" in done.err
+    assert not (tmp_path / "windlass.db").exists()
+
+
+def test_a_file_that_is_no_store_is_unreachable(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "windlass.db").write_bytes(b"not a database at all" * 100)
+    done = cli("jobs", "list")
+    assert done.code == 4
+    assert "Traceback" not in done.err
+
+
+def test_a_traceback_is_shown_when_asked_for(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_DEBUG", "1")
+    assert "Traceback" in cli("jobs", "list").err
+
+
+def test_common_options_may_come_first(cli: Cli, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    assert cli("--store", url, "--json", "enqueue", "t").json["existed"] is False
+    assert len(ids(cli(f"--store={url}", "--json", "jobs", "list"))) == 1
+    assert f"--store {url}" in cli("enqueue", "t", "--store", url).err, "what to type next names the same store"
+
+
+def test_the_environment_names_the_store(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_URL", f"sqlite:///{tmp_path / 'env.db'}")
+    cli("enqueue", "t")
+    assert (tmp_path / "env.db").exists()
+    assert not (tmp_path / "windlass.db").exists()
+
+
+def test_errors_are_json_too(cli: Cli) -> None:
+    done = cli("jobs", "list", "--json")
+    assert done.code == 4
+    assert done.json["error"]["exit_code"] == 4
+    assert "no store" in done.json["error"]["message"]
+    assert done.err == ""
+    assert cli("--json", "jbos").json["error"]["exit_code"] == 2
+
+
+def test_a_plan_changes_nothing_and_migrate_does(cli: Cli, tmp_path: Path) -> None:
+    plan = cli("migrate", "--plan", "--json")
+    assert [step["applied"] for step in plan.json["steps"]] == [False]
+    assert "create table" in cli("migrate", "--sql").out
+    assert not (tmp_path / "windlass.db").exists()
+    assert cli("migrate", "--json").json["applied_now"] == ["0001_windlass"]
+    assert cli("migrate", "--json").json["applied_now"] == []
+    assert cli("migrate", "--sql").out == ""
+
+
+def test_the_doctor_finds_a_second_store_below(cli: Cli, tmp_path: Path) -> None:
+    cli("migrate")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "windlass.db").write_bytes(b"")
+    done = cli("doctor", "--json")
+    assert done.code == 0
+    assert [check["name"] for check in done.json["checks"] if check["health"] == "warning"] == ["other stores"]
+    assert done.json["health"] == "warning"
+
+
+def test_version_tells_both(cli: Cli) -> None:
+    assert set(cli("version", "--json").json) == {"v", "version", "python"}
+
+
+def ids(done: Any) -> list[str]:
+    return [job["id"] for job in done.json["jobs"]]
+
+
+def test_json_of_a_job_keeps_its_fields(cli: Cli, enqueue: Store) -> None:
+    """The schema that scripts rely on: a field may be added, none may go."""
+    shown = cli("jobs", "show", enqueue("hello", "name=Ada"), "--json").json
+    assert set(shown) >= {"v", "at", "job", "head", "links", "runs", "timeline"}
+    assert set(shown["job"]) >= {
+        "id", "type", "queue", "state", "label", "created_at", "run_at", "finished_at", "attempts", "executions",
+        "max_attempts", "last_error", "dead_kind", "payload", "result", "progress", "tags",
+    }  # fmt: skip
+    assert shown["at"].endswith("Z"), "instants are ISO text in UTC"
+    assert shown["timeline"][0]["what"] == "enqueued"
+    json.dumps(shown)

@@ -1,0 +1,217 @@
+"""Settings and their sources, an app's life: opened on first use, closed once, alive after a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from windlass import Retry, Windlass
+from windlass.clock import SECOND
+from windlass.config import Settings, SettingsOptions, settings_from
+from windlass.core.admission import PAYLOAD_LIMIT
+from windlass.drivers.memory import MemoryDriver
+from windlass.errors import AppClosed, InvalidInput
+
+from .conftest import Place
+
+# ----------------------------------------------------------------------------------------------------------- settings
+
+
+def test_what_is_given_wins_over_the_environment_over_the_defaults() -> None:
+    env = {"WINDLASS_LEASE": "10s", "WINDLASS_THREADS": "3", "WINDLASS_ON_DUPLICATE": "raise", "WINDLASS_KEEP_DEAD": "2d"}
+    settings = settings_from({"threads": 5, "poll": 0.25}, env)
+    assert (settings.lease, settings.threads, settings.poll) == (10 * SECOND, 5, SECOND // 4)
+    assert (settings.on_duplicate, settings.keep_dead, settings.grace) == ("raise", 2 * 86_400 * SECOND, 30 * SECOND)
+
+
+def test_an_app_reads_its_settings_and_its_store_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WINDLASS_URL", f"sqlite:///{tmp_path / 'env.db'}")
+    monkeypatch.setenv("WINDLASS_TIMEOUT", "7s")
+    app = Windlass()
+
+    @app.task
+    async def work() -> None: ...
+
+    async def main() -> None:
+        async with app:
+            job = await work.enqueue()
+            assert (await job.fetch()).timeout_ns == 7 * 10**9
+
+    asyncio.run(main())
+    assert (tmp_path / "env.db").is_file()
+
+
+def test_without_a_url_it_is_a_file_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WINDLASS_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    app = Windlass()
+    assert list(tmp_path.iterdir()) == []  # nothing is opened before the first use
+
+    @app.task
+    def work() -> None: ...
+
+    work.enqueue_sync()
+    asyncio.run(app.close())
+    assert (tmp_path / "windlass.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("THREADS", "many", "WINDLASS_THREADS: must be a whole number"),
+        ("THREADS", "0", "WINDLASS_THREADS: must be a whole number of at least 1"),
+        ("LEASE", "soon", "WINDLASS_LEASE: 'soon' is not a duration"),
+        ("SQLITE", "duckdb", "WINDLASS_SQLITE: must be one of apsw, stdlib"),
+    ],
+)
+def test_a_bad_variable_is_named(name: str, text: str, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        settings_from({}, {f"WINDLASS_{name}": text})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"leese": "1s"}, "is not a setting .did you mean 'lease'"),
+        ({"lease": -1}, "must not be negative"),
+        ({"lease": "50ms"}, "at least 100 ms"),
+        ({"concurrency": True}, "must be a whole number of at least 1"),
+        ({"concurrency": 2.0}, "must be a whole number"),
+        ({"retry": 3}, "must be a windlass.Retry"),
+        ({"payload_limit": 2 << 20}, "must be at most 1,048,576, because no store takes more"),
+        ({"durability": "maybe"}, "must be one of full, relaxed"),
+    ],
+)
+def test_a_bad_setting_is_named(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        Windlass("memory://", **given)
+
+
+def test_the_largest_payload_is_that_of_the_stores() -> None:
+    assert Settings().payload_limit == PAYLOAD_LIMIT
+
+
+def test_every_setting_can_be_given_and_is_checked() -> None:
+    assert {field.name for field in fields(Settings)} == set(get_type_hints(SettingsOptions))
+    for field in fields(Settings):
+        with pytest.raises(InvalidInput):
+            settings_from({field.name: object()}, {})
+    assert settings_from({"retry": Retry(max_retries=1)}, {}).retry.executions == 2
+
+
+# ------------------------------------------------------------------------------------------------------ open and closed
+
+
+def test_a_closed_app_says_so(place: Place) -> None:
+    app = place.app()
+
+    @app.task
+    async def work() -> None: ...
+
+    async def main() -> None:
+        job = await work.enqueue()
+        await app.close()
+        await app.close()
+        for call in (
+            work.enqueue, job.fetch, job.result, job.cancel, job.retry, job.delete, job.runs, job.run_now, app.tick,
+            app.repository.claim, lambda: app.enqueue_many([work.job()]), lambda: app.repository.enqueue("work"),
+        ):  # fmt: skip
+            with pytest.raises(AppClosed, match="make a new one"):
+                await call()
+
+    asyncio.run(main())
+    with pytest.raises(AppClosed):
+        work.enqueue_sync()
+    with pytest.raises(AppClosed):
+        app.enqueue_many_sync([])
+
+
+def test_an_app_that_was_never_used_can_be_closed(place: Place) -> None:
+    app = place.app()
+    asyncio.run(app.close())
+    assert not place.file.exists()
+
+
+def test_a_given_driver_is_used_and_closed() -> None:
+    driver = MemoryDriver()
+    app = Windlass(driver=driver)
+
+    @app.task
+    async def work() -> None: ...
+
+    async def main() -> None:
+        async with app:
+            job = await work.enqueue()
+            assert await driver.get([job.id]) != [None]
+
+    asyncio.run(main())
+    with pytest.raises(AppClosed):
+        work.enqueue_sync()
+
+
+def test_jobs_survive_the_app(file_place: Place) -> None:
+    async def main() -> None:
+        first = file_place.app()
+
+        @first.task(name="work")
+        async def asks(n: int) -> int:
+            raise AssertionError
+
+        job = await asks.enqueue(20)
+        await first.close()
+        second = file_place.app()
+
+        @second.task(name="work")
+        async def answers(n: int) -> int:
+            return n + 1
+
+        assert (await second.tick()).succeeded == 1
+        assert await second.job(job.id).result(1) == 21
+
+    asyncio.run(main())
+
+
+FORKS = """
+import asyncio, os, sys
+from windlass import Windlass
+app = Windlass(f"sqlite:///{sys.argv[1]}", sqlite=sys.argv[2])
+
+@app.task
+async def work(n: int) -> int:
+    return n
+
+work.enqueue_sync(0)
+child = os.fork()
+if child == 0:
+    work.enqueue_sync(1)
+    async def in_the_child():
+        await work.enqueue(2)
+        await app.tick(limit=1)
+        await app.close()
+    asyncio.run(in_the_child())
+    os._exit(0)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+work.enqueue_sync(3)
+
+async def in_the_parent():
+    stats = await app.tick()
+    await app.close()
+    print(status, stats.succeeded)
+
+asyncio.run(in_the_parent())
+"""
+
+
+@pytest.mark.parametrize("library", ["apsw", "stdlib"])
+def test_a_forked_child_may_enqueue_and_run_jobs_and_the_parent_goes_on(tmp_path: Path, library: str) -> None:
+    command = [sys.executable, "-c", FORKS, str(tmp_path / "jobs.db"), library]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("0 3", 0), done.stderr

@@ -1,0 +1,127 @@
+"""Dying at a chosen point of a worker's life: once, for real, with SIGKILL to itself (or SIGSTOP, to come back later).
+
+Transactions are met through the lane's own hook, the rest by standing around a method. The moment is told to the log
+first, so that recovery can be measured from it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import nullcontext
+from typing import Any, Final
+
+from windlass.core.changes import Ack, Fail, Release, Settlement
+from windlass.drivers.sqlite import SqliteDriver, leases, settlement
+from windlass.drivers.sqlite.lane import Step
+from windlass.drivers.sqlite.transactions import SqliteTransaction
+from windlass.worker.holdings import Held
+from windlass.worker.settler import Settler
+
+from . import tasks
+
+Counts = Callable[[Any, Any], bool]  # (first argument, answer) -> this is the operation that is meant
+
+
+def _hands_back(change: Settlement) -> bool:
+    """A stopping worker's own doing: not what it recovers of others. A never-twice job is given to a successor instead."""
+    return isinstance(change, Release | Fail) and not change.lapsed
+
+
+OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
+    "claim": (leases, "claim", lambda wish, jobs: bool(jobs)),
+    "extend": (leases, "extend", lambda asked, answers: any(answer.answer == "applied" for answer in answers)),
+    "settle": (settlement, "settle", lambda changes, _: any(isinstance(change, Ack) for change in changes)),
+    "release": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
+}  # fmt: skip
+CALLS: Final[dict[str, tuple[Any, str]]] = {
+    "before_handler": (Held, "begin"),
+    "before_settle_is_sent": (Settler, "put"),
+    "transaction:before_commit": (SqliteTransaction, "commit"),
+}
+AFTER: Final[dict[str, tuple[Any, str]]] = {"transaction:after_commit": (SqliteTransaction, "commit")}
+LINES: Final[dict[str, str]] = {"inside_handler": "start", "inside_transaction": "done"}
+
+
+def wrap(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+    setattr(owner, name, around(getattr(owner, name)))
+
+
+def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
+    """Arm this process. A worker that is to die while it releases its jobs is told to stop once a handler has begun."""
+    done: list[str] = []
+    operation, _, step = point.partition(":")
+    driver = tasks.app.client.driver
+    assert isinstance(driver, SqliteDriver)
+    # Whoever is stopped while it writes keeps the only write lock of the file, and nobody could take anything over.
+    turn = driver._writer._turn if operation not in OPERATIONS and number == signal.SIGSTOP else nullcontext()
+
+    def die() -> None:
+        if not done:
+            done.append(point)
+            with turn:
+                tasks.tell("died", point)
+                os.kill(os.getpid(), number)
+
+    if operation in OPERATIONS:
+        _at_commit(driver, OPERATIONS[operation], step, die)
+        if operation == "release":
+            _after_line("start", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    elif point in CALLS:
+        wrap(*CALLS[point], lambda real: _around(real, before=die))
+    elif point in AFTER:
+        wrap(*AFTER[point], lambda real: _around(real, after=die))
+    else:
+        _after_line(LINES[point], die)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _around(
+    real: Callable[..., Any], before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
+) -> Callable[..., Any]:
+    def observed(*args: Any) -> Any:
+        before()
+        answer = real(*args)
+        after()
+        return answer
+
+    return observed
+
+
+def _at_commit(driver: SqliteDriver, operation: tuple[Any, str, Counts], step: str, die: Callable[[], None]) -> None:
+    owner, name, counts = operation
+    meant: list[bool] = []  # whether the present transaction holds the operation
+
+    def around(real: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Generator[Any, Any, Any]]:
+        def observed(first: Any, *rest: Any) -> Generator[Any, Any, Any]:
+            answer = yield from real(first, *rest)
+            if counts(first, answer):
+                meant.append(True)
+            return answer
+
+        return observed
+
+    def on_step(reached: Step) -> None:
+        if reached == "begun":
+            meant.clear()
+        elif reached == step and meant:
+            die()
+
+    wrap(owner, name, around)
+    driver._writer.on_step = on_step
+
+
+def _after_line(what: str, then: Callable[[], None]) -> None:
+    def around(real: Callable[[str], None]) -> Callable[[str], None]:
+        def told(said: str) -> None:
+            real(said)
+            if said == what:
+                then()
+
+        return told
+
+    wrap(tasks, "write", around)

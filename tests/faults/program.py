@@ -1,0 +1,95 @@
+"""The processes of the fault tests: `python -m faults.program run|child|supervise|enqueue|crash|stop ...`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from windlass.client import JobHandle
+from windlass.worker import supervisor
+from windlass.worker.serving import serve
+from windlass.worker.stats import Stats
+from windlass.worker.supervisor import Supervisor, stopped_with_parent, supervised_worker_id
+
+from . import crash, tasks
+
+ACCEPTED = "FAULTS_ACCEPTED"
+
+
+def run(*queues: str) -> None:
+    report(tasks.app.run(queues=queues or None))
+
+
+def child() -> None:
+    async def main() -> Stats:
+        worker = tasks.app.worker(worker_id=supervised_worker_id())
+        try:
+            with stopped_with_parent(worker):
+                return await serve(worker)
+        finally:
+            await tasks.app.close()
+
+    report(asyncio.run(main()))
+
+
+def supervise(processes: str, *command: str) -> None:
+    supervisor.LONGEST_PAUSE = 0.4  # type: ignore[misc]  # tests do not want to sit through the growing pauses
+
+    async def main() -> int:
+        try:
+            return await Supervisor(tasks.app.client, [sys.executable, *command], int(processes)).run()
+        finally:
+            await tasks.app.close()
+
+    sys.exit(asyncio.run(main()))
+
+
+def enqueue(first: str, last: str) -> None:
+    """One job after the other; each is told of only after its enqueue has returned."""
+    fd = os.open(os.environ[ACCEPTED], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    kinds: list[Callable[[int], JobHandle[Any]]] = [
+        tasks.quick.enqueue_sync, lambda n: tasks.slow.enqueue_sync(0.02), tasks.flaky.enqueue_sync,
+        lambda n: tasks.blocking.enqueue_sync(""), lambda n: tasks.ledger.enqueue_sync(0.02), tasks.quick.enqueue_sync,
+        lambda n: tasks.limited.enqueue_sync(0.005), tasks.written.enqueue_sync,
+    ]  # fmt: skip
+    for number in range(int(first), int(last)):
+        accepted = kinds[number % len(kinds)](number)
+        os.write(fd, f"{number} {accepted.id}\n".encode())
+        time.sleep(0.003)  # a steady stream rather than a burst
+
+
+def report(stats: Stats) -> None:
+    print(json.dumps(dataclasses.asdict(stats)))
+
+
+def main(deed: str, *rest: str) -> None:
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {os.getpid()} %(name)s %(message)s")
+    _ = tasks.app.client.driver  # opened before anybody is told that this process is ready
+    if deed != "supervise":
+        tasks.tell("born")
+    if "FAULTS_WAITS" in os.environ:
+        sys.stdin.readline()
+    match deed:
+        case "run":
+            run(*rest)
+        case "child":
+            child()
+        case "supervise":
+            supervise(*rest)
+        case "enqueue":
+            enqueue(*rest)
+        case "crash" | "stop":
+            crash.die_at(rest[0], signal.SIGKILL if deed == "crash" else signal.SIGSTOP)
+            run(*rest[1:])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Tests of what users get for their own tests."""

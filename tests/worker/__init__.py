@@ -1,0 +1,1 @@
+"""The worker under attack: handlers, leases, settlements, shutdown, and stores that fail at the worst moment."""

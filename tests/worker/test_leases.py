@@ -1,0 +1,389 @@
+"""Leases: renewed for all that is held, obeyed when lost, given up before anybody else may take the job."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from windlass.clock import SECOND
+from windlass.context import Context
+from windlass.core.changes import Release, Revoke
+from windlass.drivers.protocol import Claim
+from windlass.worker import finish
+from windlass.worker.holdings import Held
+from windlass.worker.pace import Pace
+
+from .stage import PATIENCE, Stage, heard, on_stage
+
+LEASE = 3 * SECOND // 10
+THEIRS = "stolen"
+
+
+@pytest.fixture
+def prefetching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if handlers had been measured to be quick."""
+    monkeypatch.setattr(Pace, "prefetch", property(lambda self: min(3, self._most)))
+
+
+async def steal(stage: Stage, job_id: str) -> None:
+    """Somebody hands the job back under its present token, and another worker takes it."""
+    row = await stage.fetch(job_id)
+    assert row.lease_token is not None
+    now = stage.clock.now()
+    assert await stage.store.driver.settle([Release(handle=job_id, token=row.lease_token, at=now)], now=now) == ["applied"]
+    wish = Claim(queues=(row.queue,), limit=1, lease_for=60 * SECOND, worker_id="thief", token=THEIRS, types=(row.type,))
+    [claimed] = await stage.store.driver.claim(wish, now=now)
+    assert claimed.id == job_id
+
+
+async def pass_time(stage: Stage, ids: list[str]) -> None:
+    """Two leases long, a third of one at a time, and at each step everything held is renewed."""
+    for _ in range(6):
+        until = stage.clock.advance(LEASE // 3) + LEASE
+
+        async def renewed(until: int = until) -> bool:
+            return all(job is not None and job.lease_expires_at == until for job in await stage.store.driver.get(ids))
+
+        await stage.until(renewed)
+
+
+@pytest.mark.usefixtures("prefetching")
+@pytest.mark.parametrize("run", ["async", "thread"])
+def test_running_and_prefetched_jobs_are_renewed(url: str, run: str) -> None:
+    async def play(stage: Stage) -> None:
+        go, go_thread = asyncio.Event(), threading.Event()
+
+        @stage.app.task
+        async def waits() -> None:
+            await go.wait()
+
+        @stage.app.task
+        def blocks() -> None:
+            assert go_thread.wait(PATIENCE)
+
+        task: Any = waits if run == "async" else blocks
+        jobs = await stage.app.enqueue_many(task.job() for _ in range(4))
+        ids = [job.id for job in jobs]
+        async with stage.working(concurrency=1, threads=1) as worker:
+            for job_id in ids:
+                await stage.until_state(job_id, "running")
+            await pass_time(stage, ids)
+            go.set()
+            go_thread.set()
+            for job_id in ids:
+                row = await stage.until_state(job_id, "succeeded")
+                assert (row.executions, row.lost) == (1, 0)
+            assert (worker.stats.leases_lost, worker.stats.settled_late) == (0, 0)
+
+    on_stage(url, play)
+
+
+def test_finished_but_unsettled_jobs_are_renewed_until_they_are_stored(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def quick() -> str:
+            return "kept"
+
+        job = await quick.enqueue()
+        stage.store.fail("settle")
+        async with stage.working() as worker:
+            await stage.until(lambda: worker.stats.store_errors > 0)
+            await pass_time(stage, [job.id])
+            stage.store.mend()
+            assert await job.result(timeout=5) == "kept"
+            assert (worker.stats.settled_late, worker.stats.succeeded) == (0, 1)
+
+    on_stage(url, play)
+
+
+@pytest.mark.parametrize("run", ["async", "thread"])
+def test_a_lost_lease_stops_that_handler_only(url: str, run: str) -> None:
+    async def play(stage: Stage) -> None:
+        go = threading.Event()
+        stopped: list[str] = []
+
+        @stage.app.task(context=True)
+        async def waits(ctx: Context) -> str:
+            try:
+                await heard(go)
+            except asyncio.CancelledError:
+                stopped.append(ctx.job.id)
+                raise
+            return "unharmed"
+
+        @stage.app.task(context=True)
+        def blocks(ctx: Context) -> str:
+            while not go.wait(0.005):
+                if ctx.cancelled:
+                    stopped.append(ctx.job.id)
+                    return "too late"
+            return "unharmed"
+
+        task: Any = waits if run == "async" else blocks
+        victim, other = await task.enqueue(), await task.enqueue()
+        async with stage.working() as worker:
+            await stage.until_state(victim.id, "running")
+            await stage.until_state(other.id, "running")
+            await steal(stage, victim.id)
+            stage.clock.advance(LEASE // 3)
+            await stage.until(lambda: stopped == [victim.id])
+            await stage.until(lambda: worker.stats.settled_late == (1 if run == "thread" else 0))
+            assert worker.stats.leases_lost == 1
+            go.set()
+            assert await other.result(timeout=5) == "unharmed"
+            row = await stage.fetch(victim.id)
+            assert (row.state, row.lease_token, row.result) == ("running", THEIRS, None), "the thief's, untouched"
+
+    on_stage(url, play)
+
+
+def test_a_late_settlement_is_refused_counted_and_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def play(stage: Stage) -> None:
+        go = asyncio.Event()
+
+        @stage.app.task
+        async def deaf() -> str:
+            await go.wait()
+            return "too late"
+
+        job = await deaf.enqueue()
+        async with stage.working() as worker:
+            await stage.until_state(job.id, "running")
+            await steal(stage, job.id)
+            go.set()
+            await stage.until(lambda: worker.stats.settled_late == 1)
+            assert (await stage.fetch(job.id)).lease_token == THEIRS
+        assert any(job.id in line and "too late and was refused" in line for line in caplog.messages)
+
+    on_stage(url, play)
+
+
+@pytest.mark.parametrize("how", ["fail", "hang"])
+def test_a_worker_that_cannot_renew_stops_its_handlers_before_anybody_may_take_the_job(url: str, how: str) -> None:
+    async def play(stage: Stage) -> None:
+        stopped_at: list[int] = []
+
+        @stage.app.task
+        async def waits() -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                stopped_at.append(stage.clock.now())
+                raise
+
+        job = await waits.enqueue()
+        async with stage.working() as worker:
+            await stage.until_state(job.id, "running")
+            getattr(stage.store, how)("extend", "claim")
+            for _ in range(20):  # time passes in small steps, so that the moment can be told
+                stage.clock.advance(LEASE // 20)
+                await asyncio.sleep(0.03)
+                if stopped_at:
+                    break
+            row = await stage.fetch(job.id)
+            assert row.lease_expires_at is not None
+            assert stopped_at, "still running when its lease had lapsed"
+            assert stopped_at[0] < row.lease_expires_at
+            assert (worker.stats.leases_lost, row.state) == (1, "running")
+            stage.store.mend()
+
+    on_stage(url, play)
+
+
+def test_a_renewal_that_is_never_answered_is_asked_again_in_time() -> None:
+    async def play(stage: Stage) -> None:
+        go = asyncio.Event()
+
+        @stage.app.task
+        async def waits() -> None:
+            await go.wait()
+
+        async def forgets(call: Any, args: Any) -> Any:
+            del stage.store.faults["extend"]
+            await asyncio.Event().wait()
+
+        job = await waits.enqueue()
+        async with stage.working() as worker:
+            await stage.until_state(job.id, "running")
+            stage.store.faults["extend"] = forgets
+            until = stage.clock.advance(LEASE // 3) + LEASE
+
+            async def renewed() -> bool:
+                return (await stage.fetch(job.id)).lease_expires_at == until
+
+            await stage.until(renewed)
+            go.set()
+            await stage.until_state(job.id, "succeeded")
+            assert worker.stats.leases_lost == 0
+
+    on_stage("memory://", play)
+
+
+@pytest.mark.usefixtures("prefetching")
+@pytest.mark.parametrize("run", ["async", "thread"])
+def test_a_prefetched_job_whose_lease_is_lost_never_starts_here(url: str, run: str) -> None:
+    async def play(stage: Stage) -> None:
+        go, began = threading.Event(), []
+
+        @stage.app.task(context=True)
+        async def waits(ctx: Context) -> None:
+            began.append(ctx.job.id)
+            await heard(go)
+
+        @stage.app.task(context=True)
+        def blocks(ctx: Context) -> None:
+            began.append(ctx.job.id)
+            assert go.wait(PATIENCE)
+
+        task: Any = waits if run == "async" else blocks
+        first, second, third = [await task.enqueue() for _ in range(3)]
+        async with stage.working(concurrency=1, threads=1) as worker:
+            await stage.until_state(third.id, "running")
+            await steal(stage, second.id)
+            stage.clock.advance(LEASE // 3)
+            await stage.until(lambda: worker.stats.leases_lost == 1)
+            go.set()
+            await stage.until_state(third.id, "succeeded")
+            assert began == [first.id, third.id]
+            assert worker.stats.settled_late == 0
+
+    on_stage(url, play)
+
+
+@pytest.mark.usefixtures("prefetching")
+def test_a_process_that_slept_through_its_lease_begins_nothing() -> None:
+    async def play(stage: Stage) -> None:
+        began: list[str] = []
+
+        @stage.app.task(context=True)
+        async def sleeps(ctx: Context) -> None:
+            began.append(ctx.job.id)
+            stage.clock.advance(LEASE)  # the event loop was blocked, or the whole process stopped
+
+        jobs = await stage.app.enqueue_many(sleeps.job() for _ in range(3))
+        async with stage.working(concurrency=1) as worker:
+            await stage.until(lambda: worker.stats.settled_late >= 1)
+            assert began[0] == jobs[0].id
+            for job in jobs[1:]:
+                assert began.count(job.id) <= (await stage.fetch(job.id)).executions - 1
+
+    on_stage("memory://", play)
+
+
+@pytest.mark.parametrize("run", ["async", "thread"])
+def test_a_claim_that_is_answered_after_its_leases_lapsed_does_not_end_all_claiming(url: str, run: str) -> None:
+    async def play(stage: Stage) -> None:
+        async def awaited() -> None: ...
+
+        def blocking() -> None: ...
+
+        handler: Any = awaited if run == "async" else blocking
+        task = stage.app.task(name="work")(handler)
+        jobs = await stage.app.enqueue_many(task.job() for _ in range(4))
+        waits, go = stage.store.hold("claim")
+        async with stage.working(concurrency=2, threads=2) as worker:
+            await waits.wait()
+            stage.clock.advance(LEASE)
+            go.set()
+            for job in jobs:
+                row = await stage.until_state(job.id, "succeeded")
+                assert row.lost <= 1
+            assert (worker.stats.succeeded, worker.stats.settled_late) == (4, 0)
+
+    on_stage(url, play)
+
+
+def test_a_job_that_is_lost_while_it_waits_for_its_slot_makes_room_for_another() -> None:
+    async def play(stage: Stage) -> None:
+        told: list[str] = []
+
+        @stage.app.task
+        async def work() -> None: ...
+
+        async with stage.working(concurrency=1, queues=["elsewhere"]) as worker:
+            await work.enqueue()
+            wish = Claim(queues=("default",), limit=1, lease_for=LEASE, worker_id=worker.id, token="t")
+            [job] = await stage.store.driver.claim(wish, now=stage.clock.now())
+            held = Held(stage.app.client, job, work, begun=False)
+            slots = worker._runners[0]
+            slots._on_free = lambda: told.append("free")
+            slots.accept([held])
+            worker._finisher.lose(held)  # before the slot wakes up
+            await stage.until(lambda: told == ["free"])
+            assert slots.free == 1
+
+    on_stage("memory://", play)
+
+
+def test_a_job_that_comes_back_to_the_same_worker_does_not_run_twice_there(url: str) -> None:
+    """Its lease lapsed unnoticed (the process slept) and the next claim brings it again: the old handler is stopped."""
+
+    async def play(stage: Stage) -> None:
+        events: list[str] = []
+
+        @stage.app.task(context=True)
+        async def waits(ctx: Context) -> str:
+            if ctx.attempt > 1:
+                await stage.until(lambda: events == ["stopped"])
+                return "second"
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                events.append("stopped")
+                raise
+            return "first"
+
+        job = await waits.enqueue()
+        async with stage.working() as worker:
+            await stage.until_state(job.id, "running")
+            stage.clock.advance("31s")  # the keeper looks once a second, the claimer fifty times
+            assert await job.result(timeout=0.8) == "second"
+            assert (worker.stats.leases_lost, worker.stats.settled_late) == (1, 0)
+
+    on_stage(url, play, lease="30s")
+
+
+def test_a_revoked_worker_loses_everything_at_its_next_renewal(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def waits() -> None:
+            await asyncio.sleep(60)
+
+        jobs = [await waits.enqueue() for _ in range(3)]
+        async with stage.working(worker_id="doomed") as worker:
+            for job in jobs:
+                await stage.until_state(job.id, "running")
+            stage.store.fail("claim", "expire")
+            await stage.store.driver.alter([Revoke("doomed")], now=stage.clock.now())
+            stage.clock.advance(LEASE // 3)
+            await stage.until(lambda: worker.stats.leases_lost == 3)
+            await stage.until(lambda: not len(worker._holdings))
+
+    on_stage(url, play)
+
+
+def test_a_handler_that_does_not_stop_when_its_lease_is_lost_is_shown_as_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finish, "STOPS_WITHIN", 0.05)
+
+    async def play(stage: Stage) -> None:
+        go = threading.Event()
+
+        @stage.app.task
+        def deaf() -> None:
+            assert go.wait(PATIENCE)
+
+        job = await deaf.enqueue()
+        async with stage.working(threads=2) as worker:
+            await stage.until_state(job.id, "running")
+            await steal(stage, job.id)
+            stage.clock.advance(LEASE // 3)
+            await stage.until(lambda: worker.stats.stuck == 1)
+            assert not len(worker._holdings), "the job is another's"
+            go.set()
+            await stage.until(lambda: worker.stats.stuck == 0)
+            assert (await stage.fetch(job.id)).lease_token == THEIRS
+
+    on_stage("memory://", play)

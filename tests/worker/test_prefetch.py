@@ -1,0 +1,231 @@
+"""Holding jobs ahead of free slots: only when measured, never too many, in order, and not for careful work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from windlass.context import Context
+from windlass.core.changes import PutLimit
+from windlass.drivers.protocol import Claim
+from windlass.worker import worker as worker_module
+from windlass.worker.pace import HORIZON, Pace
+
+from .stage import PATIENCE, Stage, heard, on_stage
+
+
+def claims(stage: Stage) -> list[Claim]:
+    return [args[0] for args in stage.store.seen["claim"]]
+
+
+def test_a_pace_says_none_until_it_has_measured_and_never_more_than_allowed() -> None:
+    pace = Pace(7)
+    assert pace.prefetch == 0
+    pace.finished()
+    pace.measure(100.0)
+    assert pace.prefetch == 0, "one look is no measurement"
+    for _ in range(1_000):
+        pace.finished()
+    pace.measure(100.1)
+    assert pace.prefetch == 7
+    slow = Pace(500)
+    slow.measure(0.0)
+    slow.finished()
+    slow.measure(1.0)
+    assert slow.prefetch == int(1 * HORIZON)
+    pace.measure(105.0)
+    assert pace.prefetch == 0, "an old measurement says nothing"
+
+
+def test_the_first_claim_asks_for_free_slots_only(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def quick() -> None: ...
+
+        await stage.app.enqueue_many(quick.job() for _ in range(50))
+        await stage.drain(concurrency=3)
+        first = claims(stage)[0]
+        assert (first.limit, first.start) == (3, True)
+
+    on_stage(url, play)
+
+
+@pytest.mark.parametrize(("prefetch", "kind"), [(5, "async"), (0, "async"), (500, "thread"), (3, "thread")])
+def test_never_more_wait_here_than_the_setting_says(prefetch: int, kind: str) -> None:
+    async def play(stage: Stage) -> None:
+        held: list[int] = []
+
+        def look() -> None:
+            runner = worker._runners[0]
+            held.append(runner.busy + runner.waiting)
+
+        async def quick() -> None:
+            look()
+
+        def blocking() -> None:
+            look()
+
+        handler: Any = quick if kind == "async" else blocking
+        task = stage.app.task(name="work")(handler)
+        await stage.app.enqueue_many(task.job() for _ in range(300))
+        worker = stage.app.worker(concurrency=2, threads=2)
+        async with asyncio.timeout(PATIENCE):
+            await worker.run(drain=True)
+        assert worker.stats.succeeded == 300
+        assert max(held) <= worker._runners[0].size + min(prefetch, 8 if kind == "thread" else prefetch)
+        if prefetch:
+            assert any(not claim.start for claim in claims(stage)), "nothing was ever prefetched: this proves nothing"
+
+    on_stage("memory://", play, prefetch=prefetch)
+
+
+def test_order_is_kept_through_prefetching(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        order: list[int] = []
+
+        @stage.app.task
+        async def quick(number: int) -> None:
+            order.append(number)
+
+        await stage.app.enqueue_many(quick.job(n) for n in range(300))
+        await stage.drain(concurrency=1)
+        assert order == list(range(300))
+        assert any(not claim.start for claim in claims(stage))
+
+    on_stage(url, play)
+
+
+@pytest.mark.parametrize("run", ["async", "thread"])
+@pytest.mark.parametrize("how", ["settlement", "renewal"])
+def test_a_prefetched_job_records_when_its_handler_really_began(
+    url: str, run: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pace, "prefetch", property(lambda self: 2))
+
+    async def play(stage: Stage) -> None:
+        began, go = [0, 0], [threading.Event(), threading.Event()]
+
+        @stage.app.task
+        async def waits(number: int) -> None:
+            began[number] = stage.clock.now()
+            await heard(go[number])
+
+        @stage.app.task
+        def blocks(number: int) -> None:
+            began[number] = stage.clock.now()
+            assert go[number].wait(PATIENCE)
+
+        task: Any = waits if run == "async" else blocks
+        first, second = [await task.enqueue(n) for n in (0, 1)]
+        if how == "settlement":
+            go[1].set()
+        async with stage.working(concurrency=1, threads=1):
+            await stage.until_state(second.id, "running")
+            await stage.until(lambda: began[0] > 0)
+            assert (await stage.fetch(second.id)).started_at is None, "claimed, not begun"
+            stage.clock.advance("50ms")
+            go[0].set()
+            await stage.until_state(first.id, "succeeded")
+            if how == "renewal":
+                await stage.until(lambda: began[1] > 0)
+                stage.clock.advance("100ms")
+
+                async def told() -> bool:
+                    return (await stage.fetch(second.id)).started_at == began[1]
+
+                await stage.until(told)
+                go[1].set()
+            row = await stage.until_state(second.id, "succeeded")
+            [run_row] = await stage.store.driver.runs(second.id)
+            assert row.started_at == run_row.started_at == began[1]
+            assert run_row.started_at is not None
+            assert run_row.started_at > run_row.claimed_at
+
+    on_stage(url, play)
+
+
+@pytest.mark.parametrize("run", ["async", "thread"])
+def test_what_waits_behind_a_slow_handler_goes_back_to_those_who_have_time(
+    url: str, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "WATCH_EVERY", 0.02)
+    quick = True
+    monkeypatch.setattr(Pace, "prefetch", property(lambda self: 3 if quick else 0))
+
+    async def play(stage: Stage) -> None:
+        nonlocal quick
+        go = threading.Event()
+
+        @stage.app.task
+        async def waits() -> None:
+            await heard(go)
+
+        @stage.app.task
+        def blocks() -> None:
+            assert go.wait(PATIENCE)
+
+        task: Any = waits if run == "async" else blocks
+        jobs = await stage.app.enqueue_many(task.job() for _ in range(4))
+        async with stage.working(concurrency=1, threads=1) as worker:
+            await stage.until_state(jobs[-1].id, "running")
+            quick = False
+            await asyncio.sleep(0.05)
+            assert worker.stats.released == 0, "they have just come"
+            stage.clock.advance("1.1s")
+            await stage.until(lambda: worker.stats.released == 3)
+            for job in jobs[1:]:
+                row = await stage.fetch(job.id)
+                assert (row.state, row.attempts, row.executions - row.skipped) == ("queued", 0, 0)
+            assert (await stage.fetch(jobs[0].id)).state == "running"
+            go.set()
+            for job in jobs:
+                await stage.until_state(job.id, "succeeded")
+
+    on_stage(url, play, lease="30s")
+
+
+@pytest.mark.parametrize("kind", ["limits", "new_job"])
+def test_careful_work_is_not_held_beyond_the_slots(kind: str) -> None:
+    async def play(stage: Stage) -> None:
+        held: list[int] = []
+        options: Any = {"limits": ("k",)} if kind == "limits" else {"retry_mode": "new_job"}
+
+        async def work() -> None:
+            counts = await stage.store.driver.count(now=stage.clock.now())
+            held.append(sum(count.jobs for count in counts if count.label in ("claimed", "running")))
+
+        careful: Any = stage.app.task(name="careful", **options)(work)
+        await stage.store.driver.alter([PutLimit("k", 100)], now=stage.clock.now())
+        await stage.app.enqueue_many(careful.job() for _ in range(100))
+        worker = await stage.drain(concurrency=2)
+        assert (worker.stats.succeeded, len(held)) == (100, 100)
+        assert max(claim.limit for claim in claims(stage)) <= 2
+        assert max(held) <= 2, "leased at once: what runs, and what is being settled"
+
+    on_stage("memory://", play)
+
+
+def test_careful_work_does_not_starve_beside_a_flood_of_quick_jobs(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        order: list[str] = []
+
+        @stage.app.task(context=True)
+        async def quick(ctx: Context) -> None:
+            order.append("quick")
+
+        @stage.app.task(limits=("k",))
+        async def careful() -> None:
+            order.append("careful")
+
+        await stage.store.driver.alter([PutLimit("k", 5)], now=stage.clock.now())
+        await stage.app.enqueue_many(quick.job() for _ in range(300))
+        await stage.app.enqueue_many(careful.job() for _ in range(10))
+        await stage.app.enqueue_many(quick.job() for _ in range(1_200))
+        await stage.drain(concurrency=4)
+        last = max(index for index, what in enumerate(order) if what == "careful")
+        assert (len(order), last < 1_000) == (1_510, True), last
+
+    on_stage(url, play)
