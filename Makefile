@@ -33,7 +33,7 @@ mutants: .venv/.ready  ## plant bugs and see that the suites catch each of them
 
 check: lint test mutants  ## all of the above: what must pass before a change lands
 
-bench: .venv/.ready  ## the store beside a bare loop on the same schema
+bench: .venv/.ready  ## the store and the workers beside a bare loop on the same schema
 	$(BIN)/python bench/run.py --quick
 
 docs: .venv/.ready  ## write the generated pages again

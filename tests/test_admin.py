@@ -171,7 +171,12 @@ async def test_a_word_finds_what_it_shows(place: Place) -> None:
     found = await place.admin.jobs(Filter(state="dlq", system="taskharbor"))
     assert [job.id for job in found.jobs] == ["gone", "dead"]
     assert [job.words.flag if job.words else None for job in found.jobs] == ["cancelled", None]
-    assert [j.id for j in (await place.admin.jobs(Filter(state="CANCELLED", system="scheduler"))).jobs] == ["gone"]
+    for word, system, expected in (
+        ("CANCELLED", "scheduler", ["gone"]), ("failed", "orchestrator", ["gone"]),
+        ("dead_letter", "orchestrator", ["dead"]), ("ready", "taskharbor", ["waits"]), ("scheduled", "taskharbor", []),
+    ):  # fmt: skip
+        page = await place.admin.jobs(msgspec.convert({"state": word, "system": system}, Filter))
+        assert [job.id for job in page.jobs] == expected, f"{system} {word}"
     with pytest.raises(InvalidInput, match="did you mean 'pending'"):
         await place.admin.jobs(Filter(state="pnding", system="orchestrator"))
     with pytest.raises(InvalidInput, match="at least 1"):

@@ -54,6 +54,8 @@ def test_nothing_stored_is_ever_executed(path: Path) -> None:
     runs = {"eval", "exec", "__import__", "importlib.import_module"}
     if path == SOURCE / "cli" / "loading.py":  # it imports what a person typed on the command line, never something stored
         runs.remove("importlib.import_module")
+    if path == SOURCE / "__init__.py":  # it imports modules of its own, by a table of its own
+        runs.remove("importlib.import_module")
     assert runs & set(calls(path)) == set()
 
 

@@ -1,14 +1,34 @@
-"""Windlass: a durable job queue and scheduler for Python."""
+"""Windlass: a durable job queue and scheduler for Python.
 
-from windlass.app import Windlass
-from windlass.client import JobHandle
-from windlass.context import Context, current
-from windlass.core.uniqueness import dedupe_key
-from windlass.errors import JobCancelled, JobDead, JobNotFound, LeaseLost, WindlassError
-from windlass.policies import Retry, backoff_delay_ms, can_retry, exponential, fixed, linear, rule, table
-from windlass.signals import Cancel, Reject, RetryAfter, Snooze
+The public names are imported when they are first used, so that `windlass --version` does not pay for a worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+    from windlass.client import JobHandle
+    from windlass.context import Context, current
+    from windlass.core.uniqueness import dedupe_key
+    from windlass.errors import JobCancelled, JobDead, JobNotFound, LeaseLost, WindlassError
+    from windlass.policies import Retry, backoff_delay_ms, can_retry, exponential, fixed, linear, rule, table
+    from windlass.signals import Cancel, Reject, RetryAfter, Snooze
 
 __version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "windlass.app": ("Windlass",),
+    "windlass.client": ("JobHandle",),
+    "windlass.context": ("Context", "current"),
+    "windlass.core.uniqueness": ("dedupe_key",),
+    "windlass.errors": ("JobCancelled", "JobDead", "JobNotFound", "LeaseLost", "WindlassError"),
+    "windlass.policies": ("Retry", "backoff_delay_ms", "can_retry", "exponential", "fixed", "linear", "rule", "table"),
+    "windlass.signals": ("Cancel", "Reject", "RetryAfter", "Snooze"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Cancel",
@@ -34,3 +54,15 @@ __all__ = [
     "rule",
     "table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -183,6 +183,11 @@ class Windlass:
 
     # ----------------------------------------------------------------------------------------------------------- closing
 
+    def open(self) -> None:
+        """Open the store now, rather than on first use. Needed only before a first enqueue inside your own transaction,
+        which would keep the store from being made."""
+        self.client.open()
+
     async def close(self) -> None:
         await self.client.close()
 

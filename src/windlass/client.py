@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from random import Random
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
@@ -28,6 +28,7 @@ from windlass.types import Job, Micros, NewJob, Run
 from windlass.words import System, Words, words_of
 
 R = TypeVar("R")
+T = TypeVar("T")
 CHAIN_LIMIT: Final = 10_000
 
 
@@ -118,9 +119,9 @@ class Client:
         return answers
 
     def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
+        if self._driver is None or self.declared:
+            self._open_beside(conn)
         driver = self.driver
-        if self.declared:
-            self._declare_sync(conn)
         if conn is not None:
             return driver.enqueue_within(conn, new, now=now)
         transaction = joined.get()
@@ -131,23 +132,28 @@ class Client:
         return answers
 
     async def declare(self) -> None:
-        """Write the queues that the program describes, once."""
-        wishes, self.declared = self.declared, []
-        try:
-            await self.driver.alter(wishes, now=self.now())
-        except BaseException:
-            self.declared = wishes
-            raise
+        """Write the queues that the program describes. Two callers at once write the same twice, which harms nobody;
+        none of them goes on before they are stored."""
+        wishes = list(self.declared)
+        await self.driver.alter(wishes, now=self.now())
+        self.declared = [wish for wish in self.declared if wish not in wishes]
 
-    def _declare_sync(self, conn: object) -> None:
+    def open(self) -> None:
+        """Open the store and write the queues that the program describes, from blocking code."""
+        self._open()
+        if self.declared:
+            apart(self.declare)
+
+    def _open_beside(self, conn: object) -> None:
+        """The same while the caller's own transaction may hold the write lock."""
         try:
-            _apart(self.declare)
+            self.open()
         except StoreBusy:
             if conn is None:
                 raise
             raise WrongConnection(
-                "the queues of this app are not stored yet, and cannot be while your transaction holds the write lock; "
-                "enqueue something, or start a worker, before the first transaction"
+                "the store is not open yet, and cannot be while your transaction holds the write lock; call app.open() "
+                "before the first transaction"
             ) from None
 
     def _tell_due(self, new: Sequence[NewJob]) -> None:
@@ -295,18 +301,20 @@ def _untyped() -> Any:
 _ANYTHING: Final = Results(_untyped, task="job")
 
 
-def _apart(work: Callable[[], Any]) -> None:
+def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Await something from blocking code without touching the caller's event loop, should it have one."""
-    failure: list[BaseException] = []
+    answers: list[T] = []
+    failures: list[BaseException] = []
 
     def run() -> None:
         try:
-            asyncio.run(work())
+            answers.append(asyncio.run(work()))
         except BaseException as error:
-            failure.append(error)
+            failures.append(error)
 
-    thread = threading.Thread(target=run, name="windlass-declare")
+    thread = threading.Thread(target=run, name="windlass-apart")
     thread.start()
     thread.join()
-    if failure:
-        raise failure[0]
+    if failures:
+        raise failures[0]
+    return answers[0]

@@ -55,8 +55,9 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """1 for the first execution; runs that were released or snoozed are not counted."""
-        return self._running.job.executions - self._running.job.skipped
+        """1 for the first execution; runs that were released or snoozed are not counted, earlier links of a chain are."""
+        job = self._running.job
+        return job.executions - job.skipped + (job.attempts if job.retry_mode == "new_job" else 0)
 
     @property
     def deadline_in(self) -> Micros:
@@ -71,7 +72,7 @@ class Context:
 
     def progress(self, fraction: float, note: str | None = None) -> None:
         """How far it is, between 0 and 1. Cheap: written with the next renewal, about once a second."""
-        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not math.isfinite(fraction):
+        if type(fraction) not in (int, float) or not math.isfinite(fraction):
             raise InvalidInput("progress", f"must be a number between 0 and 1, got {fraction!r}")
         if not 0 <= fraction <= 1:
             raise InvalidInput("progress", f"must be between 0 and 1, got {fraction!r}")

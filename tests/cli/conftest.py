@@ -39,6 +39,10 @@ async def linked(x: int) -> None:
 @app.task
 async def refuse() -> None:
     raise Reject("not for us")
+
+@app.task
+async def evil() -> None:
+    raise Reject("\\x1b[2J\\x07 wiped")
 """
 
 

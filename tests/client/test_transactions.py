@@ -110,7 +110,7 @@ def test_a_transaction_that_keeps_queues_from_being_declared_is_told_what_to_do(
 
     own = own_connection(file_place)
     own.execute("insert into orders values ('tea')")
-    with pytest.raises(WrongConnection, match=r"queues of this app .* before the first transaction"):
+    with pytest.raises(WrongConnection, match=r"call app\.open\(\) before the first transaction"):
         work.using(conn=own).enqueue_sync()
     own.rollback()
     work.using(conn=own).enqueue_sync()

@@ -93,8 +93,6 @@ class Fleet:
         await client.driver.alter([PutLimit(tasks.LIMIT, 3)], now=client.now())
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._reader.close()
-        asyncio.run(tasks.app.close())
         for process in self.processes:
             if process.popen.poll() is None:
                 process.popen.kill()
@@ -105,6 +103,8 @@ class Fleet:
             if state_of(pid) not in ("", "Z") and b"faults.program" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        self._reader.close()
+        asyncio.run(tasks.app.close())
         if error is not None:
             for process in self.processes:
                 print(f"---- {process.name} (pid {process.pid}, exit {process.popen.poll()})")
@@ -112,15 +112,15 @@ class Fleet:
 
     # ------------------------------------------------------------------------------------------------------- processes
 
-    def start(self, *words: str, waits: bool = False) -> Process:
-        """`python -m faults.program` with these words. `waits`: it does nothing before `go`, so that a recovery is not
+    def start(self, *words: str, waits: bool = False, module: str = "faults.program") -> Process:
+        """`python -m module` with these words. `waits`: it does nothing before `go`, so that a recovery is not
         measured together with the start of an interpreter."""
         number = len(self.processes)
         output, errors = self.directory / f"{number}.out", self.directory / f"{number}.err"
         environment = {**self._environment, "FAULTS_WAITS": "1"} if waits else self._environment
         with output.open("wb") as out, errors.open("wb") as err:
             popen = subprocess.Popen(
-                [sys.executable, "-m", "faults.program", *words], env=environment, stdout=out, stderr=err,
+                [sys.executable, "-m", module, *words], env=environment, stdout=out, stderr=err,
                 stdin=subprocess.PIPE if waits else subprocess.DEVNULL, process_group=0,
             )  # fmt: skip
         process = Process(" ".join(words), popen, output, errors)

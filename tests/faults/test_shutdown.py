@@ -43,6 +43,9 @@ def test_sigterm_under_load_hands_back_what_runs_and_spends_no_attempt(tmp_path:
     released = [run for runs in halfway.runs.values() for run in runs if run.status == "skipped"]
     assert counted["released"] == len(released) >= 1, "there was nothing to hand back: the load is too small"
     assert all(job.state != "running" for job in halfway.jobs.values()), "a lease was left behind"
+    interrupted = {line.run for line in halfway.lines if line.what == "stopped"}
+    assert interrupted, "no handler was interrupted"
+    assert interrupted <= {run.id for run in released}
     for run in released:
         job = halfway.jobs[run.job]
         assert (job.attempts, job.lost, job.executions - job.skipped) == (0, 0, 0)

@@ -71,6 +71,30 @@ def test_jobs_of_a_killed_child_are_claimed_again_within_a_second_and_it_is_repl
             assert 0 <= after.claimed_at - killed_at <= SECOND
 
 
+def test_the_command_line_supervises_too(tmp_path: Path) -> None:
+    with Fleet(tmp_path, lease="60s", grace="200ms") as fleet:
+        words = ("worker", "faults.tasks:app", "--processes", "2", "--concurrency", "4")
+        supervisor = fleet.start(*words, module="windlass")
+        jobs = [tasks.slow.enqueue_sync(60).id for _ in range(4)]
+        begun = fleet.until("all have begun", all_begun(fleet, jobs))
+        victim, killed_at = begun[0].pid, fleet.now()
+        assert victim != supervisor.pid
+        os.kill(victim, signal.SIGKILL)
+        held = [line for line in begun if line.pid == victim]
+        for line in held:
+            fleet.until("its jobs have ended", partial(_is_over, fleet, line.job))
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.wait() == 0
+        fleet.finish()
+        history = fleet.history()
+
+    assert history.problems(jobs) == []
+    for line in held:
+        first, _ = history.runs[line.job]
+        assert first.finished_at is not None
+        assert 0 <= first.finished_at - killed_at <= SECOND
+
+
 def _is_over(fleet: Fleet, job_id: str) -> bool:
     """The job, or the one that took its work over."""
     return fleet.count("state = 'succeeded' and (id = ? or retry_of = ?)", job_id, job_id) == 1

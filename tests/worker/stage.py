@@ -42,6 +42,7 @@ class Faulty:
         self.faults: dict[str, Fault] = {}
         self._mended = asyncio.Event()
         self.calls: Counter[str] = Counter()
+        self.under_way: Counter[str] = Counter()
         self.seen: dict[str, list[tuple[Any, ...]]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -53,9 +54,11 @@ class Faulty:
             self.calls[name] += 1
             self.seen.setdefault(name, []).append(args)
             fault = self.faults.get(name)
-            if fault is None:
-                return await call(*args, **kwargs)
-            return await fault(lambda: call(*args, **kwargs), args)
+            self.under_way[name] += 1
+            try:
+                return await (call(*args, **kwargs) if fault is None else fault(lambda: call(*args, **kwargs), args))
+            finally:
+                self.under_way[name] -= 1
 
         return guarded
 

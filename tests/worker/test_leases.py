@@ -29,7 +29,9 @@ def prefetching(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def steal(stage: Stage, job_id: str) -> None:
-    """Somebody hands the job back under its present token, and another worker takes it."""
+    """Somebody hands the job back under its present token, and another worker takes it, before ours can."""
+    stage.store.fail("claim")
+    await stage.until(lambda: stage.store.under_way["claim"] == 0)
     row = await stage.fetch(job_id)
     assert row.lease_token is not None
     now = stage.clock.now()
@@ -37,6 +39,7 @@ async def steal(stage: Stage, job_id: str) -> None:
     wish = Claim(queues=(row.queue,), limit=1, lease_for=60 * SECOND, worker_id="thief", token=THEIRS, types=(row.type,))
     [claimed] = await stage.store.driver.claim(wish, now=now)
     assert claimed.id == job_id
+    del stage.store.faults["claim"]
 
 
 async def pass_time(stage: Stage, ids: list[str]) -> None:
@@ -157,6 +160,39 @@ def test_a_late_settlement_is_refused_counted_and_logged(url: str, caplog: pytes
             await stage.until(lambda: worker.stats.settled_late == 1)
             assert (await stage.fetch(job.id)).lease_token == THEIRS
         assert any(job.id in line and "too late and was refused" in line for line in caplog.messages)
+
+    on_stage(url, play)
+
+
+def test_a_renewal_that_meets_a_job_which_has_just_ended_is_no_lost_lease(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        go = asyncio.Event()
+
+        @stage.app.task
+        async def waits() -> None:
+            await go.wait()
+
+        async def late(call: Any, args: Any) -> Any:
+            go.set()
+            await stage.until_state(job.id, "succeeded")
+            [answer] = await call()
+            assert answer.answer == "not_inflight"
+            refused.append(answer)
+            return [answer]
+
+        refused: list[Any] = []
+        job = await waits.enqueue()
+        waits_for_reply, answer_now = stage.store.hold("settle")
+        async with stage.working() as worker:
+            await stage.until_state(job.id, "running")
+            stage.store.faults["extend"] = late
+            stage.clock.advance(LEASE // 3)
+            await waits_for_reply.wait()
+            await stage.until(lambda: bool(refused))
+            await asyncio.sleep(0.02)
+            assert worker.stats.leases_lost == 0, "the answer to its settlement counts"
+            answer_now.set()
+            await stage.until(lambda: worker.stats.succeeded == 1)
 
     on_stage(url, play)
 
@@ -304,6 +340,7 @@ def test_a_job_that_is_lost_while_it_waits_for_its_slot_makes_room_for_another()
         async def work() -> None: ...
 
         async with stage.working(concurrency=1, queues=["elsewhere"]) as worker:
+            await stage.until(lambda: stage.store.calls["claim"] > 0)
             await work.enqueue()
             wish = Claim(queues=("default",), limit=1, lease_for=LEASE, worker_id=worker.id, token="t")
             [job] = await stage.store.driver.claim(wish, now=stage.clock.now())

@@ -36,6 +36,34 @@ def test_a_drain_also_runs_what_its_jobs_enqueue(url: str) -> None:
     on_stage(url, play)
 
 
+def test_a_drain_does_not_end_on_an_answer_that_is_older_than_its_last_job(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        go = asyncio.Event()
+
+        @stage.app.task
+        async def last() -> None: ...
+
+        @stage.app.task
+        async def spawns() -> None:
+            await go.wait()
+            await last.enqueue()
+
+        first = await spawns.enqueue()
+        worker = stage.app.worker(concurrency=2)
+        running = asyncio.create_task(worker.run(drain=True))
+        await stage.until_state(first.id, "running")
+        waits, answer_now = stage.store.hold("claim")
+        await waits.wait()  # a claim has found nothing, and its answer is on its way
+        go.set()
+        await stage.until(lambda: worker.stats.succeeded == 1)
+        answer_now.set()
+        async with asyncio.timeout(PATIENCE):
+            await running
+        assert worker.stats.succeeded == 2
+
+    on_stage(url, play)
+
+
 def test_a_tick_takes_no_more_than_its_limit(url: str) -> None:
     async def play(stage: Stage) -> None:
         @stage.app.task

@@ -247,6 +247,32 @@ def test_a_never_twice_job_that_a_claim_brings_after_the_stop_is_run_instead_of_
     on_stage(url, play)
 
 
+@pytest.mark.usefixtures("prefetching")
+def test_a_never_twice_job_that_waits_for_its_slot_is_run_instead_of_spent(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        go = asyncio.Event()
+
+        @stage.app.task
+        async def waits() -> None:
+            await go.wait()
+
+        @stage.app.task(retry_mode="new_job")
+        async def once() -> None: ...
+
+        async with stage.working(concurrency=1) as worker:
+            first = await waits.enqueue()
+            await stage.until_state(first.id, "running")
+            job = await once.enqueue()
+            await stage.until_state(job.id, "running")
+            worker.stop()
+            await asyncio.sleep(0.05)
+            go.set()
+        row = await stage.fetch(job.id)
+        assert (row.state, row.attempts) == ("succeeded", 0)
+
+    on_stage(url, play)
+
+
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("call", ["claim", "settle"])
 def test_a_store_that_hangs_does_not_keep_a_forced_worker_alive(call: str) -> None:
@@ -275,7 +301,7 @@ def test_a_stop_does_not_wait_for_the_next_try_of_a_store_that_is_away() -> None
         stage.store.fail("claim")
         worker = stage.app.worker()
         running = asyncio.create_task(worker.run())
-        await stage.until(lambda: stage.store.calls["claim"] >= 4)  # by now it pauses for half a second and more
+        await stage.until(lambda: stage.store.calls["claim"] >= 5)  # by now it pauses for 0.4 s and more
         worker.stop()
         async with asyncio.timeout(0.2):
             await running

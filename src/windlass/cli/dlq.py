@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -13,13 +13,10 @@ from windlass.admin.views import Swept
 from windlass.admin.wording import age
 from windlass.cli.jobs import retry
 from windlass.cli.output import FAILED, OK, one_line
-from windlass.cli.session import Common, Paging, Which, epilogue, opened
+from windlass.cli.session import Common, Flag, Paging, Which, epilogue, opened
 from windlass.clock import duration
 from windlass.errors import InvalidInput
 from windlass.types import Micros
-
-FLAG: Final = Parameter(negative=(), show_default=False)
-
 
 app = App(name="dlq", help="Dead letters: jobs that have failed for good.")
 
@@ -36,7 +33,7 @@ class WhichDead(Which):
 @app.command(name="list", help_epilogue=epilogue("windlass dlq list --by-error", "windlass dlq list --queue mail"))
 async def list_dead(
     *,
-    by_error: Annotated[bool, FLAG] = False,
+    by_error: Flag = False,
     which: WhichDead = WhichDead(),
     page: Paging = Paging(),
     common: Common = Common(),
@@ -91,7 +88,7 @@ async def _groups(wanted: Filter, limit: int, common: Common) -> None:
 )
 async def replay(
     *job_ids: str,
-    all_: Annotated[bool, Parameter(name="--all", negative=(), show_default=False)] = False,
+    all_: Annotated[Flag, Parameter(name="--all")] = False,
     which: WhichDead = WhichDead(),
     limit: int = 1_000,
     common: Common = Common(),
@@ -117,11 +114,11 @@ async def replay(
 @app.command(help_epilogue=epilogue("windlass dlq purge --older-than 30d --yes"))
 async def purge(
     *,
-    all_: Annotated[bool, Parameter(name="--all", negative=(), show_default=False)] = False,
+    all_: Annotated[Flag, Parameter(name="--all")] = False,
     which: WhichDead = WhichDead(),
     older_than: str | None = None,
     limit: int = 1_000,
-    yes: Annotated[bool, FLAG] = False,
+    yes: Flag = False,
     common: Common = Common(),
 ) -> int:
     """Delete dead letters for good, with their runs. At most --limit of them, the youngest that match.

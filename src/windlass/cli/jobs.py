@@ -11,7 +11,7 @@ from windlass.admin import Admin, Filter
 from windlass.admin.views import Changed, JobView
 from windlass.admin.wording import age
 from windlass.cli.output import FAILED, OK, REFUSED, Part, one_line, state_of
-from windlass.cli.session import Common, Paging, Which, epilogue, opened
+from windlass.cli.session import Common, Flag, Paging, Which, epilogue, opened
 from windlass.cli.show import show_job
 from windlass.errors import InvalidInput, JobNotFound, Refused, WindlassError
 from windlass.types import End
@@ -65,7 +65,7 @@ async def show(
     job_id: str,
     /,
     *,
-    verbose: Annotated[bool, Parameter(alias="-v", negative=(), show_default=False)] = False,
+    verbose: Annotated[Flag, Parameter(alias="-v")] = False,
     common: Common = Common(),
 ) -> None:
     """Everything about one job: arguments, policy, timeline, each run, and what you can do next.

@@ -22,6 +22,7 @@ from windlass.errors import StoreUnavailable
 from windlass.words import System
 
 EVERYWHERE = Group("Everywhere", sort_key=99)
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 @Parameter(name="*", group=EVERYWHERE)
@@ -30,7 +31,7 @@ class Common:
     """Options of every command, also before its name."""
 
     store: Annotated[str | None, Parameter(help="URL of the store; else $WINDLASS_URL, else sqlite:///windlass.db")] = None
-    json: Annotated[bool, Parameter(negative=(), show_default=False, help="answer with one JSON object")] = False
+    json: Annotated[Flag, Parameter(help="answer with one JSON object")] = False
     words: Annotated[System | None, Parameter(help="show and accept states in this system's words")] = None
 
     @cached_property

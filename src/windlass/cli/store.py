@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from windlass.cli.output import FAILED, OK, STYLES
-from windlass.cli.session import Common, opened
+from windlass.cli.session import Common, Flag, opened
 from windlass.errors import InvalidInput
-
-FLAG = Parameter(negative=(), show_default=False)
 
 
 async def doctor(*, common: Common = Common()) -> int:
@@ -29,7 +24,7 @@ async def doctor(*, common: Common = Common()) -> int:
 
 
 async def migrate(
-    *, plan: Annotated[bool, FLAG] = False, sql: Annotated[bool, FLAG] = False, common: Common = Common()
+    *, plan: Flag = False, sql: Flag = False, common: Common = Common()
 ) -> None:  # fmt: skip
     """Bring the store's schema up to date. Opening a SQLite store does this by itself.
 

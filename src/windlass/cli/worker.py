@@ -6,14 +6,11 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Final
-
-from cyclopts import Parameter
 
 from windlass.admin.wording import in_words
 from windlass.app import Windlass
 from windlass.cli.output import OK, STUCK, Output
-from windlass.cli.session import Common, described, opened_app
+from windlass.cli.session import Common, Flag, described, opened_app
 from windlass.clock import duration
 from windlass.config import SHORTEST_LEASE
 from windlass.errors import InvalidInput
@@ -21,8 +18,6 @@ from windlass.words import did_you_mean
 from windlass.worker import Stats, Worker
 from windlass.worker.serving import serve
 from windlass.worker.supervisor import Supervisor, stopped_with_parent, supervised_worker_id
-
-FLAG: Final = Parameter(negative=(), show_default=False)
 
 
 async def worker(
@@ -32,12 +27,12 @@ async def worker(
     queues: str | None = None,
     concurrency: int | None = None,
     threads: int | None = None,
-    drain: Annotated[bool, FLAG] = False,
+    drain: Flag = False,
     processes: int = 1,
     grace: str | None = None,
     lease: str | None = None,
-    quiet: Annotated[bool, FLAG] = False,
-    verbose: Annotated[bool, FLAG] = False,
+    quiet: Flag = False,
+    verbose: Flag = False,
     common: Common = Common(),
 ) -> int:
     """Be a worker until SIGTERM or Ctrl-C. The first lets handlers finish, the second interrupts them.

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import tempfile
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -23,10 +22,12 @@ from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
+
+from msgspec.structs import replace
 
 from windlass.app import Windlass
-from windlass.client import Client, joined
+from windlass.client import Client, apart, joined
 from windlass.clock import ManualClock, SystemClock, duration, instant
 from windlass.context import current
 from windlass.drivers.protocol import Enqueued, JobQuery
@@ -37,7 +38,6 @@ from windlass.testing.enqueued import EnqueuedJob, Wanted, nearest, read
 from windlass.types import Job, Micros, NewJob
 from windlass.worker import Stats, Worker
 
-T = TypeVar("T")
 PAGE: Final = 500
 ROUNDS: Final = 1_000  # of drain(retries=True), before it says that this will not end
 
@@ -151,7 +151,7 @@ class Testing:
         found: list[Job] = []
         before: int | None = None
         while True:
-            page = await self._app.client.driver.find(_after(query, before))
+            page = await self._app.client.driver.find(replace(query, before=before))
             found += page.jobs
             before = page.cursor
             if before is None:
@@ -239,29 +239,6 @@ def _telling(task: Task[..., Any], tell: Callable[[Exception], None]) -> Task[..
     return twin
 
 
-def _after(query: JobQuery, before: int | None) -> JobQuery:
-    return JobQuery(states=query.states, superseded=query.superseded, limit=query.limit, before=before)
-
-
 def _add(total: Stats, more: Stats) -> None:
     for field in fields(Stats):
         setattr(total, field.name, getattr(total, field.name) + getattr(more, field.name))
-
-
-def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await something from blocking code, whatever event loop may be running here."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(asyncio.run(work()))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="windlass-testing")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return answers[0]

@@ -86,6 +86,7 @@ class Supervisor:
                 break
             pause = FIRST_PAUSE if lived > HEALTHY_AFTER else min(pause * 2, LONGEST_PAUSE)
             log.warning("worker process %d is gone (%s); another starts in %.1f s", place, _cause(code), pause)
+            code = 0  # that one was dealt with; how a child ends that nobody replaces is what counts
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
         return code

@@ -1,0 +1,1 @@
+"""The benchmarks, with tiny numbers: what is not run rots."""
