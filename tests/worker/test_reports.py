@@ -178,6 +178,7 @@ def test_being_interrupted_twice_while_a_transaction_begins_does_not_keep_the_wr
             held.interrupt("timeout")
             await asyncio.sleep(0.02)
             stranger.execute("rollback")
+            await asyncio.sleep(0.3)  # until the one that waits has tried again and got the lock
             await (await other.enqueue()).result(timeout=5)
         stranger.close()
 
