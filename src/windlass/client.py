@@ -115,7 +115,9 @@ class Client:
         if self.declared:
             await self.declare()
         answers = await driver.enqueue(new, now=now)
-        self._tell_due(new)
+        if self.due_listeners:
+            for job in new:
+                self.tell_due(job.run_at)
         return answers
 
     def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
@@ -128,7 +130,9 @@ class Client:
         if transaction is not None and transaction.client is self:
             return transaction.enqueue(new)
         answers = driver.enqueue_sync(new, now=now)
-        self._tell_due(new)
+        if self.due_listeners:
+            for job in new:
+                self.tell_due(job.run_at)
         return answers
 
     async def declare(self) -> None:
@@ -156,13 +160,11 @@ class Client:
                 "before the first transaction"
             ) from None
 
-    def _tell_due(self, new: Sequence[NewJob]) -> None:
+    def tell_due(self, run_at: Micros | None) -> None:
         """A worker in this process need not find out by polling when a delayed job is due."""
-        if self.due_listeners:
-            for job in new:
-                if job.run_at is not None:
-                    for listener in self.due_listeners:
-                        listener(job.run_at)
+        if run_at is not None:
+            for listener in self.due_listeners:
+                listener(run_at)
 
     # ----------------------------------------------------------------------------------------------------- one job
 

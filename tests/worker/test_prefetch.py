@@ -70,11 +70,11 @@ def test_never_more_wait_here_than_the_setting_says(prefetch: int, kind: str) ->
 
         handler: Any = quick if kind == "async" else blocking
         task = stage.app.task(name="work")(handler)
-        await stage.app.enqueue_many(task.job() for _ in range(300))
+        await stage.app.enqueue_many(task.job() for _ in range(3_000))
         worker = stage.app.worker(concurrency=2, threads=2)
         async with asyncio.timeout(PATIENCE):
             await worker.run(drain=True)
-        assert worker.stats.succeeded == 300
+        assert worker.stats.succeeded == 3_000
         assert max(held) <= worker._runners[0].size + min(prefetch, 8 if kind == "thread" else prefetch)
         if prefetch:
             assert any(not claim.start for claim in claims(stage)), "nothing was ever prefetched: this proves nothing"

@@ -135,10 +135,13 @@ class Cancelled(_Settlement, frozen=True, kw_only=True, gc=False):
     reason: str = "cancelled"
 
 
+EXPIRED: Final = "lease expired"
+
+
 class Expire(_Settlement, frozen=True, kw_only=True, gc=False):
     """The one constant change to a job whose lease lapsed and whose policy needs no decision."""
 
-    reason: str = "lease expired"
+    reason: str = EXPIRED
 
 
 Settlement: TypeAlias = Ack | Retry | Fail | Snooze | Release | Cancelled | Expire
@@ -232,6 +235,13 @@ def effect_of(change: Settlement) -> Effect:
             )  # fmt: skip
         case Expire():
             return Effect("expire", "queued", "failed", error=change.reason, lost=1)
+
+
+def due_of(change: Settlement) -> Micros | None:
+    """When the job, or the link that takes over, runs again, if that is later."""
+    if isinstance(change, Retry | Snooze):
+        return change.run_at
+    return next((rider.run_at for rider in change.riders if isinstance(rider, RetryChild)), None)
 
 
 OUTCOME_OF: Final[dict[type, Outcome]] = {

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from windlass.client import Client
+from windlass.core.changes import EXPIRED
+from windlass.core.recovery import CRASH_ERROR
 from windlass.drivers.protocol import JobQuery
 from windlass.types import TERMINAL, Job, Run
 
 NEVER_TWICE = "ledger"
+CUT_OFF = (CRASH_ERROR, EXPIRED)
 
 
 @dataclass
@@ -33,6 +36,7 @@ class Verdict:
     problems: list[str]
     ended: Counter[tuple[str, str]]  # (queue, ending) -> jobs
     runs: int
+    cut_off: int  # runs that a dead worker had begun
     repeated: int  # effects that happened twice because their worker was killed before it could say so
 
 
@@ -50,13 +54,14 @@ def read_log(path: Path) -> Evidence:
 
 async def compare(client: Client, accepted: list[str], log: Path) -> Verdict:
     evidence, jobs = read_log(log), await all_jobs(client)
-    verdict = Verdict([], Counter(), 0, sum(count - 1 for count in evidence.effects.values()))
+    verdict = Verdict([], Counter(), 0, 0, sum(count - 1 for count in evidence.effects.values()))
     for job_id in accepted:
         if job_id not in jobs:
             verdict.problems.append(f"{job_id} was accepted and is gone")
     for job in jobs.values():
         runs = await client.driver.runs(job.id)
         verdict.runs += len(runs)
+        verdict.cut_off += sum(run.error in CUT_OFF for run in runs)
         verdict.problems += problems_of(job, runs, evidence)
         if job.superseded_by is None:
             verdict.ended[job.queue, job.state] += 1

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from windlass.client import Client
 from windlass.demo.check import Verdict, compare
+from windlass.tasks import PreparedJob
 
 QUEUES: Final = {"mail": 500, "images": 300, "ledger": 200}
 TOTAL: Final = sum(QUEUES.values())
@@ -101,12 +102,14 @@ async def play(url: str, log: Path) -> int:
 
 
 async def enqueue() -> list[str]:
+    """All in one transaction, mixed, so that every queue has something to do at any time."""
     from windlass.demo.tasks import app, make_thumbnail, send_email, transfer
 
-    mails = await app.enqueue_many(send_email.job(n) for n in range(QUEUES["mail"]))
-    images = await app.enqueue_many(make_thumbnail.job(n) for n in range(QUEUES["images"]))
-    ledger = await app.enqueue_many(transfer.job(n) for n in range(QUEUES["ledger"]))
-    return [*(job.id for job in mails), *(job.id for job in images), *(job.id for job in ledger)]
+    jobs: list[tuple[float, PreparedJob[Any]]] = []
+    for queue, task in (("mail", send_email), ("images", make_thumbnail), ("ledger", transfer)):
+        jobs += [(n / QUEUES[queue], task.job(n)) for n in range(QUEUES[queue])]
+    mixed = [job for _, job in sorted(jobs, key=lambda entry: entry[0])]
+    return [job.id for job in await app.enqueue_many(mixed)]
 
 
 def start_workers() -> subprocess.Popen[bytes]:
@@ -155,8 +158,10 @@ def report(verdict: Verdict, url: str) -> int:
     for queue in QUEUES:
         endings = {state: count for (q, state), count in sorted(verdict.ended.items()) if q == queue}
         out.append(f"  {queue:8}" + "  ".join(f"{count:4} {state}" for state, count in endings.items()))
-    out.append(f"{verdict.runs} executions for {TOTAL} jobs: retries, and what the dead workers had begun.")
-    out.append(f"{verdict.repeated} ran again because their worker died before it could say that they were done.")
+    out.append(
+        f"{verdict.runs} executions for {TOTAL} jobs; {verdict.cut_off} were cut off by the kills and begun again elsewhere,"
+    )
+    out.append(f"{verdict.repeated} of them after their work was done, before their worker could say so.")
     if verdict.problems:
         out += ["", "The store and the handlers' own log DISAGREE:", *(f"  {problem}" for problem in verdict.problems[:20])]
     else:

@@ -1,7 +1,7 @@
 """Taking work: as much as there are free slots, plus a little ahead when handlers are quick.
 
-Tasks are claimed in groups, because what may be held beyond free slots differs: async and blocking handlers have slots of
-their own, and *careful* work (it holds permits, or must never be handed back) is claimed only when it can begin. A claim
+Async and blocking handlers have slots of their own, so they are claimed apart. *Careful* work (it holds permits, or must
+never be handed back) is not taken ahead. A claim
 is never cancelled half-way: jobs that nobody heard of would stay leased until their lease lapses.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from windlass.client import Client
 from windlass.clock import SECOND
@@ -43,23 +43,37 @@ class Runner(Protocol):
     def accept(self, jobs: Sequence[Held], *, first: bool = False) -> None: ...
 
 
-class Group:
-    """Tasks that are claimed together."""
+class Wish(NamedTuple):
+    """So many jobs of these types."""
 
-    def __init__(self, runner: Runner, tasks: Sequence[Task[..., Any]], *, careful: bool) -> None:
+    types: tuple[str, ...]
+    room: int
+    first: bool = False  # to begin before what already waits for a slot
+
+
+class Group:
+    """The tasks of one runner."""
+
+    def __init__(self, runner: Runner, tasks: Sequence[Task[..., Any]]) -> None:
         self.runner = runner
         self.tasks = {task.name: task for task in tasks}
-        self.types = tuple(sorted(self.tasks))
-        self.careful = careful
+        self._all = tuple(sorted(self.tasks))
+        self._careful = tuple(name for name in self._all if self.tasks[name].careful)
+        self._plain = tuple(name for name in self._all if not self.tasks[name].careful)
 
-    def room(self, held: int) -> int:
-        """How many jobs to ask for now; `held` counts those of this group that are here already."""
+    def wishes(self, holdings: Holdings) -> list[Wish]:
+        """What to ask for now. While nothing is taken ahead one claim asks for all types, so that they come in the one
+        order. While quick work passes through, a slot falls free at any moment: then careful work is asked for apart
+        and begins first; should that be slow, the pace falls and the one order holds again."""
         runner, prefetch = self.runner, self.runner.pace.prefetch
-        if self.careful:  # while quick work passes through, a slot falls free at any moment
-            return runner.free if prefetch == 0 else max(runner.size - held, 0)
-        if prefetch == 0:
-            return runner.free
-        return runner.free + prefetch - runner.waiting if runner.waiting <= prefetch // 2 else 0
+        if prefetch == 0 or (self._careful and prefetch < runner.size):
+            return [Wish(self._all, runner.free)]
+        ahead = runner.free + prefetch - runner.waiting if runner.waiting <= prefetch // 2 else 0
+        wishes = [Wish(self._plain, ahead)] if self._plain else []
+        if self._careful:
+            held = sum(held.task.careful and held.task.name in self.tasks for held in holdings)
+            wishes.insert(0, Wish(self._careful, max(runner.size - held, 0), first=True))
+        return wishes
 
 
 class Claimer:
@@ -139,32 +153,27 @@ class Claimer:
         if self._most is not None and self._stats.claimed >= self._most:
             self.stopping = self.stopping or not len(self._holdings)
             return self.stopping
-        return any(self._room(group) > 0 for group in self._groups)
-
-    def _room(self, group: Group) -> int:
-        held = sum(h.task.name in group.tasks for h in self._holdings) if group.careful else 0
-        room = min(group.room(held), LARGEST)
-        return room if self._most is None else min(room, self._most - self._stats.claimed)
+        return any(wish.room > 0 for group in self._groups for wish in group.wishes(self._holdings))
 
     async def _claim_all(self) -> bool:
-        """One claim for each group that has room; True when any of them got something."""
+        """One claim for each wish that has room; True when any of them got something."""
         found = False
         now = asyncio.get_running_loop().time()
-        for pace in {id(group.runner): group.runner.pace for group in self._groups}.values():
-            pace.measure(now)
         for group in self._groups:
-            room = self._room(group)
-            if room > 0 and not self.stopping:
-                found = await self._claim(group, room) or found
+            group.runner.pace.measure(now)
+            for wish in group.wishes(self._holdings):
+                room = min(wish.room, LARGEST if self._most is None else self._most - self._stats.claimed)
+                if room > 0 and not self.stopping:
+                    found = await self._claim(group, wish._replace(room=room)) or found
         return found
 
-    async def _claim(self, group: Group, room: int) -> bool:
-        begins = room <= group.runner.free
-        wish = Claim(
-            queues=self._queues, limit=room, lease_for=self._client.settings.lease, worker_id=self._worker_id,
-            token=self._client.ids.token(), types=group.types, start=begins, reclaim=self.reclaim,
+    async def _claim(self, group: Group, wish: Wish) -> bool:
+        begins = wish.room <= group.runner.free
+        claim = Claim(
+            queues=self._queues, limit=wish.room, lease_for=self._client.settings.lease, worker_id=self._worker_id,
+            token=self._client.ids.token(), types=wish.types, start=begins, reclaim=self.reclaim,
         )  # fmt: skip
-        jobs = await self._client.driver.claim(wish, now=self._client.now())
+        jobs = await self._client.driver.claim(claim, now=self._client.now())
         if not jobs:
             return False
         self._stats.claimed += len(jobs)
@@ -173,7 +182,7 @@ class Claimer:
             before = self._holdings.add(one)
             if before is not None and not before.ended:
                 self._lose(before)
-        group.runner.accept(self._kept(held), first=group.careful)
+        group.runner.accept(self._kept(held), first=wish.first)
         return True
 
     def _kept(self, claimed: list[Held]) -> list[Held]:

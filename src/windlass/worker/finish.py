@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import Any, Final
 
 from windlass.client import Client
 from windlass.clock import SECOND
-from windlass.core.changes import Report, Settlement
+from windlass.core.changes import Ack, Fail, Report, Retry, Settlement, due_of, storable
 from windlass.core.settle import Failed, Outcome, Rejected, Released, Succeeded, WasCancelled, settle
 from windlass.errors import Undecodable
 from windlass.signals import Reject
@@ -19,6 +20,11 @@ from windlass.worker.stats import Stats
 
 STOPS_WITHIN: Final = 5.0  # seconds that an interrupted handler has before its run is ended without it
 TIMED_OUT: Final = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
+LOG_LIMIT: Final = 300
+NOT_AWAITED: Final = (
+    "it returned a coroutine that nobody awaits, so its work was not done: the function under @app.task is a plain "
+    "wrapper around an async one; make the wrapper async as well"
+)
 log: Final = logging.getLogger("windlass.worker")
 
 
@@ -63,6 +69,10 @@ class Finisher:
             return
         if value is None:
             self._put(held, Succeeded())
+            return
+        if inspect.iscoroutine(value):
+            value.close()
+            self._put(held, Rejected(NOT_AWAITED))
             return
         try:
             encoded = held.task.results.encode(value, limit=self._result_limit)
@@ -143,7 +153,19 @@ class Finisher:
             held.timer.cancel()
         artifacts = held.artifacts
         report = Report(traceback=traceback, artifacts=artifacts) if traceback or artifacts else None
-        self._settler.put(held, self._decide(held, outcome, report))
+        change = self._decide(held, outcome, report)
+        self._settler.put(held, change)
+        if type(change) is not Ack:
+            self._log(held, change)
+
+    def _log(self, held: Held, change: Settlement) -> None:
+        """What somebody who looks at a worker wants to know: failures."""
+        if isinstance(change, Fail) and change.kind != "superseded":
+            log.warning("job %s (%s) is dead: %s", held.job.id, held.task.name, _shown(change.reason))
+        elif isinstance(change, Fail | Retry) and (due := due_of(change)) is not None:
+            why = change.error if isinstance(change, Retry) else change.reason
+            wait = max(due - change.at, 0) / SECOND
+            log.info("job %s (%s) failed, again in %g s: %s", held.job.id, held.task.name, wait, _shown(why))
 
     def _decide(self, held: Held, outcome: Outcome, report: Report | None) -> Settlement:
         roll = self._client.ids.random.random() if type(outcome) is Failed else 0.0
@@ -169,6 +191,11 @@ class Finisher:
                 self._stats.succeeded += 1  # its own transaction has stored it
                 self._settler.settled(1)
             self._holdings.drop(held)
+
+
+def _shown(text: str) -> str:
+    """One line that any terminal can print."""
+    return storable(" ".join(text[:LOG_LIMIT].split()))
 
 
 def _seconds(nanoseconds: int) -> str:

@@ -19,12 +19,16 @@ class Pace:
         self._finished += 1
 
     def measure(self, now: float) -> None:
-        """At each claim: how fast jobs have been finished since the last one."""
-        if self._since is not None and now > self._since and self._finished:
-            rate = self._finished / (now - self._since)
-            self._rate = rate if self._rate == 0 else (self._rate + rate) / 2
-        elif self._since is not None and now - self._since > FORGET:
-            self._rate = 0.0
+        """At each claim: how fast jobs are being finished. Moments shorter than the horizon say nothing: a few slow jobs
+        that happen to end together would look like quick ones."""
+        if self._since is None:
+            self._since, self._finished = now, 0
+            return
+        passed = now - self._since
+        if passed < HORIZON:
+            return
+        rate = self._finished / passed
+        self._rate = rate if self._rate == 0 or passed > FORGET else (self._rate + rate) / 2
         self._since, self._finished = now, 0
 
     @property

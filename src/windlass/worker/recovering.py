@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from windlass.client import Client
-from windlass.core.changes import Settlement
+from windlass.core.changes import Settlement, due_of
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
 from windlass.types import Claimed, Micros
@@ -25,6 +25,8 @@ async def recover_lapsed(client: Client) -> int:
         changes = [change for job in undecided if (change := _decide(client, job, now)) is not None]
         answers = await client.driver.settle(changes, now=now) if changes else []
         decided = answers.count("applied")
+        for change in changes:
+            client.tell_due(due_of(change))
         recovered += taken_back + decided
         if taken_back < BITE and (len(undecided) < BITE or not decided):
             break

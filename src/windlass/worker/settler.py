@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from windlass.client import Client
-from windlass.core.changes import OUTCOME_OF, Answer, Settlement
+from windlass.core.changes import OUTCOME_OF, Ack, Answer, Settlement, due_of
 from windlass.core.settle import Execution, Rejected, settle
 from windlass.errors import ConstraintViolated, DuplicateId, InvalidInput, StoreError, WindlassError
 from windlass.worker.backoff import Backoff
@@ -150,6 +150,8 @@ class Settler:
             self._holdings.drop(held)
             if answer in ("applied", "repeated"):
                 self._stats.count(change)
+                if type(change) is not Ack:
+                    self._client.tell_due(due_of(change))
             else:
                 self._stats.settled_late += 1
                 log.warning(

@@ -54,6 +54,8 @@ class Sweeper:
         if self._trusts_again_at is None:
             self._stats.recovered += await recover_lapsed(self._client)
         await self._meet_unknown_types(now)
+        if self._is_time("other queues", HINT_EVERY, now):
+            await self._look_at_other_queues()
         if self._is_time("prune", PRUNE_EVERY, now):
             await self._prune(now)
 
@@ -87,6 +89,15 @@ class Sweeper:
                 log.warning(
                     "queue %s: jobs of type %r wait, and this worker has no task of that name; import the module that "
                     "declares it, or start a worker that does", entry.queue, entry.type,
+                )  # fmt: skip
+
+    async def _look_at_other_queues(self) -> None:
+        """Work that this worker could do, in queues that it was not told of."""
+        for entry in await self._client.driver.waiting_types(None, limit=HEAD):
+            if entry.queue not in self._queues and entry.type in self._types:
+                log.info(
+                    "queue %s has jobs of type %r, and this worker does not serve it; add it to --queues?",
+                    entry.queue, entry.type,
                 )  # fmt: skip
 
     async def _reject(self, types: tuple[str, ...]) -> None:

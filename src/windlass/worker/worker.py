@@ -126,8 +126,7 @@ class Worker:
             if tasks:
                 runner = kind(client, finisher, settler, size=size, prefetch=prefetch, on_free=self._on_free)
                 self._runners.append(runner)
-                careful, plain = [t for t in tasks if t.careful], [t for t in tasks if not t.careful]
-                groups += [Group(runner, part, careful=part is careful) for part in (careful, plain) if part]
+                groups.append(Group(runner, tasks))
         self._claimer = Claimer(
             client, holdings, settler, stats, groups, queues=self.queues, worker_id=self.id, most=self._most,
             hand_back=lambda held: finisher.end(held, Released()), lose=self._keeper.lose,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
-from windlass.core.changes import Expire, storable
+from windlass.core.changes import EXPIRED, storable
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
@@ -17,8 +17,6 @@ from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Claimed, Micros
-
-EXPIRED = Expire(handle=None, token="", at=0, lapsed=True).reason
 
 
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
