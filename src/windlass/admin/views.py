@@ -57,7 +57,8 @@ class JobView(Struct, frozen=True, kw_only=True):
     cancel_requested_at: datetime | None
     worker_id: str | None
     attempts: int
-    executions: int
+    executions: int  # that count against max_attempts: not those that were snoozed, released, or forgiven by a replay
+    runs: int  # all of them
     max_attempts: int
     lost: int
     timeout: float | None  # seconds
@@ -221,7 +222,7 @@ def job_view(job: Job, now: Micros, system: System | None = None, run: RunStatus
         run_at=_at(job.run_at), started_at=_at(job.started_at), finished_at=_at(job.finished_at),
         failed_at=_at(job.failed_at), lease_expires_at=_at(job.lease_expires_at),
         cancel_requested_at=_at(job.cancel_requested_at), worker_id=job.worker_id, attempts=job.attempts,
-        executions=job.executions, max_attempts=job.max_attempts, lost=job.lost,
+        executions=job.executions - job.skipped, runs=job.executions, max_attempts=job.max_attempts, lost=job.lost,
         timeout=job.timeout_ns / 1e9 if job.timeout_ns else None, policy=policy_in_words(job), progress=job.progress,
         progress_note=job.progress_note, last_error=job.last_error or None, dead_kind=job.dead_kind,
         dead_reason=job.dead_reason, idempotency_key=job.idempotency_key, dedupe_key=job.dedupe_key,

@@ -63,7 +63,8 @@ def _facts(job: JobView) -> Iterator[tuple[str, str]]:
     yield "policy", job.policy
     most = f" of {job.max_attempts}" if job.max_attempts else ""
     lost = f", {job.lost} lost with their worker" if job.lost else ""
-    yield "executions", f"{job.executions}{most}, {job.attempts} failed{lost}"
+    more = f"; {job.runs} runs in all" if job.runs > job.executions else ""
+    yield "executions", f"{job.executions}{most}, {job.attempts} failed{lost}{more}"
     for name, value in (
         ("key", job.idempotency_key), ("dedupe", job.dedupe_key), ("group", job.group_id), ("template", job.template_id),
         ("schedule", job.schedule_id), ("parked on", job.parked_on), ("retry of", job.retry_of),

@@ -158,9 +158,7 @@ def report(verdict: Verdict, url: str) -> int:
     for queue in QUEUES:
         endings = {state: count for (q, state), count in sorted(verdict.ended.items()) if q == queue}
         out.append(f"  {queue:8}" + "  ".join(f"{count:4} {state}" for state, count in endings.items()))
-    out.append(
-        f"{verdict.runs} executions for {TOTAL} jobs; {verdict.cut_off} were cut off by the kills and begun again elsewhere,"
-    )
+    out.append(f"{verdict.runs} executions for {TOTAL} jobs; {verdict.cut_off} were cut off by the kills and begun again,")
     out.append(f"{verdict.repeated} of them after their work was done, before their worker could say so.")
     if verdict.problems:
         out += ["", "The store and the handlers' own log DISAGREE:", *(f"  {problem}" for problem in verdict.problems[:20])]

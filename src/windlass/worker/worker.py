@@ -74,7 +74,7 @@ class Worker:
         self._assemble()
         if self._client.declared:
             await self._client.declare()
-        log.info("worker %s serves %s with %d tasks", self.id, ", ".join(self.queues), len(self._tasks))
+        log.info("worker %s serves %s", self.id, ", ".join(self.queues))
         slots = [task for runner in self._runners for task in runner.start()]
         self._client.due_listeners.append(self._claimer.expect)
         loop = asyncio.get_running_loop()
