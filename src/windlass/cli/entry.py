@@ -12,9 +12,8 @@ from typing import Final
 from cyclopts import CycloptsError
 
 from windlass.cli.commands import commands, prepare_help
-from windlass.cli.loading import BrokenModule
 from windlass.cli.output import FAILED, OK, REFUSED, UNREACHABLE, USAGE, Output
-from windlass.cli.session import NoStore
+from windlass.cli.session import BrokenModule, NoStore
 from windlass.errors import (
     DuplicateId,
     DuplicateJob,
@@ -29,6 +28,7 @@ from windlass.errors import (
 
 _FLAGS: Final = frozenset({"--json"})
 _VALUES: Final = ("--store", "--words")
+HELP: Final = (["--help"], ["-h"], ["help"])  # of the whole: the overview, which says where to go on
 
 
 def run(tokens: Sequence[str]) -> int:
@@ -72,7 +72,7 @@ def common_last(tokens: Sequence[str]) -> list[str]:
             leading += [rest.pop(0), rest.pop(0)]
         else:
             break
-    if not rest:
+    if not rest or rest in HELP:
         return ["overview", *leading]
     place = rest.index("--") if "--" in rest else len(rest)
     return [*rest[:place], *leading, *rest[place:]]

@@ -14,12 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from windlass.app import Windlass
-from windlass.errors import InvalidInput, WindlassError
+from windlass.cli.session import BrokenModule
+from windlass.errors import InvalidInput
 from windlass.words import did_you_mean
-
-
-class BrokenModule(WindlassError):
-    """The module is there, and importing it failed."""
 
 
 def load_app(target: str) -> Windlass:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from windlass.admin.views import JobView
-
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from windlass.admin.views import JobView
 
 OK: Final = 0
 FAILED: Final = 1
@@ -24,7 +24,7 @@ USAGE: Final = 2
 REFUSED: Final = 3
 UNREACHABLE: Final = 4
 STUCK: Final = 75
-EXIT_CODES: Final = "Exit codes: 0 ok, 1 failed, 2 usage, 3 refused (wrong state …), 4 store unreachable; 75 slots all stuck."
+EXIT_CODES: Final = "Exit codes: 0 ok, 1 failed, 2 usage, 3 refused (wrong state …), 4 store unreachable, 75 all slots stuck."
 
 Part: TypeAlias = str | tuple[str, str]  # text, or text and its style
 

@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote, urlsplit
 
 from cyclopts import Group, Parameter
 
-from windlass.admin import Admin
-from windlass.app import Windlass
-from windlass.cli.loading import load_app
 from windlass.cli.output import EXIT_CODES, Output
-from windlass.client import Client
 from windlass.config import DEFAULT_URL, settings_from
-from windlass.errors import StoreUnavailable
+from windlass.errors import StoreUnavailable, WindlassError
 from windlass.words import System
+
+if TYPE_CHECKING:
+    from windlass.admin import Admin
+    from windlass.app import Windlass
 
 EVERYWHERE = Group("Everywhere", sort_key=99)
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
@@ -64,6 +64,10 @@ class Paging:
     cursor: Annotated[int | None, Parameter(help="go on where the page before ended")] = None
 
 
+class BrokenModule(WindlassError):
+    """The module is there, and importing it failed."""
+
+
 class NoStore(StoreUnavailable):
     """A command that only looks must not leave an empty file behind."""
 
@@ -89,6 +93,9 @@ async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin
     """The store that the options name. Only with `create` may it be made."""
     if not create:
         _check_there(common.url)
+    from windlass.admin import Admin  # the overview and every --help do without
+    from windlass.client import Client
+
     client = Client(common.url, settings_from({}))
     try:
         yield Admin(client)
@@ -99,6 +106,8 @@ async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin
 @asynccontextmanager
 async def opened_app(target: str, common: Common) -> AsyncIterator[Windlass]:
     """The program's own store, unless the options name another."""
+    from windlass.cli.loading import load_app  # with it comes the worker, which looking at jobs does not need
+
     app = load_app(target)
     if common.store is not None:
         app.client.url = common.store
