@@ -1,6 +1,7 @@
 """The tasks of the benchmark, as a user would write them. A worker loads them by name: `windlass worker bench_tasks:app`.
 
-Blocking handlers have an app of their own, so that a drain has one kind of handler to claim for.
+A worker claims for async and for blocking handlers apart, so there is an app with each kind, and one with both of which
+only async jobs are enqueued.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ MARKS: Final = os.environ.get("BENCH_MARKS", os.devnull)
 
 app: Final = Windlass()
 blocking: Final = Windlass()
+mixed: Final = Windlass()
 _marks: list[int] = []  # one descriptor, opened by the first handler that needs it
 
 
@@ -35,4 +37,14 @@ async def stamp(sent: float) -> None:
 
 @blocking.task
 def noop_blocking(a: int, b: int, x: str) -> None:
+    pass
+
+
+@mixed.task
+async def noop_mixed(a: int, b: int, x: str) -> None:
+    pass
+
+
+@mixed.task
+def never_enqueued(a: int, b: int, x: str) -> None:
     pass

@@ -24,17 +24,24 @@ from typing import Final, Literal, get_args
 import apsw
 import bench_tasks
 import msgspec
-from bench_tasks import noop, noop_blocking, stamp
+from bench_tasks import noop, noop_blocking, noop_mixed, stamp
 from limits.sqlite_loop import QUEUE, check_drained, fill, fresh_file, number, opened
 from processes import cpu_percent, cpu_seconds, latencies_ms, percentile, rss_mb, wait_until
 
 from windlass.admin import Admin
 from windlass.app import Windlass
 from windlass.client import Client
+from windlass.tasks import Task
 
 Part = Literal["drain", "one", "many", "latency", "idle"]
-Kind = Literal["async", "sync"]
+Kind = Literal["async", "sync", "mixed"]
 
+Noop = Task[[int, int, str], None]
+
+# An app of bench_tasks, by name as the command line takes it, and the task of it that is drained.
+APPS: Final[dict[Kind, tuple[str, Noop]]] = {
+    "async": ("app", noop), "sync": ("blocking", noop_blocking), "mixed": ("mixed", noop_mixed),
+}  # fmt: skip
 HERE: Final = Path(__file__).parent
 ARGUMENTS: Final = (1, 2, "hello")
 FILLING: Final = 10_000  # jobs in a transaction while the queue is filled, before the clock runs
@@ -137,12 +144,13 @@ def drain(path: Path, options: Options) -> Measured:
     """The clock runs from the moment a paused queue is opened, every process ready and waiting, until a look at the store
     finds nothing queued and nothing running: the last settlement is committed by then."""
     fill(path, jobs=0, history=options.history)
-    app = bench_tasks.app if options.kind == "async" else bench_tasks.blocking
+    name, task = APPS[options.kind]
+    app: Windlass = getattr(bench_tasks, name)
     with on_store(app, path), opened(path) as db:
-        enqueue_all(app, options.kind, options.jobs)
+        enqueue_all(app, task, options.jobs)
         set_paused(app, True)
         db.execute("pragma wal_checkpoint(truncate)")
-        with worker(path, "app" if options.kind == "async" else "blocking", processes=options.processes) as running:
+        with worker(path, name, processes=options.processes) as running:
             cpu = cpu_seconds(running.pid)
             began = time.monotonic()
             set_paused(app, False)
@@ -154,8 +162,7 @@ def drain(path: Path, options: Options) -> Measured:
     return {**rate(options.jobs, seconds), "cpu_us": cpu * 1e6 / options.jobs, "rss_mb": memory}
 
 
-def enqueue_all(app: Windlass, kind: Kind, jobs: int) -> None:
-    task = noop if kind == "async" else noop_blocking
+def enqueue_all(app: Windlass, task: Noop, jobs: int) -> None:
     for done in range(0, jobs, FILLING):
         app.enqueue_many_sync(task.job(*ARGUMENTS) for _ in range(min(FILLING, jobs - done)))
 
@@ -263,7 +270,7 @@ def options_of(argv: list[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(description="Windlass through its public face: an app, tasks and worker processes.")
     parser.add_argument("part", choices=get_args(Part))
     parser.add_argument("--jobs", type=int, default=50_000)
-    parser.add_argument("--kind", choices=get_args(Kind), default="async", help="of the handlers (drain)")
+    parser.add_argument("--kind", choices=get_args(Kind), default="async", help="of the app's handlers (drain)")
     parser.add_argument("--processes", type=int, default=1, help="worker processes (drain)")
     parser.add_argument("--history", type=int, default=0, help="finished jobs that are already in the file (drain)")
     parser.add_argument("--callers", type=int, default=1, help="callers at once, in one event loop (one)")

@@ -140,6 +140,8 @@ def runtime_plans(n: Numbers) -> list[Plan]:
         (f"drain of {n.asynchronous:,} async jobs, 1 process, against the bare loop at 500",
          quick, bare(n.asynchronous), at_least(0.50)),
         ("the same, 2 processes, against 1", (*quick, *two), quick, None),
+        ("async, 1 process, by an app that has a blocking task too, against one that has none",
+         (*quick, "--kind", "mixed"), quick, None),
         (f"drain of {n.blocking:,} blocking jobs (threads), 1 process, against the bare loop at 500",
          slow, bare(n.blocking), None),
         ("the same, 2 processes, against 1", (*slow, *two), slow, None),

@@ -24,7 +24,7 @@ USAGE: Final = 2
 REFUSED: Final = 3
 UNREACHABLE: Final = 4
 STUCK: Final = 75
-EXIT_CODES: Final = "Exit codes: 0 ok, 1 failed, 2 usage, 3 refused (wrong state …), 4 store unreachable, 75 all slots stuck."
+EXIT_CODES: Final = "Exit codes: 0 ok, 1 failed, 2 usage, 3 refused (wrong state …), 4 store unreachable, 75 slots stuck."
 
 Part: TypeAlias = str | tuple[str, str]  # text, or text and its style
 

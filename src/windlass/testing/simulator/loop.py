@@ -1,7 +1,7 @@
-"""An event loop that somebody else drives, one callback at a time, on virtual time.
+"""An event loop that somebody else drives, one turn at a time, on virtual time.
 
 Each simulated process has a loop of its own. It never runs by itself: the world asks which loops have something to do,
-picks one, and lets it run exactly one callback. Futures and tasks are asyncio's own, so the code under test is the code
+picks one, and lets it have one turn. Futures and tasks are asyncio's own, so the code under test is the code
 that ships. A process that was killed is simply never stepped again, which is what `kill -9` means: no `finally` runs.
 """
 
@@ -33,6 +33,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks: list[tuple[asyncio.Task[Any], contextvars.Context]] = []
         self._signals: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
         self._ended = False
+        self.halted = False  # its process is stopped or dead
         self.errors: list[str] = []
 
     # ------------------------------------------------------------------------------------------------- for the world
@@ -49,17 +50,19 @@ class SimLoop(asyncio.AbstractEventLoop):
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
-    def step(self) -> None:
-        """Run exactly one callback."""
-        handle = self.ready.popleft()
-        if handle.cancelled():
-            return
-        outer = asyncio._get_running_loop()
+    def turn(self) -> None:
+        """Run what is ready now, as one turn of asyncio's own loop does; less when the process dies in between."""
+        ready = self.ready
         asyncio._set_running_loop(self)
         try:
-            handle._run()
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+                    if self.halted:
+                        return
         finally:
-            asyncio._set_running_loop(outer)
+            asyncio._set_running_loop(None)
 
     def signal(self, number: int) -> bool:
         """Deliver a signal; False when nobody listens for it, which kills a real process."""

@@ -20,15 +20,17 @@ OUTSIDE: Final = SimLoop(lambda: 0)  # type: ignore[abstract]  # drivers ask whi
 
 def run_now(call: Coroutine[Any, Any, T]) -> T:
     """Run a call that never waits. Memory does not, and SQLite with `inline=True` does not either."""
-    outer = asyncio._get_running_loop()
-    asyncio._set_running_loop(outer or OUTSIDE)
+    is_outside = asyncio._get_running_loop() is None
+    if is_outside:
+        asyncio._set_running_loop(OUTSIDE)
     try:
         call.send(None)
     except StopIteration as done:
         answer: T = done.value
         return answer
     finally:
-        asyncio._set_running_loop(outer)
+        if is_outside:
+            asyncio._set_running_loop(None)
     call.close()
     raise RuntimeError("this driver waits inside a call: simulate memory, or SQLite opened with inline=True")
 
@@ -103,7 +105,7 @@ class Store:
         except WindlassError as refused:
             error = refused
         call = Call(process.name, method, args[0] if args else None, kwargs.get("now", 0), answer, error)
-        if self.checker.observe(call):
+        if self.checker.observe(call) and method != "extend":  # a renewal is no news for anybody else
             self._wake()
         if error is not None:
             raise error

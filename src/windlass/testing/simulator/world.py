@@ -86,6 +86,7 @@ class Process:
 
     def _become(self, life: Life, word: str) -> None:
         self.life = life
+        self.loop.halted = life != "live"
         self.world.history.add(self.name, word)
         self.world.live = [process for process in self.world.processes if process.life == "live"]
 
@@ -144,7 +145,7 @@ class World:
             return self._jump(deadline)
         process = able[0] if len(able) == 1 else able[int(self.random.random() * len(able))]
         self.steps += 1
-        process.loop.step()
+        process.loop.turn()
         if process.loop.errors:
             self.history.break_rule("no callback raises", "; ".join(process.loop.errors), who=process.name)
         if process.main is not None and process.main.done() and process.life == "live":
