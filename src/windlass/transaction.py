@@ -8,6 +8,7 @@ back as a failure.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Token
@@ -145,7 +146,7 @@ class JobTransaction:
 
 async def _unbroken(work: Callable[[], None], undo: Callable[[], None] | None = None) -> None:
     """Run blocking work in a thread. Whoever is cancelled meanwhile waits for its end: half-done it would keep a lock."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+    running = _apart(work)
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -155,3 +156,28 @@ async def _unbroken(work: Callable[[], None], undo: Callable[[], None] | None = 
         if undo is not None and not running.cancelled() and running.exception() is None:
             undo()
         raise
+
+
+def _apart(work: Callable[[], None]) -> asyncio.Future[None]:
+    """In a thread of its own, not in the event loop's pool: the few threads of that may all be waiting, for the very lock
+    that a commit gives back or for whatever else handlers do there."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: BaseException | None) -> None:
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        failed: BaseException | None = None
+        try:
+            work()
+        except BaseException as error:
+            failed = error
+        with suppress(RuntimeError):  # that loop is gone, and with it whoever waited
+            loop.call_soon_threadsafe(tell, failed)
+
+    threading.Thread(target=run, name="windlass-transaction", daemon=True).start()
+    return done

@@ -47,11 +47,9 @@ def test_the_overview_names_every_command(cli: Cli, path: tuple[str, ...]) -> No
     assert path[-1] in OVERVIEW
 
 
-def test_the_root_help_says_what_each_command_does(cli: Cli) -> None:
-    done = cli("--help")
-    assert "doctor: Look for what is wrong" in done.out
-    assert "jobs: Look at jobs" in done.out
-    assert "overview" not in done.out
+@pytest.mark.parametrize("typed", ["--help", "-h", "help"])
+def test_help_of_the_whole_is_the_overview(cli: Cli, typed: str) -> None:
+    assert cli(typed).out == cli().out
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,7 @@ def commands() -> App:
 
 
 def prepare_help(app: App) -> None:
-    """Every command's first line is wanted now; and in a pipe, no boxes and no breaks at the width of nothing."""
-    app.resolved_commands()
+    """In a pipe, no boxes and no breaks at the width of nothing."""
     if not sys.stdout.isatty():
         from cyclopts.help.formatters import PlainFormatter
 

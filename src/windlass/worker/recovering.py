@@ -7,9 +7,10 @@ import logging
 from typing import Final
 
 from windlass.client import Client
-from windlass.core.changes import Settlement, due_of
+from windlass.core.changes import Revoke, Settlement, due_of
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
+from windlass.errors import WindlassError
 from windlass.types import Claimed, Micros
 
 BITE: Final = 500
@@ -33,6 +34,15 @@ async def recover_lapsed(client: Client) -> int:
     if recovered:
         log.warning("%d jobs of workers that are gone were recovered", recovered)
     return recovered
+
+
+async def take_back(client: Client, worker_id: str) -> None:
+    """A worker is known to be dead: its leases expire now, and what needs a decision gets one."""
+    try:
+        await client.driver.alter([Revoke(worker_id)], now=client.now())
+        await recover_lapsed(client)
+    except WindlassError as error:
+        log.warning("jobs of %s come back when their leases lapse: %s", worker_id, error)
 
 
 def _decide(client: Client, job: Claimed, now: Micros) -> Settlement | None:

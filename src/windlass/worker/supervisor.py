@@ -18,9 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from windlass.client import Client
-from windlass.core.changes import Revoke
-from windlass.errors import WindlassError
-from windlass.worker.recovering import recover_lapsed
+from windlass.worker.recovering import take_back
 from windlass.worker.worker import Worker
 
 WORKER_ID: Final = "WINDLASS_WORKER_ID"
@@ -101,7 +99,7 @@ class Supervisor:
         finally:
             os.close(ready_in)
         if code != 0:
-            await self._take_back(worker_id)
+            await take_back(self._client, worker_id)
         if code == -signal.SIGTERM and self._stopping.is_set():
             code = 0  # it was told to stop before it could listen, and had taken nothing
         return code, was_ready
@@ -125,15 +123,6 @@ class Supervisor:
             return await child.wait()
         finally:
             del self._children[worker_id]
-
-    async def _take_back(self, worker_id: str) -> None:
-        """Its leases expire now, and what needs a decision gets one."""
-        try:
-            await self._client.driver.alter([Revoke(worker_id)], now=self._client.now())
-            await recover_lapsed(self._client)
-        except WindlassError as error:
-            log.warning("jobs of %s come back when their leases lapse: %s", worker_id, error)
-
 
 def _has_news(fd: int) -> bool:
     try:

@@ -32,8 +32,9 @@ from windlass.drivers.protocol import (
 from windlass.drivers.sqlite import inspect, jobs, leases, people, settlement
 from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
 from windlass.drivers.sqlite.files import Identity, OpenFiles, prepare
-from windlass.drivers.sqlite.lane import Lane, Place
+from windlass.drivers.sqlite.lane import Lane
 from windlass.drivers.sqlite.library import ApswConnection, Connection, Library, require, version
+from windlass.drivers.sqlite.place import Place, Turns
 from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connection, read_anchor
 from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
@@ -74,7 +75,7 @@ class SqliteDriver:
             self.clock: Final[AnchoredClock] = clock_at(read_anchor(self._control, self.path, busy_timeout))
             writer, reader = self._connect(opened), self._connect(opened)
             checkpoint = self._checkpoint(writer, opened)
-            place = self._place = Place(self.path, identity, busy_timeout)
+            place = self._place = Place(self.path, identity, busy_timeout, Turns())
             self._transactions: Final[set[SqliteTransaction]] = set()  # open ones; a forked child must keep these too
             self._writer = Lane("writer", writer, place, begin="begin immediate", between=checkpoint, inline=inline)
             self._reader = Lane("reader", reader, place, begin="begin", inline=inline)

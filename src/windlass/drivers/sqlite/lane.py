@@ -23,11 +23,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from windlass.clock import since_boot
-from windlass.drivers.sqlite.files import Identity
 from windlass.drivers.sqlite.library import ERRORS, Connection, run, translate
+from windlass.drivers.sqlite.place import Place
 from windlass.drivers.statement import Op, T
 from windlass.errors import DriverClosed, DriverForked, InvalidInput, StoreBusy
 from windlass.types import Micros
@@ -81,14 +81,6 @@ class Command:
             self.future.set_result(self.answer)
         else:
             self.future.set_exception(self.error)
-
-
-class Place(NamedTuple):
-    """The file a lane works on, and how long it waits for the write lock (for the words of an error)."""
-
-    path: str
-    identity: Identity
-    busy_s: float
 
 
 class Housekeeping(Protocol):
@@ -320,6 +312,16 @@ class Lane:
 
     def _transaction(self, commands: list[Command]) -> tuple[Command | None, BaseException | None]:
         """All commands in one transaction, or none and the reason why, with the command whose operation it was."""
+        if self._begin == "begin":
+            return self._attempt(commands)
+        if not self._place.turns.take(self._patience, ahead=True):
+            return None, StoreBusy(self._place.path, self._place.busy_s)
+        try:
+            return self._attempt(commands)
+        finally:
+            self._place.turns.give()
+
+    def _attempt(self, commands: list[Command]) -> tuple[Command | None, BaseException | None]:
         culprit: Command | None = None
         try:
             self._place.identity.check()

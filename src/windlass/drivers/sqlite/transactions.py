@@ -17,11 +17,11 @@ from typing import Any
 from windlass.core.changes import Answer, Settlement
 from windlass.drivers.protocol import Enqueued
 from windlass.drivers.sqlite import jobs, settlement
-from windlass.drivers.sqlite.lane import Place
 from windlass.drivers.sqlite.library import ERRORS, Connection, Library, StdlibConnection, run_within, translate
+from windlass.drivers.sqlite.place import Place
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverForked, InvalidInput, TransactionOver, WrongConnection
+from windlass.errors import DriverForked, InvalidInput, StoreBusy, TransactionOver, WrongConnection
 from windlass.types import Micros, NewJob
 
 
@@ -56,7 +56,13 @@ class SqliteTransaction:
         self._begun = True
         with told(self._place):
             self._place.identity.check()
-            self._connection = self._enter(self)
+            if not self._place.turns.take(self._place.busy_s):
+                raise StoreBusy(self._place.path, self._place.busy_s)
+            try:
+                self._connection = self._enter(self)
+            except BaseException:
+                self._place.turns.give()
+                raise
             try:
                 self._connection.execute("begin immediate")
             except BaseException:
@@ -107,6 +113,7 @@ class SqliteTransaction:
             try:
                 connection.close()
             finally:
+                self._place.turns.give()
                 self._leave(self)
 
 

@@ -119,8 +119,11 @@ class Faults:
             return None
         self.world.history.faults[fault] += 1
         self.world.history.add(process.name, "fault", fault, method)
+        process.excuse()
         if fault == "outage":
-            self._outages[process.name] = self.world.now + self.world.random.randrange(SECOND, 2 * self.lease_for)
+            lasts = self.world.random.randrange(SECOND, 2 * self.lease_for)
+            self._outages[process.name] = self.world.now + lasts
+            process.excuse(lasts)
             return None
         return fault
 
@@ -134,8 +137,10 @@ class Faults:
             return 0.0
         return rng.choice((0.0002, 0.001, 0.005, 0.05)) * (0.5 + rng.random())
 
-    def stall(self) -> float:
-        return self.lease_for / SECOND * self.world.random.choice((0.4, 0.8, 1.1, 2.0))
+    def stall(self, process: Process) -> float:
+        lasts = self.lease_for / SECOND * self.world.random.choice((0.4, 0.8, 1.1, 2.0))
+        process.excuse(int(lasts * SECOND))
+        return lasts
 
     # ------------------------------------------------------------------------------------------------- to a process
 
@@ -188,7 +193,7 @@ class FaultyDriver(Untransactional):
             raise DriverClosed
         method, process, faults = call.__name__, self._process, self._faults
         fault = faults.draw(process, method)
-        await self._pass(faults.stall() if fault == "stall_before" else faults.delay())
+        await self._pass(faults.stall(process) if fault == "stall_before" else faults.delay())
         if fault == "crash_before":
             await process.die()
         if fault == "refuse" or faults.is_cut_off(process):
@@ -204,7 +209,7 @@ class FaultyDriver(Untransactional):
             if method in ("settle", "claim"):
                 self._history.sometimes(f"crash_in_{method}")
             await process.die()
-        await self._pass(faults.stall() if fault == "stall_after" else faults.delay())
+        await self._pass(faults.stall(process) if fault == "stall_after" else faults.delay())
         if fault == "lose_reply":
             if method in ("settle", "claim"):
                 self._history.sometimes(f"{method}_reply_lost")
@@ -223,6 +228,9 @@ class FaultyDriver(Untransactional):
         return answer
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
+        told = self._process.signalled_at
+        if told is not None and told < self._store.world.now and not claim.unhandled:
+            self._history.break_rule("who was told to stop claims nothing", claim.token, who=self._process.name)
         return await self._call(self._inner.claim, claim, now=now)
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:

@@ -11,24 +11,18 @@ cron, ageing, enqueueing in the caller's transaction.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from windlass.core.changes import (
-    OUTCOME_OF,
-    Ack,
-    Cancel,
-    Release,
-    Replay,
-    Settlement,
-)
+from windlass.core.changes import OUTCOME_OF, Cancel, Release, Replay, Revoke, Settlement
 from windlass.core.eligibility import dispatch_order
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.errors import WindlassError
-from windlass.testing.simulator.history import History
+from windlass.testing.simulator.conduct import Broken, check_said, require
+from windlass.testing.simulator.history import History, Lease
 from windlass.types import ACTIVE, TERMINAL, Group, Handle, Job, Limit, Micros, Queue, Run
 
 LATE: Final = ("expired", "mismatch", "not_inflight")
@@ -58,7 +52,7 @@ class Place(Protocol):
     @property
     def history(self) -> History: ...
     @property
-    def clocks_moved(self) -> bool: ...
+    def now(self) -> Micros: ...
 
 
 class Call(Struct, frozen=True):
@@ -72,17 +66,9 @@ class Call(Struct, frozen=True):
     error: WindlassError | None
 
 
-class Broken(Exception):
-    """A rule does not hold; caught where it is recorded."""
-
-
-def require(holds: bool, rule: str, detail: str = "") -> None:
-    if not holds:
-        raise Broken(rule, detail)
-
-
 class Checker:
     def __init__(self, world: Place, rows: Rows) -> None:
+        self._world = world
         self._history = world.history
         self._rows = rows
         self._known: dict[int, Job] = {}
@@ -95,6 +81,10 @@ class Checker:
         self._keys: dict[tuple[str, str], str] = {}
         self.open: dict[int, None] = {}  # jobs that have not ended
         self.pruned: set[str] = set()
+        self._members: Counter[tuple[str | None, str]] = Counter()  # of groups, that were deleted: how they had ended
+        self.answered: set[Lease] = set()  # executions whose outcome the store has judged, whatever it said
+        self.cancel_asked: dict[Lease, Micros] = {}  # executions that somebody wanted to stop, and when
+        self.on_lost: Callable[[Job], None] = lambda job: None
         self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
 
     def observe(self, call: Call) -> bool:
@@ -114,6 +104,7 @@ class Checker:
         for job in gone:
             del self._known[job.seq]
             self.pruned.add(job.id)
+            self._members[job.group_id, ending_of(job)] += 1
         for _, job in changed:
             self._known[job.seq] = job
             self.ids[job.id] = job.seq
@@ -203,6 +194,8 @@ class Checker:
         named = [self._handles.get(unit.handle, str(unit.handle)) for unit in call.batch]
         for job_id, unit, reply in zip(named, call.batch, call.answer, strict=True):
             answer = reply if isinstance(reply, str) else reply.answer
+            if not isinstance(unit, Renewal):
+                self.answered.add((job_id, unit.token))
             seq = self.ids.get(job_id, 0)
             before, after = self._known.get(seq), rows.get(seq)
             if before is None or after is None or job_id in touched:
@@ -222,9 +215,8 @@ class Checker:
 
     def _settled(self, change: Settlement, answer: str, before: Job, after: Job) -> None:
         history, lease = self._history, (before.id, change.token)
-        if isinstance(change, Ack) and answer in ("applied", "repeated"):
-            require(lease in history.finished, "an effect comes before its acknowledgement", before.id)
-            require(history.finished[lease] == "ok", "only a success is acknowledged", before.id)
+        if answer in ("applied", "repeated"):
+            check_said(history, change, before)
         if answer == "repeated":
             history.sometimes("repeated")
         elif answer in LATE and not change.lapsed:
@@ -251,6 +243,10 @@ class Checker:
                 self._history.sometimes("replayed")
             if isinstance(change, Cancel) and answer == "requested":
                 self._history.sometimes("cancel_running")
+                job = self._known[self.ids[change.job_id]]
+                self.cancel_asked[job.id, job.lease_token or ""] = self._world.now
+            if isinstance(change, Revoke) and answer == "applied":
+                self._history.sometimes("revoked")
 
     # ------------------------------------------------------------------------------------------------------- by row
 
@@ -287,6 +283,8 @@ class Checker:
             require(job.skipped == old.skipped + 1, "a run handed back is counted as skipped", job.id)
         lost = 1 if lapsed(old, call.now) else 0
         require(job.lost == old.lost + lost, "a lapsed lease is counted, and only that", f"{job.id} {old.lost} {job.lost}")
+        if lost:
+            self.on_lost(old)
         back = job.state in ACTIVE
         require(not back or job.retry_mode == "same_job", "a never-twice row does not come back", job.id)
 
@@ -321,6 +319,17 @@ class Checker:
                 other = seen.setdefault(job.dedupe_key, job.id)
                 require(other == job.id, "one active job per dedupe key", f"{job.id} and {other}")
 
+    def check_groups(self) -> None:
+        """A member is counted once, by its last link."""
+        members = self._members.copy()
+        for job in self._rows.jobs().values():
+            members[job.group_id, ending_of(job)] += 1
+        for group in self._rows.groups():
+            counted = (group.succeeded, group.failed, group.cancelled)
+            there = tuple(members[group.group_id, state] for state in ("succeeded", "dead", "cancelled"))
+            require(counted == there, "the counters of a group add up", f"{counted}, and there are {there}")
+            require(group.total - group.remaining == sum(there), "the counters of a group add up", str(group.remaining))
+
     def check_all(self) -> None:
         """The whole store, once the world has come to rest."""
         try:
@@ -335,6 +344,7 @@ class Checker:
                 require(job_id in ids, "nothing acknowledged is lost", job_id)
             self.check_limits()
             self.check_unique()
+            self.check_groups()
         except Broken as broken:
             self._history.break_rule(*broken.args)
 
@@ -343,6 +353,10 @@ class Checker:
 
     def unfinished(self) -> list[Job]:
         return [self._known[seq] for seq in self.open]
+
+
+def ending_of(job: Job) -> str:
+    return "superseded" if job.dead_kind == "superseded" else job.state
 
 
 def lapsed(job: Job, now: Micros) -> bool:

@@ -107,6 +107,8 @@ class Store:
         call = Call(process.name, method, args[0] if args else None, kwargs.get("now", 0), answer, error)
         if self.checker.observe(call) and method != "extend":  # a renewal is no news for anybody else
             self._wake()
+        if overflow := process.overflow():
+            self.world.history.break_rule("buffers stay within their bounds", overflow, who=process.name)
         if error is not None:
             raise error
         return answer

@@ -47,7 +47,10 @@ class Process:
         self.uptime = uptime
         self.clock = SimClock(world, skew)
         self.life: Life = "live"
-        self.signalled = False
+        self.signalled_at: Micros | None = None
+        self.ended_at: Micros = 0
+        self.excused_until: Micros = 0  # the end of the last thing that went wrong for it
+        self.overflow: Callable[[], str] = lambda: ""  # says which of its buffers is fuller than it may be
         self.buried = False  # somebody noticed that it is dead
         self.stopped_at: Micros | None = None
         self.longest_stop: Micros = 0
@@ -79,9 +82,14 @@ class Process:
     def carry_on(self) -> None:
         if self.life == "stopped" and self.stopped_at is not None:
             self.longest_stop = max(self.longest_stop, self.world.now - self.stopped_at)
+            self.excuse()
             self._become("live", "continued")
 
+    def excuse(self, lasts: Micros = 0) -> None:
+        self.excused_until = max(self.excused_until, self.world.now + lasts)
+
     def end(self) -> None:
+        self.ended_at = self.world.now
         self._become("ended", "exited")
 
     def _become(self, life: Life, word: str) -> None:
@@ -92,7 +100,7 @@ class Process:
 
     def signal(self, number: int) -> None:
         if self.life == "live":
-            self.signalled = True
+            self.signalled_at = self.world.now
             self.world.history.add(self.name, "signal", number)
             if not self.loop.signal(number):
                 self.kill()
@@ -106,6 +114,7 @@ class World:
         self.history = History(lambda: self.now - DAWN)
         self.processes: list[Process] = []
         self.live: list[Process] = []
+        self._by_name: dict[str, Process] = {}
         self.clocks_moved = False
         self.on_exit: Callable[[Process], None] = lambda process: None
         self._agenda: list[tuple[Micros, int, Callable[[], None]]] = []
@@ -116,9 +125,13 @@ class World:
         process = Process(self, name, skew=skew)
         self.processes.append(process)
         self.live.append(process)
+        self._by_name[name] = process
         self.history.add(name, "started")
         process.start(main)
         return process
+
+    def process(self, name: str) -> Process:
+        return self._by_name[name]
 
     def at(self, when: Micros, action: Callable[[], None]) -> None:
         """Do this at that instant, to the world rather than inside a process."""

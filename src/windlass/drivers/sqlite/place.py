@@ -1,0 +1,60 @@
+"""The file that a driver works on, and whose turn it is in this process to write to it.
+
+SQLite lets those who wait for its write lock look again every now and then, in no order: under many transactions at once
+somebody goes away empty-handed while others come twice. Within a process they queue here instead, so that only one of
+them at a time waits for other processes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Final, NamedTuple
+
+from windlass.drivers.sqlite.files import Identity
+
+
+class Turns:
+    """First come, first served; but short work goes before long."""
+
+    def __init__(self) -> None:
+        self._changed: Final = threading.Condition(threading.Lock())
+        self._queue: Final[deque[object]] = deque()  # the first of them writes, the others wait
+        self._given = 0
+
+    def take(self, patience: float, *, ahead: bool = False) -> bool:
+        """Wait for the turn; False when one and the same other has kept it for longer than `patience` seconds."""
+        me = object()
+        with self._changed:
+            if patience <= 0 and self._queue:
+                return False
+            self._queue.insert(1 if ahead else len(self._queue), me)
+            try:
+                while self._queue[0] is not me:
+                    given = self._given
+                    if not self._changed.wait_for(lambda: self._given != given, patience):  # noqa: B023: it is called at once
+                        self._queue.remove(me)
+                        return False
+            except BaseException:  # an interrupt: whoever comes next must not wait for this one
+                self._leave(me)
+                raise
+        return True
+
+    def give(self) -> None:
+        """By whoever has it, in any thread."""
+        with self._changed:
+            self._leave(self._queue[0])
+
+    def _leave(self, one: object) -> None:
+        self._queue.remove(one)
+        self._given += 1
+        self._changed.notify_all()
+
+
+class Place(NamedTuple):
+    """`busy_s`: how long it is waited for whoever writes, this process or another."""
+
+    path: str
+    identity: Identity
+    busy_s: float
+    turns: Turns
