@@ -459,3 +459,43 @@ def test_a_cancelled_handler_leaves_no_open_transaction(place: Place) -> None:
         await waits.enqueue()  # the store can be written
 
     asyncio.run(main())
+
+
+@ways
+@libraries
+def test_handlers_that_all_want_a_transaction_take_turns(file_place: Place, library: Library, way: str) -> None:
+    """More of them than the event loop's pool has threads, and all of those are taken by something else besides."""
+    app, rounds = file_place.app(sqlite=library, concurrency=40, threads=16, durability="relaxed"), 60
+    retry, hogs_end = Retry(max_retries=0), threading.Event()
+
+    if way == "async":
+
+        @app.task(context=True, retry=retry, name="write")
+        async def waiting(ctx: Context, n: int) -> None:
+            async with ctx.transaction() as tx:
+                tx.connection.execute("insert into written values (?)", (n,))
+                await asyncio.sleep(0.002)
+    else:
+
+        @app.task(context=True, retry=retry, name="write")
+        def blocking(ctx: Context, n: int) -> None:
+            with ctx.transaction() as tx:
+                tx.connection.execute("insert into written values (?)", (n,))
+                threading.Event().wait(0.002)
+
+    async def main() -> Any:
+        transaction = app.client.driver.transaction()
+        transaction.begin()
+        transaction.connection.execute("create table written (n integer)")
+        transaction.commit()
+        await app.enqueue_many(app.tasks["write"].job(n) for n in range(rounds))
+        loop = asyncio.get_running_loop()
+        hogs = [loop.run_in_executor(None, hogs_end.wait, 30) for _ in range(40)]
+        try:
+            return await asyncio.wait_for(app.worker().run(drain=True), 20)
+        finally:
+            hogs_end.set()
+            await asyncio.gather(*hogs)
+
+    stats = asyncio.run(main())
+    assert (stats.succeeded, stats.dead, stats.store_errors) == (rounds, 0, 0)

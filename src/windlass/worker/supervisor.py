@@ -124,6 +124,7 @@ class Supervisor:
         finally:
             del self._children[worker_id]
 
+
 def _has_news(fd: int) -> bool:
     try:
         return os.read(fd, 1) != b""

@@ -442,3 +442,41 @@ def test_a_process_that_dies_before_the_commit_leaves_nothing(either: SqliteDriv
     assert (parent.state, following is not None, own_rows(either)) == (
         ("succeeded", True, 1) if end == "commit" else ("running", False, 0)
     )
+
+
+def test_the_drivers_own_writes_go_before_transactions_that_wait(path: Path) -> None:
+    """A renewal must not wait for a long queue of them; and who waits in a queue that moves is not turned away."""
+    driver = SqliteDriver(path, durability="relaxed", busy_timeout=0.6)
+    order: list[str] = []
+    first = driver.transaction()
+    first.begin()
+
+    def later(name: str) -> None:
+        transaction = driver.transaction()
+        transaction.begin()
+        order.append(name)
+        threading.Event().wait(0.3)
+        transaction.rollback()
+
+    def waiting() -> int:
+        return len(driver._place.turns._queue) - 1
+
+    def wait_until(number: int) -> None:
+        while waiting() < number:
+            threading.Event().wait(0.001)
+
+    def write() -> None:
+        asyncio.run(driver.enqueue([job("own")], now=NOW))
+        order.append("own")
+
+    threads: list[threading.Thread] = []
+    for number, target in enumerate((lambda: later("1"), lambda: later("2"), lambda: later("3"), write), 1):
+        threads.append(threading.Thread(target=target))
+        threads[-1].start()
+        wait_until(number)
+    first.rollback()
+    for thread in threads:
+        thread.join(10)
+    assert order[0] == "own" or order[:2] == ["1", "own"]  # its answer takes a moment
+    assert sorted(order) == ["1", "2", "3", "own"]
+    asyncio.run(driver.close())

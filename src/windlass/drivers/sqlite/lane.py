@@ -9,8 +9,7 @@ costs as much again as a quick commit, so light commands take a shorter way: tho
 are committed together in the loop's own thread, if nobody else holds the connection or the file, and only while commits
 have proved to be quick. A blocking caller commits for itself when the connection is free.
 
-Nothing is answered before it is committed. With `inline` there is no thread: the caller's thread does the work, which
-is what a simulator wants.
+Nothing is answered before it is committed. With `inline` there is no thread, which is what a simulator wants.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ class Conduct:
     def begins(self, job_id: str, process: Process) -> None:
         """A handler is about to begin."""
         job = self._checker.job(job_id)
-        if job is not None and job.retry_mode == "new_job" and job_id not in self._checker.pruned:
-            if self._history.begins[job_id]:
-                self._history.break_rule("a never-twice job begins once", job_id, who=process.name)
+        never_twice = job is not None and job.retry_mode == "new_job" and job_id not in self._checker.pruned
+        if never_twice and self._history.begins[job_id]:
+            self._history.break_rule("a never-twice job begins once", job_id, who=process.name)
         self._check_alone(job_id, process)
 
     def _check_alone(self, job_id: str, process: Process) -> None:
@@ -100,8 +100,8 @@ class Conduct:
     def lost(self, job: Job) -> None:
         """A lease has lapsed. Who lives, or has stopped in good order, must have had a reason to let it."""
         holder = self._world.process(job.worker_id or "")
-        excused = self._is_excused(holder, self._world.now - 3 * self._lease_for)
-        require(holder.life == "dead" or excused, "a lease that nobody disturbs does not lapse", f"{job.id} {job.worker_id}")
+        excused = holder.life in ("dead", "stopped") or self._is_excused(holder, self._world.now - 3 * self._lease_for)
+        require(excused, "a lease that nobody disturbs does not lapse", f"{job.id} of {job.worker_id}")
 
     def unsaid(self) -> list[Lease]:
         """Executions that ended, whose worker is there, and whose outcome the store was not told of yet."""
@@ -112,6 +112,6 @@ class Conduct:
         """A worker that stops stores what it knows."""
         for lease in self._history.finished:
             process = self._world.process(self._history.begun[lease])
-            if process.life == "ended" and lease not in self._checker.answered:
-                if not self._is_excused(process, process.ended_at - 3 * self._lease_for):
-                    self._history.break_rule("a worker that stops stores every outcome", lease[0], who=process.name)
+            kept_back = process.life == "ended" and lease not in self._checker.answered
+            if kept_back and not self._is_excused(process, process.ended_at - 3 * self._lease_for):
+                self._history.break_rule("a worker that stops stores every outcome", lease[0], who=process.name)

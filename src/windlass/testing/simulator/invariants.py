@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
-
-from msgspec import Struct
+from typing import Final, Protocol
 
 from windlass.core.changes import OUTCOME_OF, Cancel, Release, Replay, Revoke, Settlement
 from windlass.core.eligibility import dispatch_order
 from windlass.drivers.protocol import Claim, Renewal
-from windlass.errors import WindlassError
+from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
 from windlass.testing.simulator.history import History, Lease
 from windlass.types import ACTIVE, TERMINAL, Group, Handle, Job, Limit, Micros, Queue, Run
@@ -53,17 +51,6 @@ class Place(Protocol):
     def history(self) -> History: ...
     @property
     def now(self) -> Micros: ...
-
-
-class Call(Struct, frozen=True):
-    """A driver call that took effect, or was refused."""
-
-    who: str
-    method: str
-    batch: Any
-    now: Micros
-    answer: Any
-    error: WindlassError | None
 
 
 class Checker:
@@ -383,26 +370,3 @@ def check_maxima(job: Job) -> None:
         require(job.executions - job.skipped <= job.max_attempts, "executions stay within the maximum", job.id)
     lost_too_often = job.max_lost > 0 and job.crash_policy == "requeue" and job.lost > job.max_lost
     require(not lost_too_often, "a job that kills its workers ends", job.id)
-
-
-def told(call: Call, handles: dict[Handle, str]) -> tuple[Any, ...]:
-    """A call as the history shows it: names and numbers."""
-    if call.error is not None:
-        return ("refused", type(call.error).__name__)
-    match call.method:
-        case "enqueue":
-            return (tuple(answer.id for answer in call.answer),)
-        case "claim":
-            return (call.batch.token, tuple(job.id for job in call.answer))
-        case "extend":
-            pairs = zip(call.batch, call.answer, strict=True)
-            return tuple((handles.get(unit.handle, "?"), reply.answer) for unit, reply in pairs)
-        case "settle":
-            pairs = zip(call.batch, call.answer, strict=True)
-            return tuple((OUTCOME_OF[type(u)], handles.get(u.handle, "?"), u.token, reply) for u, reply in pairs)
-        case "expire":
-            return (call.answer[0], tuple(job.id for job in call.answer[1]))
-        case "alter":
-            pairs = zip(call.batch, call.answer, strict=True)
-            return tuple((type(change).__name__, getattr(change, "job_id", ""), reply) for change, reply in pairs)
-    return ()

@@ -10,7 +10,9 @@ from windlass.clock import SECOND
 from windlass.context import Context
 from windlass.signals import Reject, RetryAfter, Snooze
 from windlass.testing.simulator.scenario import CAREFUL, LEASE, PLAIN, QUEUES, Seat, Step
+from windlass.worker import Worker
 from windlass.worker.serving import serve
+from windlass.worker.settler import ROOM
 
 # Tasks are made once: each seed starts several workers, and reading a signature costs more than a job does.
 DECLARED: Final = Windlass("memory://")
@@ -44,5 +46,20 @@ async def real_worker(seat: Seat) -> None:
         poll=rng.choice((1, 3)), concurrency=rng.choice((1, 2, 5)), prefetch=rng.choice((0, 4, 500)),
     )  # fmt: skip
     app.tasks.update(DECLARED.tasks)
-    await serve(app.worker(queues=QUEUES, worker_id=seat.name))
+    worker = app.worker(queues=QUEUES, worker_id=seat.name)
+    seat.process.overflow = lambda: overflow(worker, app.client.settings.prefetch)
+    await serve(worker)
     await app.close()
+
+
+def overflow(worker: Worker, prefetch: int) -> str:
+    """Which buffer of a worker holds more than was declared. Careful work is asked for apart, up to once more the slots."""
+    slots, settler, held = worker._runners[0], worker._settler, len(worker._holdings)
+    ahead = prefetch + (slots.size if prefetch else 0)
+    if settler.unsettled > ROOM + slots.size:
+        return f"{settler.unsettled} outcomes wait to be stored"
+    if slots.busy + slots.waiting > slots.size + ahead:
+        return f"{slots.waiting} jobs wait for {slots.size} slots, of which {slots.busy} are busy"
+    if held > slots.size + ahead + settler.unsettled:
+        return f"{held} jobs are held by {slots.size} slots"
+    return ""

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from windlass.clock import SECOND
 from windlass.client import Client
+from windlass.clock import SECOND
 from windlass.config import Settings
 from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, PutLimit, Replay, RunNow, SetPaused
 from windlass.core.eligibility import label_of
@@ -112,7 +112,7 @@ class Fleet:
 
     def run(self) -> None:
         world = self.world
-        shared = [*(PutLimit(key, most) for key, most in LIMITS.items()), PutGroup(GROUP, MEMBERS)]
+        shared: list[Alteration] = [*(PutLimit(key, most) for key, most in LIMITS.items()), PutGroup(GROUP, MEMBERS)]
         run_now(self.store.driver.alter(shared, now=world.now))
         for number in range(self._workers):
             self._hire(f"w{number + 1}")

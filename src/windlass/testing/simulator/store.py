@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver, JobQuery
 from windlass.errors import WindlassError
-from windlass.testing.simulator.invariants import Call, Checker
+from windlass.testing.simulator.calls import Call
+from windlass.testing.simulator.invariants import Checker
 from windlass.testing.simulator.loop import SimLoop
 from windlass.testing.simulator.world import Process, World
 from windlass.types import Group, Job, Limit, Queue, Run
