@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: help demo test check lint mutants bench docs clean
+.PHONY: help demo test check lint mutants simulate bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -31,6 +31,10 @@ lint: .venv/.ready  ## formatting, lint, types, layers, generated docs
 mutants: .venv/.ready  ## plant bugs and see that the suites catch each of them
 	$(BIN)/python tests/mutants.py
 
+simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under every fault, judged after each call
+	$(BIN)/python -m windlass.testing.simulator --seeds 0:10000 --reach-all
+
+check: export WINDLASS_SIM_SECONDS = 60
 check: lint test mutants  ## all of the above: what must pass before a change lands
 
 bench: .venv/.ready  ## the store and the workers beside a bare loop on the same schema

@@ -32,7 +32,7 @@ NOTES: Final = """\
 - Two worker processes run under the supervisor (`--processes 2`). SQLite has one writer: they share it.
 - Pick-up: one job every 20 ms from another process, from just before the call that enqueues (its durable commit is
   inside) to the start of the handler. Processor time and memory are those of the whole process tree, in /proc; an idle
-  worker is watched after a few jobs, and its share comes in steps of 0.1 %.
+  worker is watched after a few jobs, and its time comes in steps of 10 ms.
 - Huey is as it comes: SqliteHuey, 4 threads, synchronous FULL. It deletes a job before it runs it (a crash loses it),
   keeps no history and writes nothing at its end, so its drain is taken from the first handler's start to the last one's.
   Its handler appends 16 bytes to a file (about 1.5 µs); ours is empty. It drains fewer jobs; rates are compared.

@@ -79,9 +79,10 @@ def processor_time() -> tuple[int, int]:
 
 def sample(command: Command, directory: Path, places: Places) -> Sample:
     words = [str(places.get(word, word)) for word in command]
+    defaults = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     done = subprocess.run(
         [sys.executable, *words, "--dir", str(directory)],
-        cwd=HERE.parent, stdout=subprocess.PIPE, timeout=LONGEST_S, check=False,
+        cwd=HERE.parent, env=defaults, stdout=subprocess.PIPE, timeout=LONGEST_S, check=False,
     )  # fmt: skip
     if done.returncode:
         sys.exit(f"stopped, because this failed: python {shlex.join(words)}")

@@ -27,6 +27,8 @@ TIERS = {
     "transactions": ["tests/drivers/sqlite/test_transactions.py", "tests/drivers/test_memory_transactions.py"],
     "faults": ["tests/drivers/sqlite/test_faults.py", "tests/drivers/sqlite/test_crashes.py", "-k", "not kill_nine"],
     "lane": ["tests/drivers/sqlite/test_lane.py"],
+    "worker": [f"tests/worker/test_{part}.py" for part in ("settling", "leases", "lapsed", "prefetch", "shutdown")],
+    "simulator": ["tests/testing/test_seeds.py"],
 }
 
 
@@ -40,7 +42,9 @@ class Mutant:
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """Tests of core cannot see a driver's mistake."""
+        """Tests of core cannot see a driver's mistake, nor those of drivers a worker's."""
+        if self.file.startswith("worker/"):
+            return self.only or ("simulator",)
         usual = ("core", "conformance", "model") if self.file.startswith("core/") else ("conformance", "model")
         return self.only or usual
 
@@ -228,6 +232,61 @@ MUTANTS = [
            "    yield SQL.insert_runs(seqs=seqs, prefix=prefix)\n",
            "    yield Statement('commit', ())\n    yield Statement('begin immediate', ())\n"
            "    yield SQL.insert_runs(seqs=seqs, prefix=prefix)\n", ("faults",)),
+    Mutant("worker: acknowledged before the handler ran", "worker/slots.py",
+           "            held.cancel = task.cancel\n",
+           "            held.cancel = task.cancel\n            finisher.returned(held, None)\n"),
+    Mutant("worker: what waits for a slot is not renewed", "worker/keeper.py",
+           'if held.why == "lost" or held.done:', 'if held.why == "lost" or held.done or held.started_at is None:',
+           ("worker",)),
+    Mutant("worker: what is finished but not settled is not renewed", "worker/keeper.py",
+           'if held.why == "lost" or held.done:', 'if held.why == "lost" or held.done or held.ended:',
+           ("worker",)),
+    Mutant("worker: nothing is renewed", "worker/keeper.py",
+           "            if not len(self._holdings):\n", "            if self._holdings:\n"),
+    Mutant("worker: a release spends an attempt", "worker/finish.py",
+           'if held.why == "cancel" else Released()', 'if held.why == "cancel" else Failed("stopped")'),
+    Mutant("worker: a cancelled handler counts as failed", "worker/finish.py",
+           'return WasCancelled() if held.why == "cancel"', 'return Failed("cancelled") if held.why == "cancel"'),
+    Mutant("worker: no fence", "worker/keeper.py",
+           "latest = self._client.now() - 2 * self._lease // 3", "latest = self._client.now() - 2000 * self._lease // 3"),
+    Mutant("worker: a claim that comes too late is begun", "worker/holdings.py",
+           ">= 2 * self._client.settings.lease // 3:", ">= 2000 * self._client.settings.lease // 3:"),
+    Mutant("worker: an outcome is dropped when the store cannot be reached", "worker/settler.py",
+           "                await self._wait_for_store(len(batch), error, backoff)\n",
+           "                self._answered(batch, [\"not_inflight\" for _ in batch])\n"
+           "                await backoff.pause()\n                return\n"),
+    Mutant("worker: outcomes are left behind at the stop", "worker/worker.py",
+           "        if not settling.done():\n            await self._within(self._patience, self._settler.idle(), "
+           "or_forced=not self._forced.is_set())\n", "", ("worker",)),
+    Mutant("worker: leases are left behind at the stop", "worker/worker.py",
+           "            await self._within(self._patience, asyncio.wait({claiming}))\n        self._hand_back()\n",
+           "            await self._within(self._patience, asyncio.wait({claiming}))\n", ("worker",)),
+    Mutant("worker: told to stop, it claims on", "worker/claimer.py",
+           "        self.stopping = True\n        self._changed.set()\n", "        self._changed.set()\n"),
+    Mutant("worker: a never-twice job is handed back and loses its turn", "worker/holdings.py",
+           'return self.job.retry_mode != "new_job"', "return True", ("worker",)),
+    Mutant("worker: recovery forgets never-twice", "worker/recovering.py",
+           "return recover(job, ", 'return recover(replace(job, crash_policy="requeue"), '),
+    Mutant("worker: recovery does not say that the lease has lapsed", "worker/recovering.py",
+           "return recover(job, Execution(now, None, child_id, client.ids.random.random()))",
+           "return replace(recover(job, Execution(now, None, child_id, client.ids.random.random())), lapsed=False)"),
+    Mutant("worker: recovery decides nothing", "worker/recovering.py",
+           "for job in undecided if (change", "for job in undecided[:0] if (change"),
+    Mutant("worker: a wish to cancel is not heard", "worker/holdings.py",
+           '        if self.why is None or why == "lost":\n', '        if why == "cancel":\n            return\n'
+           '        if self.why is None or why == "lost":\n'),
+    Mutant("worker: a slot that skips a lost job does not wake the claimer", "worker/slots.py",
+           "            if held.ended:  # its lease was lost while it waited\n                self._on_free()\n",
+           "            if held.ended:  # its lease was lost while it waited\n"),
+    Mutant("worker: a settlement does not wake the claimer", "worker/worker.py",
+           "    def _on_settled(self, count: int) -> None:\n        self._claimer.changed()\n",
+           "    def _on_settled(self, count: int) -> None:\n"),
+    Mutant("worker: a job that came back runs beside its old self", "worker/claimer.py",
+           "            if before is not None and not before.ended:\n                self._lose(before)\n",
+           "            assert before is not one\n", ("worker",)),
+    Mutant("worker: more is taken ahead than there is room for", "worker/claimer.py",
+           "ahead = runner.free + prefetch - runner.waiting if runner.waiting <= prefetch // 2 else 0",
+           "ahead = runner.free + prefetch", ("worker",)),
 ]  # fmt: skip
 
 
@@ -244,6 +303,8 @@ def plant(mutant: Mutant | None, directory: Path) -> None:
         text = text.replace(
             "from windlass.drivers.statement import Op\n", "from windlass.drivers.statement import Op, Statement\n"
         )
+    if "replace(" in mutant.new and mutant.file.startswith("worker/"):
+        text = text.replace("import logging\n", "import logging\nfrom msgspec.structs import replace\n", 1)
     path.write_text(text)
 
 
@@ -253,6 +314,7 @@ def fails(tier: str, directory: Path) -> bool:
     environment = {
         **os.environ, "PYTHONPATH": str(directory / "src"), "PYTHONDONTWRITEBYTECODE": "1",
         "WINDLASS_MODEL_EXAMPLES": "40", "WINDLASS_MODEL_SHRINK": "0",
+        "WINDLASS_SIM_SECONDS": "0",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
     }  # fmt: skip
     command = [sys.executable, "-m", "pytest", *options, *TIERS[tier]]

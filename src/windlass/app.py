@@ -169,6 +169,7 @@ class Windlass:
     ) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts: in an ASGI app's lifespan, for instance."""
         worker = self.worker(queues=queues, concurrency=concurrency, threads=threads)
+        await self.client.ready()  # whoever has no store should hear of it here, not when the block ends
         task = asyncio.get_running_loop().create_task(worker.run(), name="windlass-worker")
         try:
             yield worker

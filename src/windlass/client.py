@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from random import Random
@@ -61,7 +60,7 @@ class Client:
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.RLock()
-        self._watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ResultWatch] = weakref.WeakKeyDictionary()
+        self._watches: dict[asyncio.AbstractEventLoop, ResultWatch] = {}
 
     # ------------------------------------------------------------------------------------------------------ the store
 
@@ -92,6 +91,12 @@ class Client:
             self._open()
             assert self._clock is not None, "an open store has a clock"
         return self._clock.now()
+
+    def now_beside(self, conn: object) -> Micros:
+        """The same for an enqueue on the caller's own connection: the store may have to be opened for it first."""
+        if conn is not None and self._clock is None:
+            self._open_beside(conn)
+        return self.now()
 
     async def close(self) -> None:
         with self._lock:
@@ -142,6 +147,12 @@ class Client:
         await self.driver.alter(wishes, now=self.now())
         self.declared = [wish for wish in self.declared if wish not in wishes]
 
+    async def ready(self) -> None:
+        """Open the store and write the queues that the program describes: what is wrong with it should be told now."""
+        self._open()
+        if self.declared:
+            await self.declare()
+
     def open(self) -> None:
         """Open the store and write the queues that the program describes, from blocking code."""
         self._open()
@@ -183,6 +194,12 @@ class Client:
         self, job_id: str, make: Callable[[str], Alteration], what: str, why: str
     ) -> tuple[str, AlterAnswer]:
         """Change the chain's last link. Should it be superseded meanwhile, its successor is asked instead."""
+        transaction = joined.get()
+        if transaction is not None and transaction.client is self:
+            raise InvalidInput(
+                "transaction", f"only enqueues join it; a job cannot be {what} here, because that waits for the write lock "
+                "which this block holds: do it before or after"
+            )  # fmt: skip
         while True:
             head = await self.head(job_id)
             [answer] = await self.driver.alter([make(head.id)], now=self.now())
@@ -201,6 +218,8 @@ class Client:
         loop = asyncio.get_running_loop()
         watch = self._watches.get(loop)
         if watch is None:
+            for closed in [other for other in list(self._watches) if other.is_closed()]:
+                self._watches.pop(closed, None)  # it refers to its loop, so a weak dictionary would keep both for ever
             watch = self._watches[loop] = ResultWatch(lambda: self.driver)
         return watch
 

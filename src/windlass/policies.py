@@ -131,7 +131,30 @@ def error_types(error: BaseException) -> tuple[str, ...]:
 def rule(*exceptions: type[BaseException] | str, dead: bool = False, backoff: Backoff | None = None) -> Rule:
     if not exceptions:
         raise InvalidInput("rule", "name at least one exception class")
+    for one in exceptions:
+        if not isinstance(one, str) and not _is_exception(one):
+            raise InvalidInput("rule", f"takes exception classes or their full names, got {one!r}")
+    if backoff is not None:
+        _check_backoff(backoff)
     return Rule(tuple(e if isinstance(e, str) else qualified_name(e) for e in exceptions), dead, backoff)
+
+
+def _check_backoff(value: object) -> None:
+    """What cannot be read back would only be noticed when a job fails, and kill it."""
+    if not isinstance(value, Backoff):
+        raise InvalidInput("backoff", f"must be made by fixed('5s'), linear, exponential or table, got {value!r}")
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def _are_rules(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, Rule) for one in value)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +171,13 @@ class Retry:
     def __post_init__(self) -> None:
         if self.max_attempts is not None and self.max_retries is not None:
             raise InvalidInput("retry", "give max_attempts (executions in all) or max_retries (after the first), not both")
-        if self.max_attempts is not None and self.max_attempts < 0:
-            raise InvalidInput("max_attempts", f"must be 0 (no limit) or more, got {self.max_attempts}")
-        if self.max_retries is not None and self.max_retries < 0:
-            raise InvalidInput("max_retries", f"must be 0 or more, got {self.max_retries}")
+        if self.max_attempts is not None and not _is_count(self.max_attempts):
+            raise InvalidInput("max_attempts", f"must be 0 (no limit) or more, got {self.max_attempts!r}")
+        if self.max_retries is not None and not _is_count(self.max_retries):
+            raise InvalidInput("max_retries", f"must be 0 or more, got {self.max_retries!r}")
+        _check_backoff(self.backoff)
+        if not _are_rules(self.rules):
+            raise InvalidInput("rules", f"must be a tuple such as (rule(ValueError, dead=True),), got {self.rules!r}")
         if self.jitter not in ("none", "full", "equal"):
             raise InvalidInput("jitter", f"must be none, full or equal, got {self.jitter!r}")
 

@@ -58,7 +58,7 @@ class Enqueuer(Generic[P, R]):
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """The same, blocking. Never touches an event loop."""
         client = self._home.client
-        now = client.now()
+        now = client.now_beside(self._plan.conn)
         new = self._new(client, args, kwargs, now)
         [answer] = client.enqueue_sync((new,), now, self._plan.conn)
         return JobHandle(client, answer.id, self._results, answer.existed)

@@ -267,6 +267,12 @@ def test_a_bad_queue_is_refused_where_it_is_described(app: Windlass, call: Any, 
     [
         (lambda: Retry(max_attempts=1, max_retries=1), "not both"),
         (lambda: Retry(max_retries=-1), "must be 0 or more"),
+        (lambda: Retry(max_retries="3"), "must be 0 or more, got '3'"),  # type: ignore[arg-type]
+        (lambda: Retry(max_attempts=2.5), "must be 0 .no limit. or more, got 2.5"),  # type: ignore[arg-type]
+        (lambda: Retry(backoff="5s"), "backoff: must be made by fixed"),  # type: ignore[arg-type]
+        (lambda: Retry(rules=rule(ValueError, dead=True)), "rules: must be a tuple"),  # type: ignore[arg-type]
+        (lambda: rule(ValueError, backoff="5s"), "backoff: must be made by fixed"),  # type: ignore[arg-type]
+        (lambda: rule(ValueError("no")), "takes exception classes"),  # type: ignore[arg-type]
         (lambda: Retry(jitter="some"), "must be none, full or equal"),  # type: ignore[arg-type]
         (lambda: exponential("1s", factor=0.5), "factor"),
         (lambda: rule(), "name at least one exception"),

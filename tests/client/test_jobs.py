@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -138,6 +140,24 @@ def test_waiting_has_an_end(app: Windlass) -> None:
         assert (await job.fetch()).state == "queued"
 
     asyncio.run(main())
+
+
+def test_event_loops_that_are_closed_are_let_go(app: Windlass) -> None:
+    """Tests and scripts call asyncio.run again and again on one app."""
+
+    @app.task
+    async def work() -> int:
+        return 1
+
+    async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
+        job = await work.enqueue()
+        async with app.running():
+            assert await job.result(10) == 1
+        return weakref.ref(asyncio.get_running_loop())
+
+    loops = [asyncio.run(main()) for _ in range(3)]
+    gc.collect()
+    assert [loop() for loop in loops[:2]] == [None, None]
 
 
 def test_all_who_wait_are_served_by_one_question_and_nobody_asks_for_nobody(place: Place, app: Windlass) -> None:

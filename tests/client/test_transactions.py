@@ -13,6 +13,8 @@ import apsw
 import pytest
 
 from windlass import Context, LeaseLost, Retry, Windlass, current, fixed
+from windlass.drivers import open_driver
+from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import InvalidInput, NoConnection, TransactionTooLong, WrongConnection
 
@@ -118,6 +120,28 @@ def test_a_transaction_that_keeps_queues_from_being_declared_is_told_what_to_do(
     own.close()
     [queue] = asyncio.run(shop.client.driver.shared()).queues
     assert (queue.name, len(asyncio.run(rows(shop)))) == ("q", 1)
+    asyncio.run(shop.close())
+
+
+def test_a_transaction_that_keeps_the_store_from_being_made_is_told_what_to_do(
+    file_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the store's own clock, which is not there before the store is."""
+
+    def impatient(url: str, **options: Any) -> Driver:
+        return open_driver(url, busy_timeout=0.05, **options)
+
+    monkeypatch.setattr("windlass.client.open_driver", impatient)
+    shop = Windlass(file_place.url, sqlite="stdlib")
+    ship = declare(shop)
+    own = own_connection(file_place)
+    own.execute("insert into orders values ('tea')")
+    with pytest.raises(WrongConnection, match=r"call app\.open\(\) before the first transaction"):
+        ship.using(conn=own).enqueue_sync("tea")
+    own.rollback()
+    ship.using(conn=own).enqueue_sync("tea")
+    own.commit()
+    own.close()
     asyncio.run(shop.close())
 
 
@@ -387,6 +411,32 @@ def test_a_handler_has_one_transaction(place: Place) -> None:
     asyncio.run(main())
     assert "one is open already" in said[0]
     assert "an earlier one has ended this job" in said[1]
+
+
+def test_what_would_wait_for_its_own_lock_is_refused_at_once(place: Place) -> None:
+    app = place.app()
+    said: list[str] = []
+
+    @app.task(queue="idle")
+    async def other() -> None: ...
+
+    @app.task(context=True)
+    async def work(ctx: Context, other_id: str) -> None:
+        job = app.job(other_id)
+        async with ctx.transaction():
+            for call in (job.cancel, job.retry, job.run_now, lambda: job.move("top"), job.delete):
+                with pytest.raises(InvalidInput, match="before or after"):
+                    await call()
+            said.append((await job.fetch()).state)  # to look is no harm
+
+    async def main() -> None:
+        idle = await other.enqueue()
+        await work.enqueue(idle.id)
+        stats = await app.worker(queues=["default"]).run(drain=True)
+        assert (stats.succeeded, stats.retried) == (1, 0)
+
+    asyncio.run(main())
+    assert said == ["queued"]
 
 
 def test_jobs_of_another_app_do_not_join(place: Place, tmp_path: Any) -> None:

@@ -42,6 +42,9 @@ class ToyWorker:
     def name(self) -> str:
         return f"{self.seat.random.getrandbits(64):016x}"
 
+    def token(self) -> str:
+        return self.name()
+
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.stopping.set)
@@ -51,8 +54,8 @@ class ToyWorker:
                 await self.look()
             if not self.stopping.is_set():
                 await self.seat.driver.wait(timeout=1.0)
-        for _, task in list(self.held.values()):
-            task.cancel()
+        for job, _ in list(self.held.values()):
+            self.stop(job)
         await asyncio.gather(*(task for _, task in self.held.values()), return_exceptions=True)
         beat.cancel()
 
@@ -64,8 +67,8 @@ class ToyWorker:
             changes = [recover(job, Execution(at=now, child_id=self.name())) for job in lapsed]
             if changes:
                 await seat.driver.settle(changes, now=seat.clock.now())
-        if free > 0:
-            wish = Claim(queues=QUEUES, limit=free, lease_for=LEASE, worker_id=seat.name, token=self.name())
+        if free > 0 and not self.stopping.is_set():
+            wish = Claim(queues=QUEUES, limit=free, lease_for=LEASE, worker_id=seat.name, token=self.token())
             for job in await seat.driver.claim(wish, now=seat.clock.now()):
                 self.take(job)
 

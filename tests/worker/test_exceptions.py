@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from windlass.signals import Cancel, Reject, RetryAfter
+from windlass.policies import Retry
+from windlass.signals import Cancel, Reject, RetryAfter, Snooze
 from windlass.types import Job
 
 from .stage import Stage, on_stage
@@ -208,5 +209,42 @@ def test_a_signal_with_an_unprintable_reason_is_still_obeyed(signal: Any) -> Non
         job = await work.enqueue()
         await stage.drain(concurrency=1)
         assert (await stage.fetch(job.id)).state in ("cancelled", "dead")
+
+    on_stage("memory://", play)
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_signal_from_a_child_task_is_obeyed(depth: int) -> None:
+    """A task group wraps it; the handler's wish is the same."""
+
+    async def play(stage: Stage) -> None:
+        async def child(left: int) -> None:
+            if left == 0:
+                raise Snooze("1h")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(child(left - 1))
+
+        @stage.app.task
+        async def later() -> None:
+            await child(depth)
+
+        job = await later.enqueue()
+        worker = await stage.drain()
+        assert (worker.stats.snoozed, worker.stats.retried, (await stage.fetch(job.id)).attempts) == (1, 0, 0)
+        assert [run.traceback for run in await job.runs()] == [None]
+
+    on_stage("memory://", play)
+
+
+def test_a_signal_beside_an_error_is_a_failure() -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task(retry=Retry(max_retries=0))
+        async def both() -> None:
+            raise BaseExceptionGroup("two", [Snooze("1h"), ValueError("no")])
+
+        job = await both.enqueue()
+        await stage.drain()
+        row = await stage.fetch(job.id)
+        assert (row.state, "ValueError: no" in row.last_error) == ("dead", True)
 
     on_stage("memory://", play)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -229,3 +230,35 @@ def test_careful_work_does_not_starve_beside_a_flood_of_quick_jobs(url: str) -> 
         assert (len(order), last < 1_000) == (1_510, True), last
 
     on_stage(url, play)
+
+
+def test_looking_in_vain_for_one_kind_of_work_does_not_hold_up_the_other() -> None:
+    """In a store with very many jobs of other types, finding that there is none of this one takes long."""
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def quick() -> None:
+            pass
+
+        @stage.app.task
+        def blocking() -> None:
+            pass
+
+        async def slow_to_find(call: Callable[[], Awaitable[Any]], args: tuple[Any, ...]) -> Any:
+            if "blocking" in args[0].types:
+                await asyncio.sleep(0.03)
+            return await call()
+
+        stage.store.faults["claim"] = slow_to_find
+        await stage.app.enqueue_many(quick.job() for _ in range(200))
+        await stage.drain(concurrency=1)
+        asked = [claim.types for claim in claims(stage)]
+        assert asked.count(("quick",)) >= 20, "with one slot and short claims the others were asked for many times"
+        assert asked.count(("blocking",)) < asked.count(("quick",)) / 4
+        stage.store.seen.clear()
+        await quick.enqueue()
+        await blocking.enqueue()
+        worker = await stage.drain(concurrency=1)
+        assert worker.stats.succeeded == 2, "who rests is asked before a drain ends"
+
+    on_stage("memory://", play, prefetch=0, poll="1s")

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from windlass.app import Windlass
-from windlass.clock import ManualClock, moment
+from windlass.clock import SECOND, ManualClock, moment
 from windlass.drivers import open_driver
-from windlass.errors import AppClosed, DriverClosed, InvalidInput
+from windlass.drivers.protocol import Claim
+from windlass.errors import AppClosed, DriverClosed, InvalidInput, StoreUnavailable
+from windlass.policies import Retry, fixed
 from windlass.types import NewJob
 
 from .stage import PATIENCE, Stage, on_stage
@@ -81,6 +84,41 @@ def test_a_tick_takes_no_more_than_its_limit(url: str) -> None:
             await stage.app.tick(0)
 
     on_stage(url, play)
+
+
+def test_a_tick_decides_about_what_a_dead_worker_left(url: str) -> None:
+    """Where cron is all there is, nobody else would."""
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task(retry_mode="new_job", retry=Retry(max_retries=1, backoff=fixed("0s")))
+        async def never_twice() -> None: ...
+
+        for n in range(5):
+            job = await never_twice.enqueue()
+            wish = Claim(queues=("default",), limit=1, lease_for=SECOND, worker_id="dead", token=f"dead-{n}")
+            assert await stage.store.driver.claim(wish, now=stage.clock.now())
+            stage.clock.advance(2 * SECOND)
+            await stage.app.tick()
+            assert (await stage.fetch(job.id)).superseded_by is not None
+            await stage.app.tick()
+
+    on_stage(url, play)
+
+
+def test_a_worker_that_cannot_open_its_store_says_so_before_the_block(tmp_path: Path) -> None:
+    app = Windlass(f"sqlite:///{tmp_path}/nowhere/jobs.db")
+
+    @app.task
+    async def work() -> None: ...
+
+    async def main() -> None:
+        async with app.running():
+            entered.append("a program would now believe that its jobs are being run")
+
+    entered: list[str] = []
+    with pytest.raises(StoreUnavailable, match="mkdir"):
+        asyncio.run(main())
+    assert entered == []
 
 
 def test_a_worker_runs_inside_another_event_loop(url: str) -> None:
@@ -310,3 +348,14 @@ def test_a_lapsed_job_whose_policy_cannot_be_read_does_not_stop_recovery(url: st
             assert (row.dead_kind, (await stage.fetch("odd")).state) == ("lost", "running")
 
     on_stage(url, play)
+
+
+def test_a_worker_that_cannot_open_its_store_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = Windlass(f"sqlite:///{tmp_path}/nowhere/jobs.db")
+
+    @app.task
+    async def work() -> None: ...
+
+    with pytest.raises(StoreUnavailable, match="mkdir"):
+        asyncio.run(app.worker().run(drain=True))
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from windlass.drivers.migrations import Migration
 from windlass.drivers.protocol import Driver
-from windlass.errors import UnknownStore
+from windlass.errors import StoreUnavailable, UnknownStore
 
 KNOWN: Final = "memory://, sqlite:///jobs.db (relative) or sqlite:////var/lib/jobs.db (absolute)"
 
@@ -20,6 +21,8 @@ def open_driver(url: str, **options: Any) -> Driver:
 
         return MemoryDriver(**options)
     if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        if sys.platform == "win32":  # its wake-ups, locks and clock are written for POSIX, and tested nowhere else
+            raise StoreUnavailable(f"{url}: the SQLite store does not run on Windows; use WSL there, or memory:// in tests")
         from windlass.drivers.sqlite import SqliteDriver
 
         return SqliteDriver(unquote(parts.path[1:]), **options)

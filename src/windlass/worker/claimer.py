@@ -26,6 +26,7 @@ from windlass.worker.settler import Settler
 from windlass.worker.stats import Stats
 
 LARGEST: Final = 1_000
+REST: Final = 20  # times as long as looking in vain took: at most a twentieth of the time goes into it
 log: Final = logging.getLogger("windlass.worker")
 
 
@@ -60,6 +61,7 @@ class Group:
         self._all = tuple(sorted(self.tasks))
         self._careful = tuple(name for name in self._all if self.tasks[name].careful)
         self._plain = tuple(name for name in self._all if not self.tasks[name].careful)
+        self.rests_until = 0.0
 
     def wishes(self, holdings: Holdings) -> list[Wish]:
         """What to ask for now. While nothing is taken ahead one claim asks for all types, so that they come in the one
@@ -128,7 +130,7 @@ class Claimer:
             while not self.stopping:
                 self._changed.clear()
                 if not self._settler.has_room() or not self._wanted():
-                    await self._changed.wait()
+                    await self._until_changed()
                     continue
                 alone = not len(self._holdings)  # what is held may enqueue more, or free a permit, while we look
                 try:
@@ -149,22 +151,55 @@ class Claimer:
             if self._waiting is not None:
                 self._waiting.cancel()
 
+    async def _until_changed(self) -> None:
+        """Or until a group that rests has rested."""
+        now = asyncio.get_running_loop().time()
+        rests = [group.rests_until - now for group in self._groups if group.rests_until > now]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(rests, default=None)):
+                await self._changed.wait()
+
     def _wanted(self) -> bool:
         if self._most is not None and self._stats.claimed >= self._most:
             self.stopping = self.stopping or not len(self._holdings)
             return self.stopping
-        return any(wish.room > 0 for group in self._groups for wish in group.wishes(self._holdings))
+        now = asyncio.get_running_loop().time()
+        return any(
+            wish.room > 0 for group in self._groups if group.rests_until <= now for wish in group.wishes(self._holdings)
+        )
 
     async def _claim_all(self) -> bool:
-        """One claim for each wish that has room; True when any of them got something."""
+        """One claim for each wish that has room; True when any of them got something.
+
+        A group that found nothing rests for some time if another did: looking for its types among a hundred thousand
+        jobs of other types is slow, and must not keep those from running."""
+        loop = asyncio.get_running_loop()
+        resting, empty = list[Group](), list[tuple[Group, float]]()
         found = False
-        now = asyncio.get_running_loop().time()
         for group in self._groups:
-            group.runner.pace.measure(now)
-            for wish in group.wishes(self._holdings):
-                room = min(wish.room, LARGEST if self._most is None else self._most - self._stats.claimed)
-                if room > 0 and not self.stopping:
-                    found = await self._claim(group, wish._replace(room=room)) or found
+            began = loop.time()
+            group.runner.pace.measure(began)
+            if group.rests_until > began:
+                resting.append(group)
+            elif await self._claim_for(group):
+                found = True
+            else:
+                empty.append((group, loop.time() - began))
+        if found:
+            for group, took in empty:
+                group.rests_until = loop.time() + min(REST * took, self._client.settings.poll / SECOND)
+        else:  # there is time for everybody
+            for group in resting:
+                group.rests_until = 0.0
+                found = await self._claim_for(group) or found
+        return found
+
+    async def _claim_for(self, group: Group) -> bool:
+        found = False
+        for wish in group.wishes(self._holdings):
+            room = min(wish.room, LARGEST if self._most is None else self._most - self._stats.claimed)
+            if room > 0 and not self.stopping:
+                found = await self._claim(group, wish._replace(room=room)) or found
         return found
 
     async def _claim(self, group: Group, wish: Wish) -> bool:

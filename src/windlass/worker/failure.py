@@ -28,6 +28,7 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def _outcome_of(error: BaseException) -> Outcome:
+    error = _signal_in(error) or error
     match error:
         case Snooze():
             return Snoozed(error.delay)
@@ -54,14 +55,23 @@ def describe(error: BaseException, depth: int = 0) -> str:
 
 def trace(error: BaseException) -> str | None:
     """The traceback, its end rather than its beginning when it is too long. None for signals: they are no accident."""
-    if isinstance(error, Signal):
-        return None
     try:
+        if _signal_in(error) is not None:
+            return None
         lines = traceback.format_exception(error, limit=-50)
         text = "".join(lines)
     except BaseException as failed:  # an exception may break the very code that prints it
         return f"(no traceback: {_name(failed)} while formatting {_name(error)})"
     return text if len(text) <= TRACE_LIMIT else "…\n" + text[-TRACE_LIMIT:]
+
+
+def _signal_in(error: BaseException) -> Signal | None:
+    """A signal, also one that a task group has wrapped: it was raised in a child task, and nothing else went wrong."""
+    for _ in range(GROUP_DEPTH):
+        if not isinstance(error, BaseExceptionGroup) or len(error.exceptions) != 1:
+            break
+        error = error.exceptions[0]
+    return error if isinstance(error, Signal) else None
 
 
 def _name(error: BaseException) -> str:

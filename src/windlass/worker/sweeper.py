@@ -37,6 +37,7 @@ class Sweeper:
         self._distrust = distrust  # told whether leases may be taken back
         self._trusts_again_at: Micros | None = None
         self._last: dict[str, Micros] = {}
+        self.swept: Final = asyncio.Event()  # once, or tried to
 
     async def run(self) -> None:
         pause = self._client.settings.lease / 3 / SECOND
@@ -46,6 +47,8 @@ class Sweeper:
             except StoreError as error:
                 self._stats.store_errors += 1
                 log.warning("the sweep failed and is tried again: %s", error)
+            finally:
+                self.swept.set()
             await asyncio.sleep(pause)
 
     async def sweep(self) -> None:

@@ -72,8 +72,7 @@ class Worker:
 
     async def run(self, *, drain: bool = False) -> Stats:
         self._assemble()
-        if self._client.declared:
-            await self._client.declare()
+        await self._client.ready()
         log.info("worker %s serves %s", self.id, ", ".join(self.queues))
         slots = [task for runner in self._runners for task in runner.start()]
         self._client.due_listeners.append(self._claimer.expect)
@@ -85,7 +84,7 @@ class Worker:
                 ("sweeper", self._sweeper.run()), ("watch", self._watch()),
             )
         ]  # fmt: skip
-        claiming = loop.create_task(self._claimer.run(until_empty=drain or self._most is not None), name="windlass-claimer")
+        claiming = loop.create_task(self._claim(until_empty=drain or self._most is not None), name="windlass-claimer")
         stop = loop.create_task(self._stop_asked.wait())
         for part in (claiming, *keeping, *slots):
             part.add_done_callback(self._part_ended)
@@ -100,6 +99,12 @@ class Worker:
         if self._failure is not None:
             raise self._failure
         return self.stats
+
+    async def _claim(self, *, until_empty: bool) -> None:
+        """Who comes for a moment only must not go before it has seen to what dead workers left: that is due as well."""
+        if until_empty:
+            await self._sweeper.swept.wait()
+        await self._claimer.run(until_empty=until_empty)
 
     def _part_ended(self, part: asyncio.Task[None]) -> None:
         """A part that fails is a bug, or a store that was closed: the worker ends at once and says why, because half of

@@ -15,7 +15,7 @@ import pytest
 
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.checkpoint import Checkpoint
-from windlass.drivers.sqlite.lane import LIGHT, PROOF, QUICK, Step
+from windlass.drivers.sqlite.lane import LIGHT, PROOF, QUICK, Command, Step
 from windlass.drivers.sqlite.library import Library
 from windlass.errors import DriverForked, StoreBusy
 from windlass.types import NewJob
@@ -390,16 +390,26 @@ def test_a_blocking_caller_commits_for_itself_when_nobody_else_does(tmp_path: Pa
     asyncio.run(driver.close())
 
 
-def test_blocking_callers_that_come_during_a_commit_share_the_next(tmp_path: Path) -> None:
+def test_blocking_callers_that_come_during_a_commit_share_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     driver = SqliteDriver(tmp_path / "jobs.db")
     lane, witness, begun = driver._writer, Witness(), threading.Event()
+    sent: list[object] = []
+    send = lane._send
+
+    def counted(command: Command) -> None:
+        send(command)
+        sent.append(command)
+
+    monkeypatch.setattr(lane, "_send", counted)
 
     def hold(step: Step) -> None:
         witness(step)
         if step == "begun" and not begun.is_set():
             begun.set()
             for _ in range(2_000):  # until the others have come
-                if lane._queue.qsize() == 5 or lane._busy:
+                if len(sent) == 5:
                     break
                 time.sleep(0.001)
 

@@ -22,7 +22,7 @@ from windlass.drivers.sqlite.library import Library, StdlibConnection, connect, 
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.sqlite.store import Anchor, boot_id, next_anchor
 from windlass.drivers.sqlite.watcher import Watcher
-from windlass.errors import DuplicateId, UnknownStore
+from windlass.errors import DuplicateId, StoreUnavailable, UnknownStore
 from windlass.types import NewJob
 
 NOW = 10**15
@@ -53,6 +53,12 @@ def test_a_url_names_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_an_unknown_url_is_answered_with_the_known_ones(url: str) -> None:
     with pytest.raises(UnknownStore, match="sqlite:///"):
         open_driver(url)
+
+
+def test_a_system_that_the_store_is_not_made_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.drivers.sys.platform", "win32")
+    with pytest.raises(StoreUnavailable, match="use WSL"):
+        open_driver("sqlite:///jobs.db")
 
 
 # --------------------------------------------------------------------------------------------------------- durability
@@ -141,6 +147,20 @@ def test_a_step_is_adopted_by_everyone_at_the_next_look(tmp_path: Path, monkeypa
     assert abs(first.clock.now() - second.clock.now()) < SECOND // 10
     close(first)
     close(second)
+
+
+def test_an_event_loop_never_waits_for_the_lock_to_move_the_anchor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweeper looks at the clock on the worker's event loop, while a transaction may hold the lock for long."""
+    driver = SqliteDriver(tmp_path / "jobs.db", busy_timeout=60)
+    holds = driver.transaction()
+    holds.begin()
+    monkeypatch.setattr("windlass.drivers.sqlite.store.wall", lambda: wall() + 3_600 * SECOND)
+    before = since_boot()
+    assert driver.remeasure() == 0
+    assert since_boot() - before < 10 * SECOND
+    holds.rollback()
+    assert driver.remeasure() > 3_599 * SECOND
+    close(driver)
 
 
 def test_the_boot_is_known_and_the_same_twice() -> None:

@@ -39,7 +39,7 @@ from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connectio
 from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverClosed, DriverForked
+from windlass.errors import DriverClosed, DriverForked, StoreBusy
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 Durability = Literal["full", "relaxed"]
@@ -73,6 +73,7 @@ class SqliteDriver:
             self._control = self._connect(opened)
             migrate(self._control, self.path, busy_timeout)
             self.clock: Final[AnchoredClock] = clock_at(read_anchor(self._control, self.path, busy_timeout))
+            self._control.wait_at_most(0)  # from now on
             writer, reader = self._connect(opened), self._connect(opened)
             checkpoint = self._checkpoint(writer, opened)
             place = self._place = Place(self.path, identity, busy_timeout, Turns())
@@ -196,7 +197,10 @@ class SqliteDriver:
         """Adopt the machine's present anchor. Answers the step; after one of more than a second the caller should take
         nothing back for one lease."""
         self._check_open()
-        anchor = read_anchor(self._control, self.path, self._busy_s)
+        try:
+            anchor = read_anchor(self._control, self.path, 0)
+        except StoreBusy:  # this is an event loop's thread; the anchor is moved about once a minute, or the next time
+            return 0
         step = self.clock.move_to(anchor.utc, anchor.boot)
         if abs(step) > 1_000_000:
             log.warning("the clock of %s moved by %.1f s", self.path, step / 1_000_000)

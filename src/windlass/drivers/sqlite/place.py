@@ -18,37 +18,43 @@ class Turns:
     """First come, first served; but short work goes before long."""
 
     def __init__(self) -> None:
-        self._changed: Final = threading.Condition(threading.Lock())
+        self._lock: Final = threading.Lock()
+        self._changed: Final = threading.Condition(self._lock)
         self._queue: Final[deque[object]] = deque()  # the first of them writes, the others wait
         self._given = 0
 
     def take(self, patience: float, *, ahead: bool = False) -> bool:
         """Wait for the turn; False when one and the same other has kept it for longer than `patience` seconds."""
         me = object()
-        with self._changed:
-            if patience <= 0 and self._queue:
+        with self._lock:
+            if not self._queue:
+                self._queue.append(me)
+                return True
+            if patience <= 0:
                 return False
             self._queue.insert(1 if ahead else len(self._queue), me)
             try:
                 while self._queue[0] is not me:
                     given = self._given
-                    if not self._changed.wait_for(lambda: self._given != given, patience):  # noqa: B023: it is called at once
+                    if not self._changed.wait_for(lambda: self._given != given, patience):  # noqa: B023
                         self._queue.remove(me)
                         return False
             except BaseException:  # an interrupt: whoever comes next must not wait for this one
-                self._leave(me)
+                self._queue.remove(me)
+                self._tell()
                 raise
         return True
 
     def give(self) -> None:
         """By whoever has it, in any thread."""
-        with self._changed:
-            self._leave(self._queue[0])
+        with self._lock:
+            self._queue.popleft()
+            self._tell()
 
-    def _leave(self, one: object) -> None:
-        self._queue.remove(one)
+    def _tell(self) -> None:
         self._given += 1
-        self._changed.notify_all()
+        if self._queue:
+            self._changed.notify_all()
 
 
 class Place(NamedTuple):

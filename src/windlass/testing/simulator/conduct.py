@@ -60,9 +60,12 @@ class Conduct:
 
     # -------------------------------------------------------------------------------------------------------- handlers
 
-    def begins(self, job_id: str, process: Process) -> None:
-        """A handler is about to begin."""
+    def begins(self, job_id: str, token: str, process: Process) -> None:
+        """A handler is about to begin. Whatever befell its worker before, it can look at the clock now."""
         job = self._checker.job(job_id)
+        is_held = job is not None and job.lease_token == token and (job.lease_expires_at or 0) > self._world.now - SECOND
+        if not is_held and not self._world.clocks_moved:
+            self._history.break_rule("a handler begins under a valid lease", f"{job_id} under {token}", who=process.name)
         never_twice = job is not None and job.retry_mode == "new_job" and job_id not in self._checker.pruned
         if never_twice and self._history.begins[job_id]:
             self._history.break_rule("a never-twice job begins once", job_id, who=process.name)

@@ -68,7 +68,7 @@ class Seat:
     async def perform(self, job_id: str, token: str, payload: bytes) -> Step:
         """The handler: what it does is seen outside the store, and it says how it ended."""
         history, plan = self.fleet.world.history, msgspec.json.decode(payload, type=Plan)
-        self.fleet.conduct.begins(job_id, self.process)
+        self.fleet.conduct.begins(job_id, token, self.process)
         done = self.fleet.performed[plan.number] = self.fleet.performed.get(plan.number, -1) + 1
         history.begin(self.name, job_id, token)
         try:
@@ -105,7 +105,10 @@ class Fleet:
         self._births = 0
         self._tells = rng.choice((0.0, 0.7))
         self._clocks_differ_for_ever = rng.random() < 0.3
-        self._count = rng.choice((2, 3, 5, 8, 15))  # jobs of each producer
+        quick = rng.random() < 0.25  # a burst of short jobs, which workers take ahead of free slots
+        self._lengths = QUICK if quick else LENGTHS
+        self._pauses = (0, 0, 0, 0.01) if quick else (0, 0, 0.01, 0.5, 2.0)
+        self._count = rng.choice((10, 25) if quick else (2, 3, 5, 8, 15))  # jobs of each producer
         self.world.on_exit = self._forget
 
     # -------------------------------------------------------------------------------------------------------- a seed
@@ -124,13 +127,13 @@ class Fleet:
         world.now = max(world.now, self.faults.horizon)
         self.calm()
         if not world.run(until=self._is_at_rest, deadline=world.now + PATIENCE) and world.history.violation is None:
-            jobs = self.store.checker.unfinished()
-            waiting = ", ".join(
-                f"{job.id} is {label_of(job, world.now)} ({job.parked_on}, {job.lost} lost)" for job in jobs
-            )
-            world.history.break_rule("what was acknowledged ends", f"an hour after the last fault: {waiting}")
             for job_id, token in self.conduct.unsaid():
                 world.history.break_rule("an outcome is offered until it is answered", f"{job_id} under {token}")
+            waiting = ", ".join(
+                f"{job.id} is {label_of(job, world.now)} ({job.parked_on}, {job.lost} lost)"
+                for job in self.store.checker.unfinished()
+            )
+            world.history.break_rule("what was acknowledged ends", f"an hour after the last fault: {waiting}")
         if world.history.violation is None:
             self.store.checker.check_all()
             self.conduct.check_ended()
@@ -194,8 +197,9 @@ class Fleet:
     async def _produce(self, process: Process) -> None:
         driver, rng = FaultyDriver(self.store, process, self.faults), process.random
         for number in range(self._count):
-            await asyncio.sleep(rng.choice((0, 0, 0.01, 0.5, 2.0)))
-            new = draw_job(rng, f"{process.name}-{number}", number * 2 + (process.name == "p1"), process.clock.now())
+            await asyncio.sleep(rng.choice(self._pauses))
+            plan = Plan(number * 2 + (process.name == "p1"), rng.choice(SHAPES), rng.choice(self._lengths))
+            new = draw_job(rng, f"{process.name}-{number}", plan, process.clock.now())
             await self._enqueue(driver, process, new)
 
     async def _enqueue(self, driver: FaultyDriver, process: Process, new: NewJob) -> None:
@@ -240,21 +244,21 @@ def is_alive(process: Process) -> bool:
     return process.life in ("live", "stopped")
 
 
+WELL: Final[tuple[Step, ...]] = ("ok",)
 SHAPES: Final[tuple[tuple[Step, ...], ...]] = (
-    ("ok",), ("ok",), ("ok",), ("ok",), ("ok",), ("fail", "ok"), ("fail",), ("snooze", "ok"),
-    ("reject",), ("ok",), ("ok",), ("poison", "ok"), ("poison",), ("fail", "snooze", "fail", "ok"),
+    WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, ("fail", "ok"), ("fail", "ok"), ("fail",),
+    ("snooze", "ok"), ("reject",), ("fail", "snooze", "fail", "ok"), ("poison", "ok"), ("poison",),
 )  # fmt: skip
 
 
 # Of handlers, in milliseconds. Long ones need several renewals, and each makes the whole seed longer.
 LENGTHS: Final = (0, 0, 0, 0, 5, 5, 50, 50, 400, 400, 400, 2_000, 2_000, 2_000, 9_000, 14_000)
+QUICK: Final = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 5, 5, 5, 50, 9_000)
 
 
-def draw_job(rng: Random, name: str, number: int, now: Micros) -> NewJob:
-    steps = rng.choice(SHAPES)
-    plan = Plan(number, steps, rng.choice(LENGTHS))
+def draw_job(rng: Random, name: str, plan: Plan, now: Micros) -> NewJob:
     never_twice = rng.random() < 0.25
-    endless = steps[-1] in ("fail", "poison")
+    endless = plan.steps[-1] in ("fail", "poison")
     policies = (None, None, Retry(backoff=fixed(0)).encode(), Retry(backoff=fixed(5), jitter="full").encode())
     keyed = rng.random()
     limit_keys: tuple[str, ...] = rng.choice(((), (), (), ("l1",), ("l2",), ("l1", "l2")))
@@ -281,6 +285,7 @@ class Report(Struct, frozen=True):
     seed: int
     history: History
     jobs: int
+    crashes: int
     calls: int
     steps: int
 
@@ -318,4 +323,5 @@ def simulate(seed: int, worker: WorkerMain, *, profile: str = "swarm", store: St
         opened.enter_context(quiet())
         fleet.run()
         world = fleet.world
-        return Report(seed, world.history, len(fleet.store.checker.ids), fleet.store.calls, world.steps)
+        crashes = sum(process.life == "dead" and process.name.startswith("w") for process in world.processes)
+        return Report(seed, world.history, len(fleet.store.checker.ids), crashes, fleet.store.calls, world.steps)

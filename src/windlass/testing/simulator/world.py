@@ -18,6 +18,7 @@ from windlass.testing.simulator.loop import SimLoop
 from windlass.types import Micros
 
 DAWN: Final[Micros] = 1_900_000_000 * SECOND
+RESTLESS: Final = 20_000  # turns at one instant that no honest program needs
 Life = Literal["live", "stopped", "dead", "ended"]
 Main = Callable[["Process"], Coroutine[Any, Any, None]]
 
@@ -119,6 +120,7 @@ class World:
         self.on_exit: Callable[[Process], None] = lambda process: None
         self._agenda: list[tuple[Micros, int, Callable[[], None]]] = []
         self._planned = 0
+        self._turns_here = 0  # at this instant
         self.steps = 0
 
     def spawn(self, name: str, main: Main, *, skew: Micros = 0) -> Process:
@@ -158,6 +160,9 @@ class World:
             return self._jump(deadline)
         process = able[0] if len(able) == 1 else able[int(self.random.random() * len(able))]
         self.steps += 1
+        self._turns_here += 1
+        if self._turns_here > RESTLESS:
+            self.history.break_rule("time passes", f"after {RESTLESS} turns somebody is still busy", who=process.name)
         process.loop.turn()
         if process.loop.errors:
             self.history.break_rule("no callback raises", "; ".join(process.loop.errors), who=process.name)
@@ -173,6 +178,7 @@ class World:
         if not timers or min(timers) > deadline:
             return False
         self.now = max(self.now, min(timers))
+        self._turns_here = 0
         while self._agenda and self._agenda[0][0] <= self.now:
             heapq.heappop(self._agenda)[2]()
         for process in self.live:

@@ -1,0 +1,67 @@
+"""The real worker under faults: seeds that once failed, a fixed set, and fresh ones that nobody has seen before.
+
+A seed is a story only as long as the simulator tells it the same way: whoever changes what is drawn from a seed hunts
+for them anew, by planting the bug again (`tests/mutants.py worker`) and running a campaign over it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Final
+
+import pytest
+
+from windlass.clock import SECOND, since_boot
+from windlass.testing.simulator.real import real_worker
+from windlass.testing.simulator.run import Campaign
+from windlass.testing.simulator.scenario import StoreName, simulate
+
+FRESH_SECONDS: Final = float(os.environ.get("WINDLASS_SIM_SECONDS", "10"))
+
+ONCE_FAILED: Final = {
+    0: "acknowledged before the handler ran; recovery that left never-twice jobs behind, or did not name the lapsed lease",
+    4: "a handler that was cancelled counted as failed",
+    7: "a worker that was told to stop claimed on",
+    10: "an outcome was dropped when the store could not be reached",
+    23: "a claim whose answer came after its lease was begun",
+    25: "a job handed back by a worker that stopped had spent an attempt",
+    79: "a wish to cancel was not heard",
+    190: "the claimer slept for ever: nobody told it that the store could be written again",
+    202: "a handler ran on beside its successor, because its worker did not stop it when it could not renew",
+}  # fmt: skip
+
+
+def assert_every_rule_holds(seed: int, profile: str = "swarm", store: StoreName = "memory") -> None:
+    campaign = Campaign(real_worker, profile=profile, store=store)
+    campaign.run(seed)
+    assert not campaign.failed, campaign.failed[0]
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_a_seed_that_once_failed_does_not_fail_again(seed: int) -> None:
+    assert_every_rule_holds(seed)
+
+
+@pytest.mark.parametrize("profile", ["calm", "crashes", "network", "stops", "clocks", "storm", "swarm"])
+def test_the_real_worker_keeps_every_rule(profile: str) -> None:
+    for seed in range(40):
+        assert_every_rule_holds(seed, profile)
+
+
+def test_the_real_worker_tells_the_same_story_on_sqlite() -> None:
+    for seed in range(12):
+        memory, sqlite = simulate(seed, real_worker).history, simulate(seed, real_worker, store="sqlite").history
+        assert sqlite.violation is None
+        assert sqlite.digest() == memory.digest(), f"seed {seed} tells another story on another store"
+
+
+def test_the_real_worker_keeps_every_rule_in_fresh_seeds(record_property: Callable[[str, object], None]) -> None:
+    """For as long as WINDLASS_SIM_SECONDS says; each seventh seed on SQLite."""
+    first = seed = SystemRandom().randrange(10**6, 10**9)
+    began = since_boot()
+    while since_boot() - began < FRESH_SECONDS * SECOND:
+        assert_every_rule_holds(seed, store="memory" if seed % 7 else "sqlite")
+        seed += 1
+    record_property("simulator", f"fresh seeds {first}:{seed}")
