@@ -277,7 +277,7 @@ MUTANTS = [
            '        if self.why is None or why == "lost":\n'),
     Mutant("worker: a slot that skips a lost job does not wake the claimer", "worker/slots.py",
            "            if held.ended:  # its lease was lost while it waited\n                self._on_free()\n",
-           "            if held.ended:  # its lease was lost while it waited\n"),
+           "            if held.ended:  # its lease was lost while it waited\n", ("worker",)),
     Mutant("worker: a settlement does not wake the claimer", "worker/worker.py",
            "    def _on_settled(self, count: int) -> None:\n        self._claimer.changed()\n",
            "    def _on_settled(self, count: int) -> None:\n"),

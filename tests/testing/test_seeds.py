@@ -1,7 +1,8 @@
 """The real worker under faults: seeds that once failed, a fixed set, and fresh ones that nobody has seen before.
 
-A seed is a story only as long as the simulator tells it the same way: whoever changes what is drawn from a seed hunts
-for them anew, by planting the bug again (`tests/mutants.py worker`) and running a campaign over it.
+Each of the first kind broke a rule while the bug that it names was in the code. A seed is a story only as long as the
+simulator tells it the same way: whoever changes what is drawn from a seed hunts for them anew, by planting the bugs again
+(`tests/mutants.py` has them) and running a campaign over each.
 """
 
 from __future__ import annotations

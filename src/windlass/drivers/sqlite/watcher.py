@@ -18,7 +18,7 @@ from windlass.drivers.sqlite.library import ERRORS, Connection
 
 SHORTEST_POLL: Final = 0.005
 LONGEST_POLL: Final = 0.1
-FIRST_LOOK: Final = 0.0002  # after inotify: a commit with fsync takes about this long on a good disk
+FIRST_LOOK: Final = 0.0002  # after inotify: the earliest that a commit with fsync can be seen on a good disk
 LAST_LOOK: Final = 1.0  # and never longer than this on a bad one
 _IN_MODIFY: Final = 0x2
 _IN_NONBLOCK: Final = os.O_NONBLOCK
