@@ -169,6 +169,7 @@ class Windlass:
     ) -> AsyncIterator[Worker]:
         """A worker inside this event loop, for as long as the block lasts: in an ASGI app's lifespan, for instance."""
         worker = self.worker(queues=queues, concurrency=concurrency, threads=threads)
+        self._reopen()
         await self.client.ready()  # whoever has no store should hear of it here, not when the block ends
         task = asyncio.get_running_loop().create_task(worker.run(), name="windlass-worker")
         try:
@@ -187,12 +188,18 @@ class Windlass:
     def open(self) -> None:
         """Open the store now, rather than on first use. Needed only before a first enqueue inside your own transaction,
         which would keep the store from being made."""
+        self._reopen()
         self.client.open()
+
+    def _reopen(self) -> None:
+        if self.client.reopen():
+            self.client.declared = list(self.queues)
 
     async def close(self) -> None:
         await self.client.close()
 
     async def __aenter__(self) -> Windlass:
+        self._reopen()
         return self
 
     async def __aexit__(

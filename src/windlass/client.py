@@ -54,7 +54,7 @@ class Client:
         self.ids = Ids(random)
         self.declared: list[Alteration] = []  # queues as the program describes them, written before the first enqueue
         self.due_listeners: list[Callable[[Micros], None]] = []
-        self._clock = clock
+        self._clock = self._given_clock = clock
         self._given = driver
         self._driver: Driver | None = None
         self._pid = os.getpid()
@@ -98,9 +98,17 @@ class Client:
             self._open_beside(conn)
         return self.now()
 
+    def reopen(self) -> bool:
+        """Take back a close. True when there was one; a driver that was given stays closed."""
+        with self._lock:
+            was_closed = self._closed and self._given is None
+            self._closed = self._closed and not was_closed
+        return was_closed
+
     async def close(self) -> None:
         with self._lock:
             self._closed, driver = True, self._driver
+            self._clock = self._given_clock  # the next driver brings its own
             self._driver = None
         if driver is not None and self._pid == os.getpid():
             await driver.close()
@@ -247,8 +255,13 @@ class JobHandle(Generic[R]):
     async def result(self, timeout: Duration | None = None) -> R:
         """The handler's return value, once there is one. `JobDead`, `JobCancelled`, `JobNotFound`, `TimeoutError`."""
         seconds = None if timeout is None else duration(timeout, field="timeout") / 1_000_000
-        async with asyncio.timeout(seconds):
-            job = await self._client.watch().wait(self.id)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                job = await self._client.watch().wait(self.id)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"job {self.id!r} has not ended within {seconds:g} s") from None
         if job.state == "dead":
             raise JobDead(job.id, job.dead_reason or job.last_error)
         if job.state == "cancelled":
@@ -258,6 +271,10 @@ class JobHandle(Generic[R]):
             return value
         plain: R = None if job.result is None else msgspec.json.decode(job.result)  # type: ignore[assignment]
         return plain
+
+    def result_sync(self, timeout: Duration | None = None) -> R:
+        """The same, blocking, for code without an event loop."""
+        return apart(lambda: self.result(timeout))
 
     async def fetch(self) -> Job:
         """The row as it stands."""

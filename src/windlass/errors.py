@@ -144,7 +144,7 @@ class NoCurrentJob(WindlassError):
 
 class AppClosed(WindlassError):
     def __init__(self) -> None:
-        super().__init__("this Windlass app is closed; make a new one, or do not close it while it is used")
+        super().__init__("this Windlass app is closed; open it again with app.open(), or do not close it while it is used")
 
 
 class UnknownTask(WindlassError, LookupError):

@@ -124,7 +124,7 @@ def test_a_closed_app_says_so(place: Place) -> None:
             work.enqueue, job.fetch, job.result, job.cancel, job.retry, job.delete, job.runs, job.run_now, app.tick,
             app.repository.claim, lambda: app.enqueue_many([work.job()]), lambda: app.repository.enqueue("work"),
         ):  # fmt: skip
-            with pytest.raises(AppClosed, match="make a new one"):
+            with pytest.raises(AppClosed, match="open it again"):
                 await call()
 
     asyncio.run(main())
@@ -215,3 +215,45 @@ def test_a_forked_child_may_enqueue_and_run_jobs_and_the_parent_goes_on(tmp_path
     command = [sys.executable, "-c", FORKS, str(tmp_path / "jobs.db"), library]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout.strip(), done.returncode) == ("0 3", 0), done.stderr
+
+
+def test_a_closed_app_can_be_opened_again(place: Place) -> None:
+    """A test client that runs an application's lifespan twice, for instance."""
+    app = place.app()
+    app.queue("kept")
+
+    @app.task(queue="kept")
+    async def hello() -> str:
+        return "hello"
+
+    async def lifespan() -> str:
+        async with app.running():
+            return await (await hello.enqueue()).result(timeout=5)
+
+    async def once() -> str:
+        try:
+            return await lifespan()
+        finally:
+            await app.close()
+
+    assert [asyncio.run(once()), asyncio.run(once())] == ["hello", "hello"]
+    with pytest.raises(AppClosed):
+        hello.enqueue_sync()
+    app.open()
+    assert hello.enqueue_sync().id
+    asyncio.run(app.close())
+
+
+def test_a_result_can_be_awaited_by_blocking_code(place: Place) -> None:
+    app = place.app()
+
+    @app.task
+    async def hello() -> str:
+        return "hello"
+
+    job = hello.enqueue_sync()
+    with pytest.raises(TimeoutError, match=r"has not ended within 0\.05 s"):
+        job.result_sync(timeout=0.05)
+    asyncio.run(app.worker().run(drain=True))
+    assert job.result_sync(timeout=5) == "hello"
+    asyncio.run(app.close())

@@ -68,7 +68,8 @@ def test_jobs_of_a_killed_child_are_claimed_again_within_a_second_and_it_is_repl
         after = history.next_run(run)
         assert after is not None
         if after.job == run.job:  # a new job of a never-twice chain first waits as long as its policy says
-            assert 0 <= after.claimed_at - killed_at <= SECOND
+            # Not before the kill, but a claim that waits for the write lock carries the moment at which it was asked for.
+            assert after.claimed_at - killed_at <= SECOND
 
 
 def test_the_command_line_supervises_too(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from windlass.clock import SECOND
 from windlass.drivers.protocol import Claim
 from windlass.errors import StoreError
 from windlass.tasks import Task
-from windlass.types import Micros
+from windlass.types import Claimed, Micros
 from windlass.worker.backoff import Backoff
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.pace import Pace
@@ -42,6 +42,11 @@ class Runner(Protocol):
     @property
     def pace(self) -> Pace: ...
     def accept(self, jobs: Sequence[Held], *, first: bool = False) -> None: ...
+
+
+def is_suspect(job: Claimed) -> bool:
+    """One more loss and it is dead. It may be what killed its workers, or have been near it each time."""
+    return job.lost > 0 and 0 < job.max_lost <= job.lost + 1
 
 
 class Wish(NamedTuple):
@@ -82,7 +87,7 @@ class Claimer:
     def __init__(
         self, client: Client, holdings: Holdings, settler: Settler, stats: Stats, groups: Sequence[Group],
         *, queues: tuple[str, ...], worker_id: str, hand_back: Callable[[Held], None],
-        lose: Callable[[Held], None], most: int | None = None,
+        put_off: Callable[[Held], None], lose: Callable[[Held], None], most: int | None = None,
     ) -> None:  # fmt: skip
         self._client = client
         self._holdings = holdings
@@ -92,6 +97,7 @@ class Claimer:
         self._queues = queues
         self._worker_id = worker_id
         self._hand_back = hand_back
+        self._put_off = put_off
         self._lose = lose
         self._most = most  # claim no more than this in all
         self._changed = asyncio.Event()  # a slot fell free, a settlement was confirmed, somebody wants us to stop
@@ -99,6 +105,7 @@ class Claimer:
         self._waiting: asyncio.Task[bool] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._told_to_stop = asyncio.Event()
+        self._one_by_one = False  # the last claim brought a suspect
         self.stopping = False
         self.reclaim = True  # False for one lease after the clock was seen to jump
 
@@ -198,6 +205,7 @@ class Claimer:
         found = False
         for wish in group.wishes(self._holdings):
             room = min(wish.room, LARGEST if self._most is None else self._most - self._stats.claimed)
+            room = min(room, 1) if self._one_by_one else room
             if room > 0 and not self.stopping:
                 found = await self._claim(group, wish._replace(room=room)) or found
         return found
@@ -217,8 +225,32 @@ class Claimer:
             before = self._holdings.add(one)
             if before is not None and not before.ended:
                 self._lose(before)
-        group.runner.accept(self._kept(held), first=wish.first)
+        suspects = [one for one in held if is_suspect(one.job)]
+        group.runner.accept(self._kept([one for one in held if one not in suspects]), first=wish.first)
+        self._one_by_one = bool(suspects)
+        for one in suspects[1:]:
+            self._hand_back(one)
+        if suspects:
+            await self._run_alone(group.runner, suspects[0])
         return True
+
+    async def _run_alone(self, runner: Runner, suspect: Held) -> None:
+        """Should it be what kills workers, it takes no neighbour along; should it be such a neighbour, it is safe now.
+        Others that run here are waited for, though not for ever."""
+        if await self._once(lambda: len(self._holdings) == 1):
+            runner.accept(self._kept([suspect]), first=True)
+            await self._once(lambda: self._holdings.get(suspect.job.id) is not suspect)
+        elif not suspect.ended:
+            self._put_off(suspect)
+
+    async def _once(self, happened: Callable[[], bool]) -> bool:
+        """Whether it happens within a third of a lease. When the worker is told to stop there is nothing to wait for."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._client.settings.lease / SECOND / 3):
+                while not happened() and not self.stopping:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return happened() or self.stopping
 
     def _kept(self, claimed: list[Held]) -> list[Held]:
         """All of them; but what was on its way here when the worker was told to stop goes back, unless it cannot."""

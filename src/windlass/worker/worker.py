@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from windlass.client import Client
 from windlass.clock import SECOND
-from windlass.core.settle import Released
+from windlass.core.settle import Released, Snoozed
 from windlass.errors import InvalidInput
 from windlass.tasks import Task
 from windlass.types import Micros
@@ -71,6 +71,8 @@ class Worker:
     # ---------------------------------------------------------------------------------------------------------- the run
 
     async def run(self, *, drain: bool = False) -> Stats:
+        if self._ending:
+            raise InvalidInput("worker", "has run already; make another one with app.worker()")
         self._assemble()
         await self._client.ready()
         log.info("worker %s serves %s", self.id, ", ".join(self.queues))
@@ -135,6 +137,7 @@ class Worker:
         self._claimer = Claimer(
             client, holdings, settler, stats, groups, queues=self.queues, worker_id=self.id, most=self._most,
             hand_back=lambda held: finisher.end(held, Released()), lose=self._keeper.lose,
+            put_off=lambda held: finisher.end(held, Snoozed(client.settings.lease)),
         )  # fmt: skip
         self._stop_claiming = self._claimer.stop
         if self.stopping:

@@ -38,7 +38,8 @@ def check_said(history: History, change: Settlement, before: Job) -> None:
         require(how is not None, "an effect comes before its acknowledgement", before.id)
         require(how == "ok", "only a success is acknowledged", before.id)
     elif isinstance(change, Snooze):
-        require(how == "snooze", "only a handler puts its job off", before.id)
+        unbegun = lease not in history.begun  # a worker may put off what it has not begun: no attempt is spent
+        require(how == "snooze" or unbegun, "a job that has begun is put off by its handler alone", before.id)
     elif isinstance(change, Cancelled):
         require(before.cancel_requested_at is not None, "only what was asked to cancel is cancelled", before.id)
     elif isinstance(change, Retry | Fail) and not change.lapsed:
