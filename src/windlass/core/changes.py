@@ -132,7 +132,9 @@ class Release(_Settlement, frozen=True, kw_only=True, gc=False):
 
 
 class Cancelled(_Settlement, frozen=True, kw_only=True, gc=False):
-    reason: str = "cancelled"
+    """Ended because somebody asked for it. `reason` None: the row has the reason of whoever did."""
+
+    reason: str | None = None
 
 
 EXPIRED: Final = "lease expired"
@@ -228,10 +230,10 @@ def effect_of(change: Settlement) -> Effect:
         case Release():
             return Effect("release", "queued", "skipped", error=storable(change.reason), keep_run_at=True, skipped=1)
         case Cancelled():
-            error = storable(change.reason)
+            said = None if change.reason is None else storable(change.reason)
             return Effect(
-                "cancelled", "cancelled", "skipped", error=error, last_error=error, keep_run_at=True, skipped=1, lost=lost,
-                finished_at=change.at,
+                "cancelled", "cancelled", "skipped", error=said or "cancelled", last_error=said, keep_run_at=True,
+                skipped=1, lost=lost, finished_at=change.at,
             )  # fmt: skip
         case Expire():
             return Effect("expire", "queued", "failed", error=change.reason, lost=1)

@@ -152,8 +152,8 @@ def cancelled(job: Job, reason: str, now: Micros) -> Job:
     return replace(job, state="cancelled", parked_on=None, finished_at=now, last_error=reason, updated_at=touched(job, now))
 
 
-def cancel_requested(job: Job, now: Micros) -> Job:
-    return replace(job, cancel_requested_at=now, updated_at=touched(job, now))
+def cancel_requested(job: Job, reason: str, now: Micros) -> Job:
+    return replace(job, cancel_requested_at=now, last_error=reason, updated_at=touched(job, now))
 
 
 def replayed(job: Job, change: Replay, now: Micros) -> Job:

@@ -58,7 +58,9 @@ class Released(Struct, frozen=True):
 
 
 class WasCancelled(Struct, frozen=True):
-    reason: str = "cancelled"
+    """By its handler, who says why; or by whoever asked for it, and then the row has the reason."""
+
+    reason: str | None = None
 
 
 Outcome: TypeAlias = Succeeded | Failed | Rejected | Snoozed | Released | WasCancelled

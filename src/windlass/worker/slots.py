@@ -77,6 +77,7 @@ class Slots:
         self._busy = 0
         self._stopped = False
         self._turn_ends = 0.0
+        self._turn_is_over = False
 
     # ------------------------------------------------------------------------------------------ as the claimer sees it
 
@@ -147,9 +148,21 @@ class Slots:
                 self._busy -= 1
             self.pace.finished()
             self._on_free()
-            if loop.time() >= self._turn_ends:  # others want to run too
-                await asyncio.sleep(0)
-                self._turn_ends = loop.time() + TURN
+            if self._turn_is_over or loop.time() >= self._turn_ends:
+                await self._let_others_run(loop)
+
+    async def _let_others_run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """All slots together have one turn in each round of the event loop; the claimer, the settler and whoever shares
+        the loop come in between."""
+        if not self._turn_is_over:
+            self._turn_is_over = True
+            loop.call_soon(self._new_turn, loop)
+        while self._turn_is_over:  # noqa: ASYNC110 - it is rounds of the loop that are waited for
+            await asyncio.sleep(0)
+
+    def _new_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._turn_is_over = False
+        self._turn_ends = loop.time() + TURN
 
     async def _handle(self, held: Held, task: asyncio.Task[None], loop: asyncio.AbstractEventLoop) -> None:
         finisher = self._finisher

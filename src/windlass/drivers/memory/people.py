@@ -70,7 +70,7 @@ def cancel(tables: Tables, change: Cancel, now: Micros) -> AlterAnswer:
     if job.state == "cancelled" or (job.state == "running" and job.cancel_requested_at is not None):
         return "unchanged"
     if job.state == "running":
-        tables.put(rows.cancel_requested(job, now))
+        tables.put(rows.cancel_requested(job, storable(change.reason), now))
         return "requested"
     if job.state != "queued":
         return "wrong_state"

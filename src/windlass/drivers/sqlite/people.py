@@ -80,7 +80,7 @@ def cancel(change: Cancel, now: Micros) -> Op[AlterAnswer]:
     if job.state == "cancelled" or (job.state == "running" and job.cancel_requested_at is not None):
         return "unchanged"
     if job.state == "running":
-        yield SQL.cancel_running(id=job.id, now=now)
+        yield SQL.cancel_running(id=job.id, reason=storable(change.reason), now=now)
         return "requested"
     if job.state != "queued":
         return "wrong_state"

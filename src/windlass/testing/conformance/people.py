@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.changes import Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
-from windlass.core.settle import Failed, Released, Snoozed, Succeeded
+from windlass.core.settle import Failed, Released, Snoozed, WasCancelled, Succeeded
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
@@ -36,6 +36,16 @@ class PeoplePromises(Suite):
             assert (await t.last_run(job.id)).status == "skipped"
             t.clock.advance(MINUTE)
             assert await t.claim() == []
+
+    @promise
+    async def test_the_reason_of_whoever_cancelled_is_kept(self, t: Trial) -> None:
+        """Also when a worker ends the job later, who was not told why; a handler that says why itself is heard."""
+        for outcome, kept in ((WasCancelled(), "no longer wanted"), (Failed("boom"), "no longer wanted"),
+                              (WasCancelled("not today"), "not today")):  # fmt: skip
+            job = await t.running()
+            await t.alter(Cancel(job.id, "no longer wanted"))
+            assert await t.end(job, outcome) == "applied"
+            assert (await t.job(job.id)).last_error == kept
 
     @promise
     async def test_a_success_that_was_asked_to_cancel_is_a_success(self, t: Trial) -> None:

@@ -7,7 +7,7 @@ update jobs
  where id = :id and state = 'queued';
 
 -- name: cancel_running
-update jobs set cancel_requested_at = :now, updated_at = max(:now, updated_at + 1)
+update jobs set cancel_requested_at = :now, last_error = :reason, updated_at = max(:now, updated_at + 1)
  where id = :id and state = 'running' and cancel_requested_at is null;
 
 -- name: replay
