@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.changes import Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
-from windlass.core.settle import Failed, Released, Snoozed, WasCancelled, Succeeded
+from windlass.core.settle import Failed, Released, Snoozed, Succeeded, WasCancelled
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
