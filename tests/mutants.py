@@ -2,6 +2,7 @@
 
     python tests/mutants.py              all of them, as a table
     python tests/mutants.py lease token  those whose description holds all these words
+    python tests/mutants.py --first      no further tiers once one has caught a bug: half the time
 
 Each mutant is a copy of src/ with one text replaced. It is caught when a tier that passes on the healthy code fails on
 the mutant. A replacement that no longer matches is an error: the table must speak of the code as it is.
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -324,13 +326,20 @@ def fails(tier: str, directory: Path) -> bool:
     return done.returncode == 1
 
 
-def judge(mutant: Mutant | None) -> dict[str, bool]:
+def judge(mutant: Mutant | None, *, first: bool = False) -> dict[str, bool]:
+    found: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="windlass-mutant-") as name:
         plant(mutant, Path(name))
-        return {tier: fails(tier, Path(name)) for tier in (mutant.tiers if mutant else TIERS)}
+        for tier in mutant.tiers if mutant else TIERS:
+            found[tier] = fails(tier, Path(name))
+            if first and found[tier]:
+                break
+    return found
 
 
 def main(words: list[str]) -> int:
+    first = "--first" in words
+    words = [word for word in words if word != "--first"]
     chosen = [mutant for mutant in MUTANTS if all(word in mutant.what for word in words)]
     width = max(len(mutant.what) for mutant in chosen)
     healthy = judge(None)
@@ -340,7 +349,7 @@ def main(words: list[str]) -> int:
     print(f"{'planted bug':{width}}  " + "  ".join(f"{tier:11}" for tier in TIERS), flush=True)
     missed = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        for mutant, caught in zip(chosen, pool.map(judge, chosen), strict=True):
+        for mutant, caught in zip(chosen, pool.map(partial(judge, first=first), chosen), strict=True):
             marks = ["-" if t not in caught else "caught" if caught[t] else "missed" for t in TIERS]
             missed += not any(caught.values())
             print(f"{mutant.what:{width}}  " + "  ".join(f"{mark:11}" for mark in marks), flush=True)
