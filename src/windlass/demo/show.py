@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,6 +154,11 @@ def latest_worker(log: Path) -> int | None:
     return int(lines[-1].split()[-1]) if lines else None
 
 
+def command_here() -> str:
+    """`windlass`, or where it is when the shell would not find it."""
+    return "windlass" if shutil.which("windlass") else os.path.relpath(Path(sys.executable).parent / "windlass")
+
+
 def report(verdict: Verdict, url: str) -> int:
     out: list[str] = ["", "What became of them:"]
     for queue in QUEUES:
@@ -165,14 +171,9 @@ def report(verdict: Verdict, url: str) -> int:
     else:
         out.append("Checked against the handlers' own log: nothing lost, nothing repeated after success, and no ledger")
         out.append("job started twice.")
-    out += [
-        "",
-        "Look around:",
-        f"  export WINDLASS_URL={url}",
-        "  windlass jobs list",
-        "  windlass dlq list",
-        "  windlass queues list",
-    ]
-    out += ["Start your own:", "  windlass init", ""]
+    command = command_here()
+    out += ["", "Look around:", f"  export WINDLASS_URL={url}"]
+    out += [f"  {command} {words}" for words in ("jobs list", "dlq list", "queues list")]
+    out += ["Start your own:", f"  {command} init", ""]
     print("\n".join(out))  # noqa: T201
     return 1 if verdict.problems else 0
