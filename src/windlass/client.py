@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from random import Random
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
 from windlass.clock import Clock, SystemClock, duration
-from windlass.codec import Results
 from windlass.config import Settings
 from windlass.core.changes import AlterAnswer, Alteration, Cancel, Delete, Move, Replay, RunNow
 from windlass.core.eligibility import label_of
@@ -25,6 +24,9 @@ from windlass.policies import Duration
 from windlass.results import ResultWatch
 from windlass.types import Job, Micros, NewJob, Run
 from windlass.words import System, Words, words_of
+
+if TYPE_CHECKING:
+    from windlass.codec import Results
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -267,10 +269,8 @@ class JobHandle(Generic[R]):
         if job.state == "cancelled":
             raise JobCancelled(job.id, job.last_error)
         if self._results is not None:
-            value: R = self._results.decode(job.result)
-            return value
-        plain: R = None if job.result is None else msgspec.json.decode(job.result)  # type: ignore[assignment]
-        return plain
+            return cast("R", self._results.decode(job.result))
+        return cast("R", None if job.result is None else msgspec.json.decode(job.result))  # its task is not known here
 
     def result_sync(self, timeout: Duration | None = None) -> R:
         """The same, blocking, for code without an event loop."""
@@ -330,13 +330,6 @@ class JobHandle(Generic[R]):
         await self._client.alter_head(
             self.id, lambda head: Delete(head), "deleted", "only finished jobs can be; cancel it first"
         )
-
-
-def _untyped() -> Any:
-    """Its annotation is that of results whose task is not known here: plain data."""
-
-
-_ANYTHING: Final = Results(_untyped, task="job")
 
 
 def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

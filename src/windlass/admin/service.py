@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from windlass.admin import dead_letters, doctor
 from windlass.admin.filtering import last_run_of, search
@@ -36,9 +36,11 @@ from windlass.drivers.protocol import JobQuery
 from windlass.errors import InvalidInput, JobNotFound, UnknownTask
 from windlass.options import OF_JOB, JobOptions, check_options, plan
 from windlass.presets import HARMONYK
-from windlass.tasks import Task
 from windlass.types import TERMINAL, End, Job, Label, Run
 from windlass.words import System, did_you_mean
+
+if TYPE_CHECKING:
+    from windlass.tasks import Task
 
 FIRST_LOOK: Final = 0.05
 LONGEST_LOOK: Final = 0.5
