@@ -137,3 +137,26 @@ def test_a_job_that_kills_its_workers_dies_alone(tmp_path: Path) -> None:
     assert killed == 3
     assert [n for n, state in enumerate(found) if state == "dead"] == [5], found
     assert found.count("succeeded") == 19
+
+
+def test_a_suspect_whose_lease_is_lost_while_it_waits_keeps_nobody_waiting() -> None:
+    async def play(stage: Stage) -> None:
+        work, _ = crowd(stage)
+        go = asyncio.Event()
+
+        @stage.app.task
+        async def slow() -> None:
+            await go.wait()
+
+        suspect = await work.enqueue()
+        await lose_all(stage, 2)
+        await slow.using(priority=2).enqueue()
+        async with stage.app.running(concurrency=4) as worker:
+            await stage.until(lambda: len(getattr(worker, "_holdings", ())) == 2)
+            held = worker._holdings.get(suspect.id)
+            assert held is not None
+            worker._finisher.lose(held)
+            go.set()
+            await (await work.using(priority=3).enqueue()).result(timeout=5)
+
+    on_stage("memory://", play, max_lost=3, lease="60s")

@@ -237,7 +237,7 @@ class Claimer:
     async def _run_alone(self, runner: Runner, suspect: Held) -> None:
         """Should it be what kills workers, it takes no neighbour along; should it be such a neighbour, it is safe now.
         Others that run here are waited for, though not for ever."""
-        if await self._once(lambda: len(self._holdings) == 1):
+        if await self._once(lambda: len(self._holdings) <= 1):  # none when it was lost while it waited
             runner.accept(self._kept([suspect]), first=True)
             await self._once(lambda: self._holdings.get(suspect.job.id) is not suspect)
         elif not suspect.ended:
