@@ -1,0 +1,1 @@
+"""Real PostgreSQL servers for tests, private to one test process and gone with it."""

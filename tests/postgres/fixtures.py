@@ -1,0 +1,39 @@
+"""Fixtures for tests that need PostgreSQL. Nothing starts before a test asks; each test process has its own server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from .server import Server, unique_name
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """Shared by the session: a test that stops or breaks a server makes its own."""
+    with Server(options={"max_connections": 200}) as server:
+        yield server
+
+
+@pytest.fixture
+def fresh_database(postgres_server: Server) -> Iterator[str]:
+    """The DSN of a new, empty database."""
+    name = unique_name("db")
+    yield postgres_server.create_database(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture
+def fresh_schema(postgres_server: Server) -> Iterator[tuple[str, str]]:
+    """A DSN and the name of a schema that does not exist yet: much cheaper than a database."""
+    name = unique_name("s")
+    yield postgres_server.dsn(), name
+    with (
+        contextlib.suppress(psycopg.errors.LockNotAvailable),  # somebody still uses it: it goes with the server
+        psycopg.connect(postgres_server.dsn(), autocommit=True, options="-c lock_timeout=2s") as connection,
+    ):
+        connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name)))
