@@ -30,10 +30,16 @@ def fresh_database(postgres_server: Server) -> Iterator[str]:
 @pytest.fixture
 def fresh_schema(postgres_server: Server) -> Iterator[tuple[str, str]]:
     """A DSN and the name of a schema that does not exist yet: much cheaper than a database."""
+    with schema_of_its_own(postgres_server) as name:
+        yield postgres_server.dsn(), name
+
+
+@contextlib.contextmanager
+def schema_of_its_own(server: Server) -> Iterator[str]:
     name = unique_name("s")
-    yield postgres_server.dsn(), name
+    yield name
     with (
         contextlib.suppress(psycopg.errors.LockNotAvailable),  # somebody still uses it: it goes with the server
-        psycopg.connect(postgres_server.dsn(), autocommit=True, options="-c lock_timeout=2s") as connection,
+        psycopg.connect(server.dsn(), autocommit=True, options="-c lock_timeout=2s") as connection,
     ):
         connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name)))
