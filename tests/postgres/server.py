@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, LiteralString, Self
@@ -18,8 +15,8 @@ from typing import Any, Literal, LiteralString, Self
 import psycopg
 from psycopg import sql
 
-from . import watchdog
-from .binaries import binaries, executable_folder, unprivileged, version_under_test
+from .binaries import binaries, executable_folder, version_under_test
+from .home import Home, Word, free_port
 
 Mode = Literal["smart", "fast", "immediate"]
 SIGNALS: Mapping[Mode, signal.Signals] = {
@@ -30,7 +27,6 @@ SIGNALS: Mapping[Mode, signal.Signals] = {
 SMALL: Mapping[str, object] = {"shared_buffers": "32MB", "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
 CARELESS: Mapping[str, object] = {"fsync": "off", "full_page_writes": "off"}
 # Without fsync, synchronous_commit costs nothing measurable; turned off, an immediate stop would lose the latest commits.
-PORTS = range(15_000, 32_000)  # below the ports of outgoing connections, so that a restart finds its own one free
 PATIENCE = 60.0
 
 
@@ -53,19 +49,9 @@ class Server:
         self.port = 0
         self.durable = durable
         self.options = dict(options or {})
-        self.directory = Path(tempfile.mkdtemp(prefix="windlass-pg-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._primary: Server | None = None
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", watchdog.__file__, self.directory, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
-        self._identity = unprivileged()
-        if self._identity:
-            os.chown(self.directory, self._identity["user"], self._identity["group"])
+        self._home = Home()
         self._binaries = executable_folder(installed, self.directory / "software")
 
     @classmethod
@@ -100,9 +86,12 @@ class Server:
     def dsn(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def directory(self) -> Path:
+        return self._home.directory
+
     def log(self) -> str:
-        path = self.directory / "log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        return self._home.log()
 
     def start(self) -> None:
         """Ready for connections on return. The first start makes the cluster; later ones keep data and port."""
@@ -172,17 +161,7 @@ class Server:
     def close(self) -> None:
         """Stop at once and remove everything."""
         process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(signal.SIGQUIT)
-            process.send_signal(signal.SIGCONT)  # a test may have stopped it
-            try:
-                process.wait(watchdog.PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if self._watchdog.stdin is not None:
-            self._watchdog.stdin.close()
-        self._watchdog.wait()
+        self._home.remove(process)
 
     @property
     def _data(self) -> Path:
@@ -195,24 +174,13 @@ class Server:
         else:
             self._run("pg_basebackup", "-D", self._data, "-d", self._primary.dsn(), "-R", "-c", "fast", "--no-sync")
 
-    def _run(self, program: str, *words: str | Path) -> None:
-        """Output goes to the log: a pipe would be inherited by what a program leaves running."""
-        with (self.directory / "log").open("ab") as log:
-            done = subprocess.run(
-                [self._binaries / program, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.directory,
-                env=_environment(),
-                **self._identity,
-            )
-        if done.returncode != 0:
+    def _run(self, program: str, *words: Word) -> None:
+        if self._home.launch([self._binaries / program, *words]).wait() != 0:
             raise ServerFailed(f"{program} failed\n{self.log()}")
 
     def _launch_on_a_free_port(self) -> None:
         for _ in range(10):
-            self.port = _free_port()
+            self.port = free_port()
             try:
                 return self._launch()
             except ServerFailed:  # somebody may have taken the port between the look and the start
@@ -222,18 +190,8 @@ class Server:
 
     def _launch(self) -> None:
         settings = {**SMALL, **({} if self.durable else CARELESS), **self.options, "port": self.port}
-        words: Sequence[str] = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._binaries / "postgres", "-D", self._data, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.directory,
-                env=_environment(),
-                start_new_session=True,
-                **self._identity,
-            )
+        words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        self._process = self._home.launch([self._binaries / "postgres", "-D", self._data, *words])
         until = time.monotonic() + PATIENCE
         while self._state() not in ("ready", "standby"):
             if self._process.poll() is not None:
@@ -255,19 +213,3 @@ class Server:
 def unique_name(prefix: str) -> str:
     """A name for a database, schema or role that nobody else uses; never from `random`, which tests seed."""
     return f"{prefix}_{secrets.token_hex(6)}"
-
-
-def _free_port() -> int:
-    while True:
-        port = secrets.choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
-
-
-def _environment() -> dict[str, str]:
-    """Without settings of the person who runs the tests."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}

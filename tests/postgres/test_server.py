@@ -127,7 +127,7 @@ def test_a_server_that_cannot_start_says_why() -> None:
 
 def test_a_taken_port_is_exchanged_for_another(postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     ports = iter([postgres_server.port, postgres_server.port, postgres_server.port + 1])
-    monkeypatch.setattr("postgres.server._free_port", lambda: next(ports))
+    monkeypatch.setattr("postgres.server.free_port", lambda: next(ports))
     with Server() as server:
         assert server.port == postgres_server.port + 1
 
