@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN    := .venv/bin
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: help demo test check lint mutants simulate bench docs clean
+PG_TESTS    := tests/postgres $(wildcard tests/drivers/postgres)
+PG_VERSIONS := 16 18 $(if $(wildcard /usr/lib/postgresql/15/bin/postgres),15)
+
+.PHONY: help demo test test-all faults debian-packages check lint mutants simulate bench docs clean
 
 help:  ## what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 .venv/.ready: pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12"; exit 1; }
@@ -17,8 +20,19 @@ help:  ## what can be made
 demo: .venv/.ready  ## a thousand jobs on a fresh SQLite file, workers killed on the way, nothing lost
 	@$(BIN)/python -m windlass demo
 
-test: .venv/.ready  ## all tests
+test: .venv/.ready  ## all tests but the slow ones, on one PostgreSQL
 	$(BIN)/python -m pytest -n 2
+
+test-all: .venv/.ready debian-packages  ## the tests of PostgreSQL on every version there is, then those that `make test` leaves out
+	@set -e; for version in $(PG_VERSIONS); do \
+	  echo "PostgreSQL $$version"; WINDLASS_PG=$$version $(BIN)/python -m pytest -n 2 $(PG_TESTS); done
+	$(BIN)/python -m pytest -n 2 -m full
+
+faults: .venv/.ready debian-packages  ## every fault, the slow ones too: killed, stopped, cut off, out of time
+	$(BIN)/python -m pytest -n 2 -m "" tests/faults
+
+debian-packages:
+	@tools/debian_packages.sh
 
 lint: .venv/.ready  ## formatting, lint, types, layers, generated docs
 	$(BIN)/ruff check

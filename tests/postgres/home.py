@@ -41,7 +41,7 @@ class Home:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def launch(self, words: Sequence[Word]) -> subprocess.Popen[bytes]:
-        """In a session of its own, for no key pressed at the terminal is meant for it; without pipes that it could inherit."""
+        """In a session of its own, for no key at the terminal is meant for it; without pipes that it could inherit."""
         with (self.directory / "log").open("ab") as log:
             return subprocess.Popen(
                 words,

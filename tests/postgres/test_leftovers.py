@@ -20,14 +20,16 @@ import os, signal, sys, time
 from postgres.server import Server
 server = Server()
 server.start()
+watched = server
 {deed}
-print(server.directory, server.pid, flush=True)
+print(watched.directory, watched.pid, flush=True)
 time.sleep(60)
 """
 DEEDS = {
     "running": "",
     "forked": "os.fork() or time.sleep(60)",  # the child holds everything open that its parent had
     "stopped": "os.kill(server.pid, signal.SIGSTOP)",
+    "pooled": "from postgres.pgbouncer import PgBouncer; watched = PgBouncer(server); watched.start()",
 }
 
 
@@ -49,7 +51,7 @@ def test_a_closed_server_leaves_neither_process_nor_directory() -> None:
     server.close()  # once more is no harm
 
 
-@pytest.mark.parametrize("deed", ["running", "forked", "stopped"])
+@pytest.mark.parametrize("deed", ["running", "forked", "stopped", pytest.param("pooled", marks=pytest.mark.full)])
 def test_a_killed_owner_leaves_neither_process_nor_directory(deed: str) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER.format(deed=DEEDS[deed])],
