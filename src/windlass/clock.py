@@ -7,7 +7,9 @@ token decides, and a clock that is wrong only moves the moment at which an aband
 from __future__ import annotations
 
 import re
+import threading
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
@@ -76,6 +78,41 @@ class AnchoredClock:
         step = (utc - boot) - self._offset
         self._offset = utc - boot
         return step
+
+
+class StoreClock:
+    """The clock of a server, told from this machine's monotonic one: whatever the wall clock here says, all processes that
+    use one server agree to within half a round trip. It never runs backwards; when the server's clock was set back, it goes
+    at half speed until they meet."""
+
+    def __init__(self) -> None:
+        self._ahead: Micros = 0
+        self._told: Micros = 0
+        self._told_at: Micros = 0
+        self._lock = threading.Lock()
+
+    def now(self) -> Micros:
+        with self._lock:
+            here = round(ticking() * SECOND)
+            self._told = max(here + self._ahead, self._told + (here - self._told_at) // 2)
+            self._told_at = here
+            return self._told
+
+    def adopt(self, samples: Iterable[tuple[float, float, Micros]]) -> Micros:
+        """Of several (asked, answered, what the server said) believe the quickest. Answers by how much the clock moved."""
+        asked, answered, said = min(samples, key=lambda sample: sample[1] - sample[0])
+        ahead = said - round((asked + answered) / 2 * SECOND)
+        with self._lock:
+            step, first = ahead - self._ahead, not self._told_at
+            self._ahead = ahead
+        if first:
+            self.now()
+        return 0 if first else step
+
+
+def ticking() -> float:
+    """Seconds that only ever grow, from nowhere in particular: for deadlines inside one process."""
+    return time.monotonic()
 
 
 def since_boot() -> Micros:

@@ -166,7 +166,7 @@ class DriverForked(WindlassError):
 
 
 class StoreError(WindlassError):
-    """The database could not do what was asked. Nothing of the failed call was stored."""
+    """The database could not do what was asked. Nothing of the failed call was stored, but for `OutcomeUnknown`."""
 
 
 class StoreBusy(StoreError):
@@ -184,7 +184,44 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The file or directory cannot be opened as it stands."""
+    """The file, directory or server cannot be opened as it stands."""
+
+
+class StoreUnreachable(StoreError):
+    """The server does not answer, or the connection to it broke before anything was stored."""
+
+    retryable = True
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where}: {why}; what was not acknowledged is not stored, try again")
+
+
+class OutcomeUnknown(StoreError):
+    """The connection broke while a change was being stored, and whether it was could not be found out. Look before you
+    repeat it."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"{where}: the connection broke before the answer came; look whether it was stored, then repeat it"
+        )
+
+
+class StoreForbidden(StoreError):
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}; grant the rights to this role, or connect as the owner of the schema")
+
+
+class SchemaMissing(StoreError):
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}; make the schema with: windlass migrate")
+
+
+class SchemaTooOld(StoreError):
+    def __init__(self, where: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{where}: schema {found} is older than this version needs ({known}); see what is missing with: "
+            'windlass migrate --plan, apply it with: windlass migrate (or open the store with migrate="auto")'
+        )
 
 
 class StoreReadOnly(StoreError):

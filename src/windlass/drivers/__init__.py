@@ -10,7 +10,9 @@ from windlass.drivers.migrations import Migration
 from windlass.drivers.protocol import Driver
 from windlass.errors import StoreUnavailable, UnknownStore
 
-KNOWN: Final = "memory://, sqlite:///jobs.db (relative) or sqlite:////var/lib/jobs.db (absolute)"
+KNOWN: Final = (
+    "memory://, sqlite:///jobs.db (relative), sqlite:////var/lib/jobs.db (absolute) or postgresql://user@host:5432/database"
+)
 
 
 def open_driver(url: str, **options: Any) -> Driver:

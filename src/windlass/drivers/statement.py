@@ -47,16 +47,17 @@ _PARAMETER = re.compile(r"(?<![\w:']):([a-z_]+)")
 class Block:
     """A named piece of SQL. Called with its parameters it makes a statement."""
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, mark: str = "?") -> None:
         self.name = name
         self.names: list[str] = []
+        self._mark = mark
         self.sql = _PARAMETER.sub(self._number, _COMMENT.sub("", text).strip().rstrip(";"))
 
     def _number(self, match: re.Match[str]) -> str:
         name = match.group(1)
         if name not in self.names:
             self.names.append(name)
-        return f"?{self.names.index(name) + 1}"
+        return f"{self._mark}{self.names.index(name) + 1}"
 
     def __call__(self, **params: Any) -> Statement:
         if params.keys() != set(self.names):
@@ -87,10 +88,11 @@ class Block:
 
 
 class Blocks:
-    """All blocks of a driver, as attributes."""
+    """All blocks of a driver, as attributes. `mark` stands before the number of a parameter."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, mark: str = "?") -> None:
         self._blocks: dict[str, Block] = {}
+        self._mark = mark
         for file in sorted(files(package).iterdir(), key=lambda f: f.name):
             if file.name.endswith(".sql"):
                 self._load(file.name, file.read_text("utf-8"))
@@ -100,7 +102,7 @@ class Blocks:
         for name, body in zip(parts[1::2], parts[2::2], strict=True):
             if name in self._blocks:
                 raise ValueError(f"{file}: the block {name} exists twice")
-            self._blocks[name] = Block(name, body)
+            self._blocks[name] = Block(name, body, self._mark)
 
     def __getattr__(self, name: str) -> Block:
         try:

@@ -21,6 +21,17 @@ class SqlPromises(Suite):
         """Run one statement on the driver's store, on a connection of its own, and commit. Raises when it is refused."""
         raise NotImplementedError("run the statement on the store, not through the driver")
 
+    def instant(self, micros: int) -> str:
+        """An instant as the store's SQL writes it."""
+        return str(micros)
+
+    def later(self, column: str) -> str:
+        """A moment after the one in a column."""
+        return f"{column} + 1"
+
+    def blob(self, digits: str) -> str:
+        return f"x'{digits}'"
+
     def _refused(self, t: Trial, *statements: str) -> None:
         for statement in statements:
             with pytest.raises(Exception):  # noqa: B017, PT011 - the store's own error, whatever its class
@@ -49,7 +60,8 @@ class SqlPromises(Suite):
         for column, value in (
             ("id", "'x'"), ("type", "'x'"), ("org_id", "'x'"), ("org_id", "null"), ("template_id", "'x'"),
             ("schedule_id", "'x'"), ("group_id", "null"), ("retry_of", "'x'"), ("retry_mode", "'new_job'"),
-            ("crash_policy", "'fail'"), ("created_at", str(job.created_at + 1)), ("queued_at", str(job.queued_at + 1)),
+            ("crash_policy", "'fail'"), ("created_at", self.instant(job.created_at + 1)),
+            ("queued_at", self.instant(job.queued_at + 1)),
         ):  # fmt: skip
             self._refused(t, f"update jobs set {column} = {value} where id = '{job.id}'")  # noqa: S608
         assert await t.job(job.id) == job
@@ -87,9 +99,9 @@ class SqlPromises(Suite):
         for change, job_id in (
             ("state = 'queued'", job.id), ("lease_token = null", job.id), ("lease_expires_at = null", job.id),
             ("lease_token = null, lease_expires_at = null", job.id), ("state = 'running'", queued),
-            ("lease_token = 'x', lease_expires_at = 1", queued), ("state = 'nonsense'", queued),
+            (f"lease_token = 'x', lease_expires_at = {self.instant(1)}", queued), ("state = 'nonsense'", queued),
             ("attempts = -1", queued), ("lost = -1", queued), ("timeout_ns = -1", queued), ("max_attempts = -1", queued),
-            ("finished_at = 1", queued), ("state = 'dead'", queued), ("dead_kind = 'exhausted'", queued),
+            (f"finished_at = {self.instant(1)}", queued), ("state = 'dead'", queued), ("dead_kind = 'exhausted'", queued),
             ("state = 'succeeded'", queued), ("skipped = 1", queued), ("parked_on = 'x'", queued),
         ):  # fmt: skip
             self._refused(t, f"update jobs set {change} where id = '{job_id}'")  # noqa: S608
@@ -105,8 +117,8 @@ class SqlPromises(Suite):
         self._refused(
             t,
             f"update jobs set state = 'queued', finished_at = null where id = '{done.id}'",  # noqa: S608
-            f"update jobs set finished_at = finished_at + 1 where id = '{done.id}'",  # noqa: S608
-            f"update jobs set started_at = started_at + 1 where id = '{done.id}'",  # noqa: S608
+            f"update jobs set finished_at = {self.later('finished_at')} where id = '{done.id}'",  # noqa: S608
+            f"update jobs set started_at = {self.later('started_at')} where id = '{done.id}'",  # noqa: S608
             f"update jobs set {back} where id = '{chained.id}'",  # noqa: S608
             f"update jobs set dead_reason = 'other' where id = '{chained.id}'",  # noqa: S608
             f"update jobs set dead_kind = 'lost' where id = '{chained.id}'",  # noqa: S608
@@ -131,14 +143,14 @@ class SqlPromises(Suite):
             t,
             "update runs set status = 'completed'",
             "update runs set status = null, finished_at = null",
-            "update runs set finished_at = finished_at + 1",
-            "update runs set started_at = started_at - 1",
+            f"update runs set finished_at = {self.later('finished_at')}",  # noqa: S608
+            f"update runs set started_at = {self.later('started_at')}",  # noqa: S608
             "update runs set error = 'other'",
             "update runs set exit_code = 0",
             "update runs set worker_id = 'other'",
             "update runs set artifacts = '[]'",
             """update runs set artifacts = '["b.txt"]'""",
-            "update runs set params = x'00'",
+            f"update runs set params = {self.blob('00')}",  # noqa: S608
         )
         self.sql(t.driver, """update runs set artifacts = '["a.txt","b.txt"]'""")
         assert (await t.last_run(job.id)).artifacts == ("a.txt", "b.txt")
@@ -162,7 +174,7 @@ class SqlPromises(Suite):
     async def test_a_run_belongs_to_a_job(self, t: Trial) -> None:
         """A run for a job that does not exist is refused by the foreign key."""
         columns = "(job_seq, attempt_no, run_id, queue, type, claimed_at)"
-        self._refused(t, f"insert into runs {columns} values (999, 1, 'r', 'q', 't', 1)")  # noqa: S608
+        self._refused(t, f"insert into runs {columns} values (999, 1, 'r', 'q', 't', {self.instant(1)})")  # noqa: S608
 
     @promise
     async def test_a_hand_made_change_is_visible_in_updated_at(self, t: Trial) -> None:
@@ -179,22 +191,20 @@ class SqlPromises(Suite):
     @promise
     async def test_the_audit_log_is_append_only(self, t: Trial) -> None:
         """No update, no delete."""
-        self.sql(t.driver, "insert into audit (at, actor, action, subject) values (1, 'a', 'b', 'c')")
+        self.sql(t.driver, f"insert into audit (at, actor, action, subject) values ({self.instant(1)}, 'a', 'b', 'c')")  # noqa: S608
         self._refused(t, "update audit set actor = 'x'", "delete from audit")
 
     @promise
     async def test_one_active_reservation_and_one_child_per_retry(self, t: Trial) -> None:
         """The database itself keeps what must be unique unique."""
-        reserve = (
-            "insert into reservations (reservation_id, queue, reserved_by, reserved_at, expires_at) "
-            "values ('{}', 'q', 'me', 1, 2)"
-        )
-        self.sql(t.driver, reserve.format("a"))
-        self._refused(t, reserve.format("b"))
+        columns = "(reservation_id, queue, reserved_by, reserved_at, expires_at)"
+        reserve = f"insert into reservations {columns} values ('%s', 'q', 'me', {self.instant(1)}, {self.instant(2)})"  # noqa: S608
+        self.sql(t.driver, reserve % "a")
+        self._refused(t, reserve % "b")
         self.sql(t.driver, "insert into jobs (type, retry_of) values ('x', 'parent')")
         self._refused(t, "insert into jobs (type, retry_of) values ('x', 'parent')")
-        self.sql(t.driver, "insert into jobs (type, retry_of, manual) values ('x', 'parent', 1)")
+        self.sql(t.driver, "insert into jobs (type, retry_of, manual) values ('x', 'parent', true)")
         self.sql(t.driver, "insert into jobs (type, dedupe_key) values ('x', 'd')")
         self._refused(t, "insert into jobs (type, dedupe_key) values ('x', 'd')")
-        self.sql(t.driver, "insert into jobs (type, schedule_id, fire_at) values ('x', 's', 5)")
-        self._refused(t, "insert into jobs (type, schedule_id, fire_at) values ('x', 's', 5)")
+        self.sql(t.driver, f"insert into jobs (type, schedule_id, fire_at) values ('x', 's', {self.instant(5)})")  # noqa: S608
+        self._refused(t, f"insert into jobs (type, schedule_id, fire_at) values ('x', 's', {self.instant(5)})")  # noqa: S608

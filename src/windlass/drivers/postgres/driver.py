@@ -1,0 +1,312 @@
+"""PostgreSQL as a job store: many machines, one truth.
+
+Each kind of work has connections of its own (lane.py): claims, settlements, heartbeats, writes, reads. What the
+statements do is in the modules of the same names as in every driver; what an error means is in faults.py; how others are
+told of new work is in wakeups.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from windlass.clock import SECOND, StoreClock, ticking
+from windlass.core.admission import check_claim, check_lease
+from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
+from windlass.drivers.postgres import inspect, jobs, keys, leases, people, settlement
+from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.drivers.postgres.link import Link
+from windlass.drivers.postgres.place import Place, Pooler
+from windlass.drivers.postgres.schema import Migrate, prepare
+from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
+from windlass.drivers.protocol import (
+    Capabilities,
+    Claim,
+    Count,
+    Enqueued,
+    Extended,
+    JobQuery,
+    Page,
+    Renewal,
+    Retention,
+    Shared,
+    WaitingType,
+)
+from windlass.drivers.statement import Op, Statement, T
+from windlass.errors import DriverClosed, DriverForked, DuplicateId
+from windlass.types import Claimed, Job, Micros, NewJob, Run
+
+SAMPLES: Final = 5
+CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
+ALL: Final = {""}  # told to everybody, whatever queues they serve
+SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
+FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
+
+_drivers: Final[weakref.WeakSet[PostgresDriver]] = weakref.WeakSet()
+_inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
+os.register_at_fork(after_in_child=lambda: _inherited.extend(_drivers))
+
+
+class PostgresDriver:
+    def __init__(
+        self, url: str, *, schema: str = "windlass", pooler: Pooler = "none", migrate: Migrate = "empty",
+        timeout: float = 10.0, connections: int = 4,
+    ) -> None:  # fmt: skip
+        self.place: Final = Place(url, schema, pooler, timeout)
+        self.clock: Final = StoreClock()
+        self._pid = os.getpid()
+        self._closed = False
+        self._moved: Micros = 0  # of the clock, since somebody asked
+        self._limited = False  # the last claim met limits
+        self._look_after = FIRST_LOOK
+        self._open(migrate)
+        watch = self._watch = Watch()
+        place = self.place
+        self._claims = Lane("claim", place, watch, switches=True)
+        self._settles = Lane("settle", place, watch, switches=True)
+        self._beats = Lane("beat", place, watch, switches=True, opened=self._measure)
+        self._writes = Lane("write", place, watch, size=connections)
+        self._reads = Lane("read", place, watch, size=2)
+        self._tells = Lane("notify", place, watch)
+        self._wakeups = Wakeups()
+        self._notifier = Notifier(place, self._tells)
+        self._listener: Listener | None = None
+        _drivers.add(self)
+
+    def _open(self, migrate: Migrate) -> None:
+        """Is it there, is it what we know, and what time is it there?"""
+        link = Link(self.place)
+        watch = Watch()
+        watch.begin(link, ticking() + 6 * self.place.timeout)
+        try:
+            prepare(link, self.place, migrate)
+            self._measure(link)
+        finally:
+            watch.end(link)
+            watch.close()
+            link.close()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        heard = not self.place.pooled and (self._listener is None or self._listener.healthy)
+        return Capabilities(durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True)
+
+    # --------------------------------------------------------------------------------------------------------- writes
+
+    async def enqueue(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        self._check_open()
+        new = tuple(jobs_)
+        if not new:
+            return []
+        jobs.check(new)
+        answers = await self._writes.submit(
+            lambda link: self._enqueue(link, new, now), lambda link: self._look(link, new, now)
+        )
+        self._tell_of(new, answers, now)
+        return answers
+
+    def enqueue_sync(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+        self._check_open()
+        new = tuple(jobs_)
+        if not new:
+            return []
+        jobs.check(new)
+        answers = self._writes.submit_sync(
+            lambda link: self._enqueue(link, new, now), lambda link: self._look(link, new, now)
+        )
+        self._tell_of(new, answers, now)
+        return answers
+
+    def _enqueue(self, link: Link, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
+        if not jobs.is_keyed(new) and link.run(jobs.insert_at_once(new, now)):
+            return jobs.answered(new)
+        return link.transact(keys.enqueue(new, now))
+
+    def _look(self, link: Link, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
+        """The answer to an earlier try was lost. It was stored whole or not at all, so one id that is there tells."""
+        found = link.run(jobs.enqueued_before(new, now))
+        if not found:
+            try:
+                return self._enqueue(link, new, now)
+            except DuplicateId:  # the earlier try was still on its way
+                found = link.run(jobs.enqueued_before(new, now))
+                if not found:
+                    raise
+        return link.run(keys.answers_of(new, found, now))
+
+    def _tell_of(self, new: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> None:
+        queues = {
+            job.queue
+            for job, answer in zip(new, answers, strict=True)
+            if not answer.existed and (job.run_at is None or job.run_at <= now)
+        }
+        if queues:
+            self._wakeups.tell()
+            self._notifier.notify(queues)
+
+    def _tell_all(self) -> None:
+        self._wakeups.tell()
+        self._notifier.notify(ALL)
+
+    async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
+        self._check_open()
+        check_claim(claim, now)
+        taken = await self._claims.submit(
+            lambda link: self._claim(link, claim, now), lambda link: self._claim_again(link, claim, now)
+        )
+        if taken:
+            self._look_after = FIRST_LOOK
+        return taken
+
+    def _claim(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
+        for _ in range(leases.TRIES):
+            if not self._limited:
+                taken, todo = link.run(leases.claim_at_once(claim, now))
+                if taken or todo == leases.NOTHING_ELSE:
+                    return taken
+                if todo == leases.CONTENDED:
+                    continue
+                self._limited = todo == leases.LIMITED
+            taken = link.transact(leases.claim(claim, now))
+            self._limited = False  # ask again the next time: limits may be gone, or concern other queues
+            return taken
+        return []
+
+    def _claim_again(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
+        return link.run(leases.claimed_before(claim, now)) or self._claim(link, claim, now)
+
+    async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
+        self._check_open()
+        check_lease(lease_for)
+        asked = tuple(renewals)
+        if not asked:
+            return []
+
+        def work(link: Link) -> list[Extended]:
+            return link.run(leases.extend(asked, lease_for, now))
+
+        return await self._beats.submit(work, work, min(self.place.timeout, max(lease_for / SECOND / 3, SHORTEST_BEAT)))
+
+    async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
+        self._check_open()
+        units = tuple(changes)
+        if not units:
+            return []
+
+        def work(link: Link) -> list[Answer]:
+            if settlement.is_simple(units):
+                return link.run(settlement.ack_at_once(units, now))
+            return link.transact(settlement.settle(units, now))
+
+        answers = await self._settles.submit(work, work)
+        if any(type(unit) is not Ack or unit.riders for unit in units):
+            self._tell_all()
+        return answers
+
+    async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
+        count, undecided = await self._transact(lambda: leases.expire(now, limit), repeatable=True)
+        if count:
+            self._tell_all()
+        return count, undecided
+
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+        wishes = tuple(changes)
+        answers = await self._transact(lambda: people.alter(wishes, now))
+        if "applied" in answers:
+            self._tell_all()
+        return answers
+
+    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
+        return await self._transact(lambda: inspect.prune(retention, now, limit), repeatable=True)
+
+    async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
+        """`repeatable`: doing it twice is as good as once."""
+        self._check_open()
+
+        def work(link: Link) -> T:
+            return link.transact(make())
+
+        return await self._writes.submit(work, work if repeatable else None)
+
+    # ---------------------------------------------------------------------------------------------------------- reads
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return await self._read(lambda: inspect.get(tuple(ids)))
+
+    async def runs(self, job_id: str) -> list[Run]:
+        return await self._read(lambda: inspect.runs(job_id))
+
+    async def find(self, query: JobQuery) -> Page:
+        return await self._read(lambda: inspect.find(query))
+
+    async def count(self, *, now: Micros) -> list[Count]:
+        return await self._read(lambda: inspect.count(now))
+
+    async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
+        names = None if queues is None else tuple(queues)
+        return await self._read(lambda: inspect.waiting_types(names, limit))
+
+    async def shared(self) -> Shared:
+        return await self._read(inspect.shared)
+
+    async def _read(self, make: Callable[[], Op[T]]) -> T:
+        self._check_open()
+
+        def work(link: Link) -> T:
+            return link.run(make())
+
+        return await self._reads.submit(work, work)
+
+    # ------------------------------------------------------------------------------------------------ time and wake-ups
+
+    def _measure(self, link: Link) -> None:
+        samples = []
+        for _ in range(SAMPLES):
+            asked = ticking()
+            [(said,)] = link.execute(CLOCK)
+            samples.append((asked, ticking(), said))
+        step = self.clock.adopt(samples)
+        if abs(step) > abs(self._moved):
+            self._moved = step
+        if abs(step) > SECOND:
+            log.warning("the clock of %s moved by %.1f s", self.place, step / SECOND)
+
+    def remeasure(self) -> Micros:
+        """By how much the server's clock was seen to move since the last call; looks again in the background."""
+        self._check_open()
+        moved, self._moved = self._moved, 0
+        self._beats.post(self._measure)
+        return moved
+
+    async def wait(self, *, timeout: float) -> bool:
+        self._check_open()
+        if self._listener is None and not self.place.pooled:
+            self._listener = Listener(self.place, self._watch, self._wakeups.tell, lambda: self._notifier.backend)
+        if self._listener is None or not self._listener.healthy:  # look for oneself, less and less often
+            timeout, self._look_after = min(timeout, self._look_after), min(self._look_after * 1.5, timeout)
+        return await self._wakeups.wait(timeout)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise DriverForked
+        if self._closed:
+            raise DriverClosed
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._pid != os.getpid():  # the connections and threads are the parent's
+            return
+        _drivers.discard(self)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
+            lane.close()
+        self._watch.close()

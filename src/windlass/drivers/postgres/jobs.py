@@ -1,0 +1,144 @@
+"""Enqueueing: values → statements. One statement for a batch without keys, whatever its size."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import astuple
+
+from windlass.core.admission import check_job
+from windlass.core.changes import RetryChild, bounded
+from windlass.core.eligibility import is_due
+from windlass.core.positions import dense
+from windlass.drivers.postgres.arrays import Blobs, Ints, Texts
+from windlass.drivers.postgres.faults import Taken
+from windlass.drivers.postgres.rows import mapping_out, strings_out
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Enqueued
+from windlass.drivers.statement import Op, Statement
+from windlass.errors import DuplicateId
+from windlass.types import Micros, NewJob
+
+_FIELDS: Final = list(NewJob.__struct_fields__)
+_ENCODED: Final[dict[str, Callable[[Any], str | None]]] = {
+    "limit_keys": strings_out,
+    "tags": strings_out,
+    "headers": mapping_out,
+}
+_NUMBERS: Final = frozenset(
+    "priority run_at timeout_ns attempts max_attempts max_lost template_version fire_at group_seq".split()
+)
+# Fields that are one value for most batches: (place in NewJob, name, kind of array, how it is encoded)
+_COLUMNS: Final = [
+    (place, name, Ints if name in _NUMBERS else Texts, _ENCODED.get(name))
+    for place, name in enumerate(_FIELDS)
+    if name not in ("id", "payload", "idempotency_expires_at", "on_duplicate")
+]
+_ID, _PAYLOAD, _QUEUE = _FIELDS.index("id"), _FIELDS.index("payload"), _FIELDS.index("queue")
+_USED: Final = re.compile(r"\(id\)=\((.*)\)")
+
+
+def is_keyed(jobs: Sequence[NewJob]) -> bool:
+    return any(job.idempotency_key is not None or job.dedupe_key is not None or job.fire_at is not None for job in jobs)
+
+
+def check(jobs: Sequence[NewJob]) -> None:
+    for job in jobs:
+        check_job(job)
+    if len({job.id for job in jobs}) < len(jobs) and not is_keyed(jobs):
+        raise DuplicateId(Counter(job.id for job in jobs).most_common(1)[0][0])
+
+
+def insert_at_once(jobs: Sequence[NewJob], now: Micros) -> Op[bool]:
+    """One statement. False, and nothing is stored, when one of the queues has dense positions."""
+    return len((yield from _insert(insertion(jobs, now), jobs))) == len(jobs)
+
+
+def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
+    """The same inside a transaction, whatever the queues."""
+    if jobs and not (yield from insert_at_once(jobs, now)):
+        positions = yield from dense_positions(jobs)
+        yield from _insert(insertion(jobs, now, positions), jobs)
+
+
+def insert_free(jobs: Sequence[NewJob], now: Micros) -> Op[set[str]]:
+    """Those of the jobs whose keys nobody holds; answers their ids. Inside a transaction."""
+    positions = yield from dense_positions(jobs)
+    statement = insertion(jobs, now, positions)
+    rows = yield Statement(statement.sql.replace("returning id", "on conflict do nothing returning id"), statement.params)
+    return {row[0] for row in rows}
+
+
+def _insert(statement: Statement, jobs: Sequence[NewJob]) -> Op[list[Any]]:
+    try:
+        return (yield statement)
+    except Taken as taken:  # looking for used ids beforehand would cost every enqueue what only the rare failure needs
+        if not taken.constraint.endswith("jobs_pkey"):
+            raise
+        used = _USED.search(taken.detail)
+        raise DuplicateId(used[1] if used else jobs[0].id) from None
+
+
+def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | None] | None = None) -> Statement:
+    columns = list(zip(*map(astuple, jobs), strict=True))
+    params: dict[str, Any] = {
+        "ids": Texts(columns[_ID]), "payloads": Blobs(columns[_PAYLOAD]), "now": now,
+        "positions": None if positions is None else Ints(positions), "placed": positions is not None,
+        "names": Texts(set(columns[_QUEUE])),
+    }  # fmt: skip
+    for place, name, kind, encode in _COLUMNS:
+        values = columns[place]
+        if len(values) == 1 or values.count(values[0]) == len(values):
+            params[name] = values[0] if encode is None else encode(values[0])
+            params[f"{name}_each"] = None
+        else:
+            params[name] = None
+            params[f"{name}_each"] = kind(values if encode is None else map(encode, values))
+    return SQL.insert_jobs(**params)
+
+
+def dense_positions(jobs: Sequence[NewJob]) -> Op[list[int | None]]:
+    """The Job Scheduler's rule: the largest position of the queue and priority plus the gap, under the queue's lock."""
+    names = {job.queue for job in jobs}
+    dense_queues = {name for (name,) in (yield SQL.lock_queues(names=Texts(names)))}
+    last: dict[tuple[str, int], int | None] = {}
+    positions: list[int | None] = []
+    for job in jobs:
+        place = (job.queue, job.priority)
+        if job.queue not in dense_queues:
+            positions.append(None)
+            continue
+        if place not in last:
+            last[place] = (yield SQL.last_position(queue=job.queue, priority=job.priority))[0][0]
+        last[place] = dense(last[place])
+        positions.append(last[place])
+    return positions
+
+
+def insert_child(parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
+    """The next link of a chain, at the tail of its queue."""
+    position: int | None = None
+    if (yield SQL.lock_queues(names=Texts([queue]))):
+        position = dense((yield SQL.last_position(queue=queue, priority=priority))[0][0])
+    try:
+        yield SQL.insert_child(
+            id=child.id, ready=is_due(child.run_at, now), position=position, now=now,
+            run_at=bounded(child.run_at), attempts=child.attempts, manual=child.manual, parent_seq=parent_seq,
+        )  # fmt: skip
+    except Taken as taken:
+        if taken.constraint.endswith("jobs_pkey"):
+            raise DuplicateId(child.id) from None
+        raise
+
+
+def answered(jobs: Sequence[NewJob]) -> list[Enqueued]:
+    return [Enqueued(job.id) for job in jobs]
+
+
+def enqueued_before(jobs: Sequence[NewJob], now: Micros) -> Op[set[str]]:
+    """Which of these an enqueue has stored whose reply was lost: the same ids, made at the same instant."""
+    rows = yield SQL.enqueued_before(ids=Texts(job.id for job in jobs), now=now)
+    return {row[0] for row in rows}

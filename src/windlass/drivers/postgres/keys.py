@@ -1,0 +1,129 @@
+"""Enqueueing with keys: who holds a key is decided by the unique index, never by an earlier look.
+
+A batch is taken in rounds in which no key comes twice. In a round the keys are taken in their order (`on conflict do
+nothing` in spirit: what somebody else is taking is waited for), then the jobs whose keys are free are inserted, then a
+second statement reads who holds the others: one statement alone would miss a commit that it had to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from windlass.core.eligibility import is_due
+from windlass.core.uniqueness import keys_of
+from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.jobs import insert, insert_free, is_keyed
+from windlass.drivers.postgres.limits import unpark
+from windlass.drivers.postgres.rows import mapping_out, strings_in
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Enqueued
+from windlass.drivers.statement import Op
+from windlass.errors import DuplicateId, DuplicateJob, TransactionConflict
+from windlass.types import Micros, NewJob
+
+TRIES: Final = 3
+
+
+def enqueue(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
+    """Inside a transaction, with or without keys. The jobs were checked."""
+    if not is_keyed(jobs):
+        yield from insert(jobs, now)
+        return [Enqueued(job.id) for job in jobs]
+    answers: list[Enqueued] = []
+    turn: list[NewJob] = []
+    promised: set[tuple[str, ...]] = set()
+    for job in jobs:
+        keys = {*keys_of(job), ("id", job.id)}
+        if not promised.isdisjoint(keys):  # one of those before it may hold its key: store them first
+            answers += yield from enqueue_round(turn, now)
+            turn, promised = [], set()
+        turn.append(job)
+        promised |= keys
+    answers += yield from enqueue_round(turn, now)
+    return answers
+
+
+def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
+    """Jobs that share no key. A holder that ends between two statements is the reason to look again."""
+    answers: dict[str, Enqueued] = {}
+    mine: set[tuple[str | None, str | None]] = set()
+    for _ in range(TRIES):
+        left = [job for job in jobs if job.id not in answers]
+        mine |= yield from take_keys(left, now)
+        free = [job for job in left if job.idempotency_key is None or (job.idempotency_scope, job.idempotency_key) in mine]
+        fresh = (yield from insert_free(free, now)) if free else set()
+        for job in left:
+            if job.id in fresh:
+                answers[job.id] = Enqueued(job.id)
+        for job in left:
+            if job.id not in fresh:
+                holder = yield from holder_of(job, now)
+                if holder is not None and holder != job.id:
+                    answers[job.id] = yield from duplicate(job, holder, now)
+                elif job in free and (yield SQL.ids_in_use(ids=Texts([job.id]))):
+                    raise DuplicateId(job.id)
+        if len(answers) == len(jobs):
+            return [answers[job.id] for job in jobs]
+    raise TransactionConflict
+
+
+def take_keys(jobs: Sequence[NewJob], now: Micros) -> Op[set[tuple[str | None, str | None]]]:
+    keyed = [job for job in jobs if job.idempotency_key is not None]
+    if not keyed:
+        return set()
+    rows = yield SQL.take_keys(
+        scopes=Texts(job.idempotency_scope for job in keyed), keys=Texts(job.idempotency_key for job in keyed),
+        job_ids=Texts(job.id for job in keyed), expires_at=Ints(job.idempotency_expires_at for job in keyed), now=now,
+    )  # fmt: skip
+    return {(scope, key) for scope, key in rows}
+
+
+def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
+    """The id of the job that holds one of this job's keys, at the head of its chain."""
+    if job.idempotency_key is not None:
+        rows = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
+        if rows and rows[0][2] != job.id:
+            return (yield from chain_head(rows[0][2]))
+    if job.dedupe_key is not None:
+        rows = yield SQL.dedupe_holder(key=job.dedupe_key)
+        if rows:
+            return str(rows[0][0])
+    if job.schedule_id is not None and job.fire_at is not None:
+        rows = yield SQL.fire_holder(schedule_id=job.schedule_id, fire_at=job.fire_at)
+        if rows:
+            return (yield from chain_head(rows[0][0]))
+    return None
+
+
+def chain_head(job_id: str) -> Op[str]:
+    head = yield SQL.chain_head(id=job_id)
+    return str(head[0][0] if head else job_id)
+
+
+def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
+    if job.on_duplicate == "raise":
+        raise DuplicateJob(holder, job.idempotency_key or job.dedupe_key or "")
+    if job.on_duplicate == "touch":
+        yield SQL.touch(id=holder, now=now)
+    elif job.on_duplicate == "replace":
+        replaced = yield SQL.replace_job(
+            id=holder, payload=job.payload, codec=job.codec, headers=mapping_out(job.headers), run_at=job.run_at,
+            due=is_due(job.run_at, now), now=now,
+        )  # fmt: skip
+        for row in replaced:  # it may have been the one that was let through
+            yield from unpark(strings_in(row[0]), now)
+    if job.idempotency_key is not None:
+        held = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
+        if held and held[0][2] == job.id:  # taken above, and answered by another key: the same call again must be too
+            yield SQL.give_key(scope=job.idempotency_scope, key=job.idempotency_key, job_id=holder)
+    return Enqueued(holder, existed=True)
+
+
+def answers_of(jobs: Sequence[NewJob], stored: set[str], now: Micros) -> Op[list[Enqueued]]:
+    """What an enqueue was to be told whose reply was lost: these ids it had stored, the others were duplicates."""
+    answers: list[Enqueued] = []
+    for job in jobs:
+        holder = None if job.id in stored else (yield from holder_of(job, now))
+        answers.append(Enqueued(job.id) if holder is None else Enqueued(holder, existed=True))
+    return answers

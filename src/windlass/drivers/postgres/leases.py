@@ -1,0 +1,191 @@
+"""Claiming, extending and taking back: values → statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
+from windlass.core.changes import EXPIRED, storable
+from windlass.core.eligibility import PROMOTE_BITE
+from windlass.core.guards import judge, rounds
+from windlass.core.rows import run_prefix
+from windlass.drivers.postgres.arrays import Floats, Ints, Texts
+from windlass.drivers.postgres.limits import allowed, free_permits, lock
+from windlass.drivers.postgres.rows import all_claimed_in, claimed_in, strings_in
+from windlass.drivers.postgres.settlement import addressed, guards_of
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.drivers.statement import Op, Row, Statement
+from windlass.types import Claimed, Micros
+
+# What a claim answers before its rows
+NOTHING_ELSE: Final = 0
+MAINTENANCE: Final = 1  # leases to take back or jobs to promote first
+LIMITED: Final = 2  # there are limits
+CONTENDED: Final = 3  # others hold what stands first
+TRIES: Final = 5
+
+
+def claim_at_once(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], int]]:
+    """One statement that commits by itself. Answers what it got, and what kept it from getting all."""
+    check_claim(wish, now)
+    rows = yield claim_statement(wish, now)
+    todo = rows[0][0] if rows else NOTHING_ELSE
+    if not rows or rows[0][1] is None:
+        return [], todo
+    return claimed(rows, wish, now), todo
+
+
+def claim_statement(wish: Claim, now: Micros) -> Statement:
+    queues = list(dict.fromkeys(wish.queues))
+    params: dict[str, Any] = {
+        "types": None if wish.types is None else Texts(wish.types), "unhandled": wish.unhandled, "limit": wish.limit,
+        "reclaim": wish.reclaim, "token": wish.token, "worker_id": wish.worker_id, "now": now,
+        "expires_at": now + wish.lease_for, "started_at": now if wish.start else None,
+        "prefix": run_prefix(wish.token, now),
+    }  # fmt: skip
+    if len(queues) == 1:
+        return SQL.claim_one(queue=queues[0], **params)
+    return SQL.claim_many(queues=Texts(queues), **params)
+
+
+def claimed(rows: list[Row], wish: Claim, now: Micros) -> list[Claimed]:
+    return all_claimed_in(rows, run_prefix(wish.token, now), wish.token, now, now + wish.lease_for)
+
+
+def claimed_before(wish: Claim, now: Micros) -> Op[list[Claimed]]:
+    """What a claim took whose reply was lost."""
+    rows = yield SQL.claimed_before(queues=Texts(wish.queues), expires_at=now + wish.lease_for, token=wish.token)
+    return claimed(rows, wish, now)
+
+
+def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
+    """The whole of it, in a transaction: take back, promote, pick, take permits or park, lease."""
+    queues = list(dict.fromkeys(wish.queues))
+    [(lapsed, _, limited)] = yield SQL.glance(queues=Texts(queues), now=now)
+    if lapsed and wish.reclaim:
+        yield from take_back(queues, now)
+    queues = [row[0] for row in (yield SQL.open_queues(queues=Texts(queues)))]
+    if not queues:
+        return []
+    yield from promote(queues, now)
+    if limited:
+        return (yield from claim_with_permits(queues, wish, now))
+    rows = yield claim_statement(wish, now)
+    return claimed(rows, wish, now) if rows and rows[0][1] is not None else []
+
+
+def claim_with_permits(queues: list[str], wish: Claim, now: Micros) -> Op[list[Claimed]]:
+    """Candidates and their keys are read without locks; then limits are locked, then those candidates that are still
+    there. Others who claim at the same time wait at the limits they share, and nowhere else."""
+    taken: list[Claimed] = []
+    missed = 0
+    while len(taken) < wish.limit and missed < TRIES:
+        picked = yield from pick(queues, wish, wish.limit - len(taken))
+        if not picked:
+            break
+        limits = yield from lock(key for _, keys in picked for key in keys)
+        still = {row[0] for row in (yield SQL.take(seqs=Ints(seq for seq, _ in picked)))}
+        missed += len(still) < len(picked)
+        granted = yield from allowed([(seq, keys) for seq, keys in picked if seq in still], limits, now)
+        taken += yield from lease(granted, wish, now)
+    return taken
+
+
+def pick(queues: list[str], wish: Claim, limit: int) -> Op[list[tuple[int, tuple[str, ...]]]]:
+    """The first `limit` wanted jobs over all these queues, in dispatch order, with their limit keys."""
+    types = None if wish.types is None else Texts(wish.types)
+    found: list[Row] = []
+    for queue in queues:
+        found += yield SQL.pick(queue=queue, limit=limit, types=types, unhandled=wish.unhandled)
+    found.sort(key=lambda row: row[:4])
+    return [(row[3], strings_in(row[4])) for row in found[:limit]]
+
+
+def lease(seqs: list[int], wish: Claim, now: Micros) -> Op[list[Claimed]]:
+    """Lease rows that are locked, in their order."""
+    if not seqs:
+        return []
+    rows = yield SQL.claim(
+        seqs=Ints(seqs), token=wish.token, expires_at=now + wish.lease_for, worker_id=wish.worker_id, now=now,
+        started_at=now if wish.start else None, prefix=run_prefix(wish.token, now),
+    )  # fmt: skip
+    by_seq = {row[1]: row for row in rows}  # an update promises no order, the contract does
+    return claimed([by_seq[seq] for seq in seqs], wish, now)
+
+
+def promote(queues: list[str], now: Micros) -> Op[None]:
+    """Until a bite is not full, so that the order is total over all due jobs."""
+    names = Texts(queues)
+    while len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) == PROMOTE_BITE:
+        pass
+
+
+def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[int]:
+    """Expire every lapsed lease of these queues that needs no decision (or the first `limit`)."""
+    names, count = Texts(queues), 0
+    while limit is None or count < limit:
+        bite = PROMOTE_BITE if limit is None else min(PROMOTE_BITE, limit - count)
+        rows = yield SQL.lapsed(queues=names, now=now, bite=bite)
+        if not rows:
+            break
+        yield from lock(key for row in rows for key in strings_in(row[1]))
+        expired = yield SQL.expire(seqs=Ints(row[0] for row in rows), now=now, error=EXPIRED)
+        order = {row[0]: place for place, row in enumerate(rows)}
+        for _, limit_keys in sorted(expired, key=lambda row: order[row[0]]):
+            yield from free_permits(strings_in(limit_keys), now)
+        count += len(expired)
+        if len(rows) < bite or not expired:
+            break
+    return count
+
+
+def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
+    check_limit(limit)
+    queues = [row[0] for row in (yield SQL.leased_queues())]
+    if not queues:
+        return 0, []
+    count = yield from take_back(queues, now, limit)
+    rows = yield SQL.undecided(queues=Texts(queues), now=now, limit=limit)
+    return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
+
+
+def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:
+    """Each statement commits by itself. A row that somebody holds for a moment is asked for again; one that is held for
+    longer keeps the lease it has, which the answer tells."""
+    check_lease(lease_for)
+    check_now(now)
+    for renewal in renewals:
+        check_progress(renewal.progress)
+    answers: dict[int, Extended] = {}
+    seqs = yield from addressed([renewal.handle for renewal in renewals])
+    for turn in rounds(zip(seqs, enumerate(renewals), strict=True)):
+        left = list(turn)
+        for _ in range(TRIES):
+            wishes = {row[0]: row[1] for row in (yield extension(left, now + lease_for, now))}
+            for seq, (index, _) in left:
+                if seq in wishes:
+                    answers[index] = Extended("applied", now + lease_for, wishes[seq])
+            left = [unit for unit in left if unit[0] not in wishes]
+            guards = yield from guards_of([seq for seq, _ in left])
+            for seq, (index, renewal) in left:
+                guard = guards.get(seq)
+                answer = judge(guard, token=renewal.token, outcome=None, lapsed=False, now=now)
+                held = guard if answer == "applied" else None  # by somebody, at this moment
+                answers[index] = Extended(answer)
+                if held is not None:
+                    answers[index] = Extended(answer, held.lease_expires_at, held.cancel_requested_at is not None)
+            left = [unit for unit in left if answers[unit[1][0]].answer == "applied"]
+            if not left:
+                break
+    return [answers[index] for index in range(len(renewals))]
+
+
+def extension(units: Sequence[tuple[int, tuple[int, Renewal]]], expires_at: Micros, now: Micros) -> Statement:
+    asked = [renewal for _, (_, renewal) in units]
+    return SQL.extend(
+        seqs=Ints(seq for seq, _ in units), tokens=Texts(r.token for r in asked), starts=Ints(r.started_at for r in asked),
+        progress=Floats(r.progress for r in asked),
+        notes=Texts(r.progress_note and storable(r.progress_note) for r in asked), expires_at=expires_at, now=now,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""One connection, used by one thread at a time: opened when it is needed, thrown away when it breaks.
+
+Operations are generators of statements; `run` lets each statement commit by itself, `transact` puts all of them into one
+transaction. Nothing here waits for ever: whoever holds a link may `abort` it from another thread, which ends the call that
+is under way at once, whatever state the network is in.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+from psycopg.pq import Format, TransactionStatus
+from psycopg.types.numeric import Int8BinaryDumper
+
+from windlass.drivers.postgres.arrays import KINDS, Array, packed
+from windlass.drivers.postgres.faults import Overdue, Taken
+from windlass.drivers.postgres.place import Place
+from windlass.drivers.statement import Op, Row, Statement, T
+
+
+def _dumper(kind: type, array_oid: int) -> type[Dumper]:
+    class ArrayDumper(Dumper):
+        oid = array_oid
+        format = Format.BINARY
+
+        def dump(self, obj: Array) -> Buffer:
+            return packed(obj)
+
+    ArrayDumper.__name__ = f"{kind.__name__}Dumper"
+    return ArrayDumper
+
+
+_DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
+
+
+def connect(place: Place, *, switches: bool = False) -> psycopg.Connection[Row]:
+    connection = psycopg.Connection.connect(**place.parameters(switches=switches), autocommit=True)
+    connection.prepare_threshold = None if place.pooled else 0
+    connection.cursor_factory = psycopg.RawCursor
+    for kind, dumper in _DUMPERS.items():
+        connection.adapters.register_dumper(kind, dumper)
+    connection.adapters.register_dumper(int, Int8BinaryDumper)
+    return connection
+
+
+class Link:
+    def __init__(self, place: Place, *, switches: bool = False, opened: Callable[[Link], None] | None = None) -> None:
+        """`opened` is called with every new connection, before anything else is."""
+        self._place = place
+        self._switches = switches
+        self._opened = opened
+        self._aborted = False
+        self.connection: psycopg.Connection[Row] | None = None
+        self.storing = False  # a change was sent, and its answer has not come
+
+    def open(self) -> psycopg.Connection[Row]:
+        self._aborted = False
+        if self.connection is None or self.connection.closed:
+            self.storing = False
+            self.connection = connect(self._place, switches=self._switches)
+            if self._opened is not None:
+                self._opened(self)
+        return self.connection
+
+    def execute(self, statement: Statement) -> list[Row]:
+        connection = self.open()
+        cursor = connection.cursor(binary=True)
+        try:
+            cursor.execute(self._place.text(statement.sql), statement.params, prepare=not self._place.pooled)
+            return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.errors.UniqueViolation as error:
+            raise Taken(error.diag.constraint_name or "", error.diag.message_detail or "") from error
+        except psycopg.Error as error:
+            if self._aborted:
+                raise Overdue from error
+            raise
+
+    def run(self, op: Op[T]) -> T:
+        """Every statement commits by itself."""
+        self.open()
+        self.storing = True
+        try:
+            return drive(op, self.execute)
+        finally:
+            self.storing = self.connection is None or self.connection.closed
+
+    def transact(self, op: Op[T]) -> T:
+        """All of it or nothing."""
+        self.open()
+        self.storing = False
+        try:
+            self.execute(BEGIN)
+            result = drive(op, self.execute)
+            self.storing = True
+            self.execute(COMMIT)
+            self.storing = False
+            return result
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        if self.connection is None or self.connection.closed:
+            return
+        if self.connection.info.transaction_status != TransactionStatus.IDLE:
+            with suppress(psycopg.Error, Overdue):
+                self.execute(ROLLBACK)
+
+    def abort(self) -> None:
+        """From another thread: whatever is under way fails now."""
+        self._aborted = True
+        connection = self.connection
+        if connection is None or connection.closed:
+            return
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+            wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+
+BEGIN: Final = Statement("begin", ())
+COMMIT: Final = Statement("commit", ())
+ROLLBACK: Final = Statement("rollback", ())
+
+
+def drive(op: Op[T], execute: Callable[[Statement], Any]) -> T:
+    """Run an operation to its end on a connection that blocks."""
+    try:
+        statement = next(op)
+        while True:
+            try:
+                rows = execute(statement)
+            except Taken as taken:
+                statement = op.throw(taken)
+            else:
+                statement = op.send(rows)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        op.close()

@@ -1,0 +1,486 @@
+-- The whole schema. `windlass` stands for the schema that the store was given. Durations are microseconds, except
+-- jobs.timeout_ns. Column defaults exist so that `insert into jobs (type) values ('x')` by hand makes a good row; the engine
+-- itself always binds every value and never relies on them.
+--
+-- The CHECKs are the second half of assertions made in core/: a row that breaks one cannot be stored.
+-- The triggers only raise. Their bodies never run on the hot path, only their WHEN clauses are evaluated.
+-- Text that is compared or sorted is `collate "C"`: the same order in every database, and the one that Python has.
+
+-- ------------------------------------------------------------------------------------------------------------ time
+
+-- An instant in microseconds since 1970 ⇄ timestamptz, exact over the whole range of both. An interval is multiplied as a
+-- double, so the two halves of the number go separately: each product is a whole number that a double holds. `extract` is
+-- only exact up to 31 years before the end of the range, so it is asked about 1e9 seconds earlier.
+create function windlass.at(us bigint) returns timestamptz language sql stable strict parallel safe as
+  $$ select timestamptz 'epoch' + (us >> 32) * interval '4294967296 microseconds' + (us & 4294967295) * interval '1 microsecond' $$;
+create function windlass.micros(instant timestamptz) returns bigint language sql stable strict parallel safe as
+  $$ select (extract(epoch from instant - interval '1000000000 seconds') * 1000000)::bigint + 1000000000000000 $$;
+
+-- The engine's updated_at: strictly larger with every write, whatever the clock does, so that it doubles as a revision.
+create function windlass.touched(updated_at timestamptz, now bigint) returns timestamptz language sql stable parallel safe as
+  $$ select greatest(windlass.at(now), updated_at + interval '1 microsecond') $$;
+
+create function windlass.refuse() returns trigger language plpgsql as
+  $$ begin raise exception '%', tg_argv[0] using errcode = 'integrity_constraint_violation'; end $$;
+
+-- ----------------------------------------------------------------------------------------------------------- jobs
+
+create sequence windlass.jobs_seq as bigint;
+
+create table windlass.jobs (
+  seq                 bigint  not null unique default nextval('windlass.jobs_seq'),   -- handles and positions rest on it
+  id                  text    collate "C" primary key default gen_random_uuid()::text,
+  queue               text    collate "C" not null default 'default',
+  type                text    collate "C" not null,
+  org_id              text    collate "C",
+  state               text    collate "C" not null default 'queued',
+  ready               boolean not null default true,        -- due, no unfinished predecessor, not parked
+  priority            integer not null default 0,
+  position            bigint  not null,                     -- filled by the trigger below when a hand leaves it out
+  created_at          timestamptz not null default clock_timestamp(),
+  queued_at           timestamptz not null default clock_timestamp(),
+  updated_at          timestamptz not null default clock_timestamp(),
+  run_at              timestamptz,                          -- null = now
+  timeout_ns          bigint  not null default 0,
+  attempts            bigint  not null default 0,           -- recorded failures
+  executions          bigint  not null default 0,           -- run rows
+  skipped             bigint  not null default 0,           -- runs that were released, snoozed or cancelled
+  lost                bigint  not null default 0,           -- leases that expired or were revoked
+  max_attempts        bigint  not null default 0,           -- total executions allowed; 0 = unset
+  max_lost            bigint  not null default 0,           -- 0 = reclaimed for ever
+  lease_token         text    collate "C",
+  lease_expires_at    timestamptz,
+  worker_id           text    collate "C",
+  claimed_at          timestamptz,
+  started_at          timestamptz,
+  finished_at         timestamptz,
+  failed_at           timestamptz,
+  last_token          text    collate "C",
+  last_outcome        text    collate "C",
+  dead_kind           text    collate "C",
+  dead_at             timestamptz,
+  dead_reason         text,
+  retry_mode          text    collate "C" not null default 'same_job',
+  crash_policy        text    collate "C" not null default 'requeue',
+  on_unknown          text    collate "C" not null default 'wait',
+  retry_policy        text,
+  idempotency_scope   text    collate "C",
+  idempotency_key     text    collate "C",
+  dedupe_key          text    collate "C",
+  template_id         text    collate "C",
+  template_version    bigint,
+  schedule_id         text    collate "C",
+  fire_at             timestamptz,
+  group_id            text    collate "C",
+  group_seq           bigint,
+  waiting_on          integer not null default 0,           -- predecessors that have not finished
+  after_rule          text    collate "C" not null default 'cancel',  -- when a predecessor ends badly
+  parked_on           text    collate "C",                  -- the limit key this job waits for
+  limit_keys          jsonb,                                -- array of keys
+  tags                jsonb,                                -- array of names
+  retry_of            text    collate "C",
+  manual              boolean not null default false,
+  superseded_by       text    collate "C",
+  cancel_requested_at timestamptz,
+  progress            double precision,
+  progress_note       text,
+  headers             jsonb,                                -- object of texts
+  codec               text    not null default 'json',
+  last_error          text    not null default '',
+  result              bytea,
+  payload             bytea   not null default '{}',
+
+  constraint state_known        check (state in ('queued', 'running', 'succeeded', 'dead', 'cancelled')),
+  constraint names_bounded      check (length(id) between 1 and 200 and length(type) between 1 and 200
+                                       and length(queue) between 1 and 200),
+  constraint lease_is_a_pair    check ((lease_token is null) = (lease_expires_at is null)),
+  constraint running_is_leased  check ((state = 'running') = (lease_token is not null)),
+  constraint dead_is_explained  check ((state = 'dead') = (dead_kind is not null) and (state = 'dead') = (dead_at is not null)),
+  constraint dead_kind_known    check (dead_kind in ('exhausted', 'rejected', 'lost', 'superseded')),
+  constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
+  constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
+                                       and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
+  constraint ready_is_free      check (not ready or (waiting_on = 0 and parked_on is null)),
+  constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
+  constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
+                                       and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
+  constraint superseded_by_one  check (dead_kind is distinct from 'superseded' or superseded_by is not null),
+  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
+
+alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
+
+-- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
+create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where state = 'queued' and ready;
+create index jobs_waiting  on windlass.jobs (queue, run_at) where state = 'queued' and not ready and waiting_on = 0 and parked_on is null;
+create index jobs_parked   on windlass.jobs (parked_on, queue, type, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
+create index jobs_blocked  on windlass.jobs (queue) where state = 'queued' and waiting_on > 0;
+create index jobs_leased   on windlass.jobs (queue, lease_expires_at, seq) where state = 'running';
+create index jobs_finished on windlass.jobs (state, finished_at, seq) where finished_at is not null;
+create index jobs_dead     on windlass.jobs (queue, dead_at) where state = 'dead' and dead_kind <> 'superseded';
+create index jobs_group    on windlass.jobs (group_id, group_seq) where group_id is not null;
+create unique index jobs_dedupe        on windlass.jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
+create unique index jobs_retry_of      on windlass.jobs (retry_of)   where retry_of is not null and not manual;
+create index        jobs_manual_retry  on windlass.jobs (retry_of)   where retry_of is not null and manual;
+create unique index jobs_fire          on windlass.jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
+
+create function windlass.place_at_tail() returns trigger language plpgsql as
+  $$ begin new.position := 100 * new.seq; return new; end $$;
+create trigger jobs_default_position before insert on windlass.jobs
+  for each row when (new.position is null) execute function windlass.place_at_tail();
+
+-- The engine always writes a larger updated_at; only a hand-made update leaves it as it was.
+create function windlass.touch() returns trigger language plpgsql as
+  $$ begin new.updated_at := greatest(old.updated_at + interval '1 microsecond', clock_timestamp()); return new; end $$;
+create trigger jobs_touch before update on windlass.jobs
+  for each row when (new.updated_at = old.updated_at) execute function windlass.touch();
+
+create trigger jobs_frozen before update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
+  group_seq, retry_of, manual, retry_mode, crash_policy, created_at, queued_at on windlass.jobs for each row
+  when (new.seq <> old.seq or new.id <> old.id or new.type <> old.type or new.org_id is distinct from old.org_id
+    or new.template_id is distinct from old.template_id or new.template_version is distinct from old.template_version
+    or new.schedule_id is distinct from old.schedule_id or new.fire_at is distinct from old.fire_at
+    or new.group_id is distinct from old.group_id or new.group_seq is distinct from old.group_seq
+    or new.retry_of is distinct from old.retry_of or new.manual <> old.manual or new.retry_mode <> old.retry_mode
+    or new.crash_policy <> old.crash_policy or new.created_at <> old.created_at or new.queued_at <> old.queued_at)
+  execute function windlass.refuse('this column of a job never changes');
+
+create trigger jobs_payload_frozen before update of payload, codec, headers on windlass.jobs for each row
+  when (old.executions > 0 and (new.payload <> old.payload or new.codec <> old.codec or new.headers is distinct from old.headers))
+  execute function windlass.refuse('the payload is frozen once a job has been claimed');
+
+create trigger jobs_order_frozen before update of priority, position on windlass.jobs for each row
+  when (old.state <> 'queued' and (new.priority <> old.priority or new.position <> old.position))
+  execute function windlass.refuse('priority and position change only while a job is queued');
+
+create trigger jobs_one_way before update of state on windlass.jobs for each row
+  when ((old.state in ('succeeded', 'cancelled') and new.state <> old.state)
+    or (old.state = 'dead' and new.state not in ('dead', 'queued'))
+    or (old.state = 'dead' and new.state = 'queued' and (old.retry_mode = 'new_job' or old.dead_kind = 'superseded'))
+    or (old.state = 'running' and new.state = 'queued' and old.retry_mode = 'new_job')
+    or (old.state = 'queued' and new.state = 'succeeded'))
+  execute function windlass.refuse('a job does not make this change of state');
+
+create trigger jobs_started_once before update of started_at on windlass.jobs for each row
+  when (new.started_at is distinct from old.started_at
+    and not (old.state = 'queued' and new.state = 'running') and not (old.state = 'running' and old.started_at is null))
+  execute function windlass.refuse('started_at is written once per execution');
+
+create trigger jobs_ended_once before update of finished_at, dead_at, dead_kind, dead_reason on windlass.jobs for each row
+  when (old.finished_at is not null and new.state = old.state
+    and (new.finished_at is distinct from old.finished_at or new.dead_at is distinct from old.dead_at
+         or new.dead_reason is distinct from old.dead_reason
+         or (new.dead_kind is distinct from old.dead_kind and new.dead_kind is distinct from 'superseded')))
+  execute function windlass.refuse('how and when a job ended is written once');
+
+create trigger jobs_delete before delete on windlass.jobs for each row
+  when (old.state not in ('succeeded', 'dead', 'cancelled'))
+  execute function windlass.refuse('only a finished job may be deleted');
+
+-- ----------------------------------------------------------------------------------------------------------- runs
+
+-- One execution each. The row is also the usage event: who, what, outcome, wait, CPU, memory.
+-- run_id ends in the job's seq (hex), which is how a run is found by its id without an index of its own.
+-- Its end is written in place (fillfactor): no index holds a column that changes.
+create table windlass.runs (
+  job_seq          bigint  not null references windlass.jobs (seq) on delete cascade,
+  attempt_no       bigint  not null,
+  run_id           text    collate "C" not null,
+  worker_id        text    collate "C",
+  org_id           text    collate "C",
+  queue            text    collate "C" not null,
+  type             text    collate "C" not null,
+  template_id      text    collate "C",
+  template_version bigint,
+  claimed_at       timestamptz not null,
+  started_at       timestamptz,
+  finished_at      timestamptz,
+  status           text    collate "C",                     -- null while it runs
+  wait_us          bigint,                                  -- from due to claimed
+  cpu_us           bigint,
+  peak_rss         bigint,
+  exit_code        bigint,
+  log_path         text,
+  artifacts        jsonb   not null default '[]',           -- append-only
+  params           bytea,                                   -- null = equal to the job's frozen payload
+  error            text,
+  traceback        text,
+  primary key (job_seq, attempt_no),
+  constraint status_known     check (status in ('completed', 'failed', 'skipped')),
+  constraint ended_has_status check ((status is null) = (finished_at is null)),
+  constraint ended_has_start  check (status is null or started_at is not null),
+  constraint artifacts_array  check (jsonb_typeof(artifacts) = 'array'),
+  constraint attempts_count   check (attempt_no >= 1)
+) with (fillfactor = 80);
+
+create trigger runs_frozen before update of job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id,
+  template_version, claimed_at, wait_us, params on windlass.runs for each row
+  when (new.job_seq <> old.job_seq or new.attempt_no <> old.attempt_no or new.run_id <> old.run_id
+    or new.worker_id is distinct from old.worker_id or new.org_id is distinct from old.org_id or new.queue <> old.queue
+    or new.type <> old.type or new.template_id is distinct from old.template_id
+    or new.template_version is distinct from old.template_version or new.claimed_at <> old.claimed_at
+    or new.wait_us is distinct from old.wait_us or new.params is distinct from old.params)
+  execute function windlass.refuse('this column of a run never changes');
+
+create trigger runs_started_once before update of started_at on windlass.runs for each row
+  when (new.started_at is distinct from old.started_at and (old.started_at is not null or old.status is not null))
+  execute function windlass.refuse('started_at of a run is written once');
+
+create trigger runs_ended_once before update of status, finished_at, exit_code, error, traceback, log_path, cpu_us, peak_rss
+  on windlass.runs for each row
+  when (old.status is not null
+    and (new.status is distinct from old.status or new.finished_at is distinct from old.finished_at
+         or new.exit_code is distinct from old.exit_code or new.error is distinct from old.error
+         or new.traceback is distinct from old.traceback or new.log_path is distinct from old.log_path
+         or new.cpu_us is distinct from old.cpu_us or new.peak_rss is distinct from old.peak_rss))
+  execute function windlass.refuse('a run that has ended never changes');
+
+create function windlass.keep_artifacts() returns trigger language plpgsql as $$
+begin
+  if jsonb_array_length(new.artifacts) < jsonb_array_length(old.artifacts)
+     or exists (select from jsonb_array_elements(old.artifacts) with ordinality as was (value, n)
+                 where was.value is distinct from new.artifacts -> (was.n::int - 1)) then
+    raise exception 'artifacts are append-only' using errcode = 'integrity_constraint_violation';
+  end if;
+  return new;
+end $$;
+create trigger runs_artifacts_append before update of artifacts on windlass.runs for each row
+  when (new.artifacts is distinct from old.artifacts and old.artifacts <> '[]') execute function windlass.keep_artifacts();
+
+-- A cascade deletes runs after their job is gone; everything else finds the job and is refused.
+create function windlass.keep_runs() returns trigger language plpgsql as $$
+begin
+  if exists (select from windlass.jobs where seq = old.job_seq) then
+    raise exception 'a run is deleted only together with its job' using errcode = 'integrity_constraint_violation';
+  end if;
+  return old;
+end $$;
+create trigger runs_delete before delete on windlass.runs for each row execute function windlass.keep_runs();
+
+-- ------------------------------------------------------------------------------------- uniqueness and predecessors
+
+create table windlass.idempotency_keys (
+  scope      text collate "C" not null,
+  key        text collate "C" not null,
+  job_id     text collate "C" not null,                     -- outlives the job: no foreign key
+  expires_at timestamptz,                                   -- null = for ever
+  primary key (scope, key)
+);
+
+create table windlass.dependencies (
+  job_seq   bigint not null references windlass.jobs (seq) on delete cascade,
+  parent_id text   collate "C" not null,
+  primary key (parent_id, job_seq)
+);
+create index dependencies_job on windlass.dependencies (job_seq);
+
+create table windlass.groups (
+  group_id    text    collate "C" primary key,
+  name        text    not null default '',
+  mode        text    not null default 'parallel' check (mode in ('parallel', 'sequential')),
+  on_failure  text    not null default 'stop' check (on_failure in ('stop', 'continue', 'skip')),
+  total       bigint  not null default 0 check (total >= 0),
+  remaining   bigint  not null default 0 check (remaining >= 0),
+  succeeded   bigint  not null default 0 check (succeeded >= 0),
+  failed      bigint  not null default 0 check (failed >= 0),
+  cancelled   bigint  not null default 0 check (cancelled >= 0),
+  created_at  timestamptz not null,
+  finished_at timestamptz,
+  constraint members_conserved check (total = remaining + succeeded + failed + cancelled)
+);
+
+-- One row per key: global, queue:x, type:y, key:z, tag:t, org:o. Concurrency (used, max_used) and rate (tokens) alike.
+create table windlass.limits (
+  key         text collate "C" primary key,
+  used        bigint not null default 0,
+  max_used    bigint,
+  tokens      double precision,
+  burst       double precision,
+  per_second  double precision,
+  refilled_at timestamptz,
+  weight      double precision not null default 1,
+  constraint permits_bounded check (used >= 0 and (max_used is null or max_used >= 0)),
+  constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
+                                    and (tokens is null or (tokens >= 0 and tokens <= burst)))
+);
+
+-- --------------------------------------------------------------------------------------------- queues and the fleet
+
+create table windlass.queues (
+  name       text    collate "C" primary key check (length(name) between 1 and 200),
+  positions  text    not null default 'tail' check (positions in ('tail', 'dense')),
+  fairness   text    not null default 'strict' check (fairness in ('strict', 'fair')),
+  preset     text,
+  settings   text,                                          -- json object: defaults for new jobs of this queue
+  paused_at  timestamptz,
+  created_at timestamptz not null,
+  updated_at timestamptz not null
+);
+
+create table windlass.queue_stats (
+  queue    text    collate "C" not null,
+  minute   timestamptz not null,
+  depth    jsonb   not null,                                -- label -> count
+  oldest   timestamptz,
+  finished jsonb   not null,                                -- outcome -> count
+  waits    jsonb   not null,                                -- log-scale histogram
+  runs     jsonb   not null,
+  primary key (queue, minute)
+);
+
+create table windlass.workers (
+  id             text    collate "C" primary key,
+  hostname       text    not null,
+  pid            bigint,
+  pool_size      bigint  not null default 1,
+  version        text,
+  queues         jsonb   not null default '[]',
+  types          jsonb   not null default '[]',
+  wakeups        text    not null default '',
+  running        bigint  not null default 0,
+  started_at     timestamptz not null default clock_timestamp(),
+  last_heartbeat timestamptz not null default clock_timestamp()
+);
+create index workers_heartbeat on windlass.workers (last_heartbeat);
+
+create table windlass.leader (
+  one          integer primary key check (one = 1),
+  worker_id    text collate "C",
+  epoch        bigint not null default 0,
+  leader_until timestamptz
+);
+
+create table windlass.reservations (
+  reservation_id text collate "C" primary key,
+  queue          text collate "C" not null,
+  reserved_by    text not null,
+  status         text not null default 'ACTIVE' check (status in ('ACTIVE', 'RELEASED', 'EXPIRED')),
+  reserved_at    timestamptz not null,
+  granted_at     timestamptz,
+  expires_at     timestamptz not null,
+  ended_at       timestamptz,
+  outcome        text,
+  constraint active_is_open check ((status = 'ACTIVE') = (ended_at is null))
+);
+create unique index reservations_active on windlass.reservations (queue) where status = 'ACTIVE';
+
+-- ------------------------------------------------------------------------------------------ templates and schedules
+
+create table windlass.templates (
+  template_id text   collate "C" not null,
+  version     bigint not null,
+  name        text   collate "C" not null,
+  type        text   not null,
+  queue       text   not null,
+  params      bytea  not null,
+  settings    text,
+  archived_at timestamptz,
+  created_at  timestamptz not null,
+  primary key (template_id, version)
+);
+create unique index templates_name on windlass.templates (name, version);
+
+create table windlass.schedules (
+  schedule_id       text    collate "C" primary key,
+  template_id       text    collate "C" not null,
+  name              text    collate "C" not null unique,
+  cron_expression   text    not null,
+  timezone          text    not null default 'UTC',
+  enabled           boolean not null default true,
+  param_overrides   bytea,
+  catch_up          text    not null default 'last',
+  overlap           text    not null default 'allow',
+  jitter            bigint  not null default 0,
+  declared          boolean not null default false,
+  last_triggered_at timestamptz,
+  next_trigger_at   timestamptz,
+  created_at        timestamptz not null,
+  updated_at        timestamptz not null
+);
+create index schedules_due on windlass.schedules (next_trigger_at) where enabled and next_trigger_at is not null;
+
+-- ------------------------------------------------------------------------------------------------- what leaves here
+
+create table windlass.webhooks (
+  webhook_id text    collate "C" primary key,
+  url        text    not null,
+  events     jsonb   not null,                              -- array of event names
+  secret     text    not null,
+  org_id     text    collate "C",
+  enabled    boolean not null default true,
+  created_at timestamptz not null
+);
+
+create table windlass.outbox (
+  event_id   bigint generated always as identity primary key,
+  event      text not null,
+  job_id     text collate "C",
+  org_id     text collate "C",
+  body       text not null,
+  created_at timestamptz not null
+);
+
+create table windlass.deliveries (
+  event_id        bigint not null,
+  webhook_id      text   collate "C" not null,
+  status          text   not null default 'queued' check (status in ('queued', 'sent', 'failed')),
+  attempts        bigint not null default 0,
+  next_attempt_at timestamptz,
+  last_error      text,
+  response        text,
+  finished_at     timestamptz,
+  primary key (event_id, webhook_id)
+);
+create index deliveries_due on windlass.deliveries (next_attempt_at) where status = 'queued';
+
+create table windlass.usage_batches (
+  batch_id bigint generated always as identity primary key,
+  at       timestamptz not null,
+  org_id   text   collate "C",
+  queue    text   collate "C" not null,
+  type     text   collate "C" not null,
+  outcome  text   not null,
+  runs     bigint not null,
+  run_us   bigint not null,
+  wait_us  bigint not null,
+  cpu_us   bigint not null
+);
+
+create table windlass.usage_hourly (
+  hour     timestamptz not null,
+  org_id   text   collate "C" not null,
+  queue    text   collate "C" not null,
+  type     text   collate "C" not null,
+  outcome  text   collate "C" not null,
+  runs     bigint not null,
+  run_us   bigint not null,
+  wait_us  bigint not null,
+  cpu_us   bigint not null,
+  peak_rss bigint,
+  primary key (hour, org_id, queue, type, outcome)
+);
+
+create table windlass.api_tokens (
+  token_id     text  collate "C" primary key,
+  name         text  not null,
+  digest       bytea not null unique,                       -- sha-256; the token itself is never stored
+  scopes       jsonb not null,
+  org_id       text  collate "C",
+  queues       jsonb,
+  expires_at   timestamptz,
+  last_used_at timestamptz,
+  revoked_at   timestamptz,
+  created_at   timestamptz not null
+);
+
+create table windlass.audit (
+  audit_id bigint generated always as identity primary key,
+  at       timestamptz not null,
+  actor    text not null,
+  action   text not null,
+  subject  text not null,
+  detail   text
+);
+
+create trigger audit_frozen before update on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');
+create trigger audit_kept   before delete on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');

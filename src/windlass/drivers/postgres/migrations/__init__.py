@@ -1,0 +1,1 @@
+"""Schema steps of the PostgreSQL store, applied in their order."""

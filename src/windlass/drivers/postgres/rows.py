@@ -1,0 +1,80 @@
+"""Rows of PostgreSQL ⇄ values. The column order of every `select` is the field order of the value it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from windlass.drivers.statement import Row
+from windlass.types import Claimed, Job, RetryMode, Run, State
+
+_encode = msgspec.json.Encoder().encode
+_strings = msgspec.json.Decoder(tuple[str, ...]).decode
+_mapping = msgspec.json.Decoder(dict[str, str]).decode
+
+# Places of the columns that are stored as json.
+_FIELDS = list(Job.__struct_fields__)
+_LIMIT_KEYS, _TAGS, _HEADERS = _FIELDS.index("limit_keys"), _FIELDS.index("tags"), _FIELDS.index("headers")
+EXECUTIONS = list(Claimed.__struct_fields__).index("executions") - list(Claimed.__struct_fields__).index("id") + 1
+_ARTIFACTS = Run.__struct_fields__.index("artifacts")
+
+
+def to_json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def strings_out(values: tuple[str, ...]) -> str | None:
+    return to_json(values) if values else None
+
+
+def mapping_out(values: dict[str, str] | None) -> str | None:
+    return to_json(values) if values else None
+
+
+def strings_in(text: str | None) -> tuple[str, ...]:
+    return _strings(text) if text else ()
+
+
+def job_in(row: Row) -> Job:
+    values = list(row)
+    values[_LIMIT_KEYS], values[_TAGS] = strings_in(values[_LIMIT_KEYS]), strings_in(values[_TAGS])
+    values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
+    return Job(**dict(zip(_FIELDS, values, strict=True)))
+
+
+def run_in(row: Row) -> Run:
+    values = list(row)
+    values[_ARTIFACTS] = strings_in(values[_ARTIFACTS])
+    return Run(**dict(zip(Run.__struct_fields__, values, strict=True)))
+
+
+def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:
+    """From the columns of a claim and of `undecided`, which follow the fields of Claimed: seq first, json last."""
+    decoded = (_mapping(row[-2]) if row[-2] else {}, strings_in(row[-1]))
+    return Claimed((row[0], row[EXECUTIONS]), run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
+
+
+def all_claimed_in(rows: list[Row], prefix: str, token: str, claimed_at: int, expires_at: int) -> list[Claimed]:
+    """The same for a whole claim, whose rows begin with a flag, without a call for each plain row."""
+    place = EXECUTIONS + 1
+    return [
+        Claimed((row[1], row[place]), f"{prefix}{row[1]:012x}", token, claimed_at, expires_at, *row[2:-2])
+        if row[-1] is None and row[-2] is None
+        else claimed_in(row[1:], f"{prefix}{row[1]:012x}", token, claimed_at, expires_at)
+        for row in rows
+    ]
+
+
+class Guard(msgspec.Struct, frozen=True, gc=False):
+    """What `core.guards.judge` and `core.settle.honour_cancel` look at."""
+
+    seq: int
+    state: State
+    lease_token: str | None
+    lease_expires_at: int | None
+    last_token: str | None
+    last_outcome: str | None
+    retry_mode: RetryMode
+    cancel_requested_at: int | None
+    group_id: str | None

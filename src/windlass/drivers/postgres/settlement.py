@@ -1,0 +1,188 @@
+"""Ending executions: values → statements. Plain successes go in one statement, whatever the size of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.core.changes import (
+    OUTCOME_OF,
+    Ack,
+    AddEvent,
+    Answer,
+    CountMember,
+    Effect,
+    FreePermits,
+    RetryChild,
+    Settlement,
+    effect_of,
+    stored_report,
+)
+from windlass.core.eligibility import is_due
+from windlass.core.guards import judge, rounds
+from windlass.core.settle import honour_cancel
+from windlass.drivers.postgres import limits
+from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
+from windlass.drivers.postgres.jobs import insert_child
+from windlass.drivers.postgres.rows import Guard, strings_in, to_json
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.statement import Op, Statement
+from windlass.types import Handle, Micros
+
+Unit = tuple[int, tuple[int, Settlement]]  # (seq, (index in the batch, change))
+
+
+def addressed(handles: Sequence[Handle]) -> Op[list[int]]:
+    """Handles of a claim carry the seq; a job's id is looked up. 0 is nobody."""
+    if str not in set(map(type, handles)):
+        return [handle[0] for handle in handles]
+    ids = [handle for handle in handles if isinstance(handle, str)]
+    rows = yield SQL.seqs_of(ids=Texts(ids))
+    seqs = {row[0]: row[1] for row in rows}
+    return [seqs.get(handle, 0) if isinstance(handle, str) else handle[0] for handle in handles]
+
+
+def guards_of(seqs: Sequence[int]) -> Op[dict[int, Guard]]:
+    if not seqs:
+        return {}
+    rows = yield SQL.guards(seqs=Ints(seqs))
+    return {row[0]: Guard(*row) for row in rows}
+
+
+def is_plain(change: Settlement) -> bool:
+    return (
+        type(change) is Ack and change.result is None and change.report is None and not change.lapsed and not change.riders
+    )
+
+
+def is_simple(changes: Sequence[Settlement]) -> bool:
+    """Whether one statement does it all: plain successes of jobs that claims named, each once."""
+    if not all(map(is_plain, changes)):
+        return False
+    handles = [change.handle for change in changes]
+    return str not in set(map(type, handles)) and len({handle[0] for handle in handles}) == len(handles)
+
+
+def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
+    """One statement that commits by itself, and a look at what it refused."""
+    seqs = [change.handle[0] for change in changes]
+    acked = {row[0] for row in (yield ack(seqs, changes, now))}
+    answers: list[Answer] = ["applied"] * len(changes)
+    if len(acked) < len(seqs):
+        guards = yield from guards_of([seq for seq in seqs if seq not in acked])
+        for index, seq in enumerate(seqs):
+            if seq not in acked:
+                told = judge(guards.get(seq), token=changes[index].token, outcome="ack", lapsed=False, now=now)
+                answers[index] = "not_inflight" if told == "applied" else told  # it was taken back between the statements
+    return answers
+
+
+def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros) -> Statement:
+    return SQL.ack(
+        seqs=Ints(seqs), tokens=Texts([change.token for change in changes]), ats=Ints([change.at for change in changes]),
+        starts=Ints([change.started_at for change in changes]), now=now,
+    )  # fmt: skip
+
+
+def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
+    """Any batch, in a transaction."""
+    answers: list[Answer] = ["applied"] * len(changes)
+    seqs = yield from addressed([change.handle for change in changes])
+    yield from lock_shared(seqs, changes)
+    for turn in rounds(zip(seqs, enumerate(changes), strict=True)):
+        held = yield from judged(turn, answers, now)
+        yield from move(held, now)
+        for seq, (_, change) in held:
+            yield from ride(seq, change, now)
+    return answers
+
+
+def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
+    """Everything that a batch may touch besides its jobs, before its jobs: queues, limits, groups, in this order and each
+    in the order of keys."""
+    rows = yield SQL.shared_rows_of(seqs=Ints(seqs))
+    groups = {group_id for group_id, _ in rows if group_id is not None}
+    keys = {key for _, limit_keys in rows for key in strings_in(limit_keys)}
+    for change in changes:
+        for rider in change.riders:
+            if isinstance(rider, CountMember):
+                groups.add(rider.group_id)
+            elif isinstance(rider, FreePermits):
+                keys.update(rider.keys)
+    if any(isinstance(rider, RetryChild) for change in changes for rider in change.riders):
+        places = yield SQL.places(seqs=Ints(seqs))
+        yield SQL.lock_queues(names=Texts({queue for _, queue, _ in places}))
+    yield from limits.lock(keys)
+    if groups:
+        yield SQL.lock_groups(ids=Texts(sorted(groups)))
+
+
+def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[list[Unit]]:
+    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. Their rows are
+    locked."""
+    rows = yield SQL.lock_guards(seqs=Ints([seq for seq, _ in units]))
+    guards = {row[0]: Guard(*row) for row in rows}
+    held: list[Unit] = []
+    for seq, (index, change) in units:
+        guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
+        answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
+        if guard is not None and answers[index] == "applied":
+            wish = guard.cancel_requested_at is not None
+            turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
+            held.append((seq, (index, turned)))
+    return held
+
+
+def move(units: Sequence[Unit], now: Micros) -> Op[None]:
+    plain = [(seq, change) for seq, (_, change) in units if type(change) is Ack and change.result is None]
+    plain = [(seq, change) for seq, change in plain if change.report is None and not change.lapsed]
+    if plain:
+        yield ack([seq for seq, _ in plain], [change for _, change in plain], now)
+    done = {seq for seq, _ in plain}
+    rest = [(seq, change, effect_of(change)) for seq, (_, change) in units if seq not in done]
+    if rest:
+        yield moves(rest, now)
+        yield closings(rest)
+
+
+def moves(rest: Sequence[tuple[int, Settlement, Effect]], now: Micros) -> Statement:
+    changes, effects = [change for _, change, _ in rest], [effect for _, _, effect in rest]
+    return SQL.move(
+        now=now, seqs=Ints(seq for seq, _, _ in rest), tokens=Texts(c.token for c in changes),
+        states=Texts(e.state for e in effects),
+        ready=Bools(not e.keep_run_at and is_due(e.run_at, now) for e in effects),
+        keep_run_at=Bools(e.keep_run_at for e in effects), run_at=Ints(e.run_at for e in effects),
+        attempts=Ints(e.attempts for e in effects), skipped=Ints(e.skipped for e in effects),
+        lost=Ints(e.lost for e in effects), outcomes=Texts(e.outcome for e in effects),
+        started_at=Ints(c.started_at for c in changes), finished_at=Ints(e.finished_at for e in effects),
+        failed_at=Ints(e.failed_at for e in effects), last_errors=Texts(e.last_error for e in effects),
+        results=Blobs(e.result for e in effects), dead_kinds=Texts(e.dead_kind for e in effects),
+        dead_at=Ints(e.finished_at if e.state == "dead" else None for e in effects),
+        dead_reasons=Texts(e.dead_reason for e in effects), superseded_by=Texts(e.superseded_by for e in effects),
+    )  # fmt: skip
+
+
+def closings(rest: Sequence[tuple[int, Settlement, Effect]]) -> Statement:
+    changes = [change for _, change, _ in rest]
+    reports = [stored_report(change.report) for change in changes]
+    return SQL.close_run(
+        seqs=Ints(seq for seq, _, _ in rest), statuses=Texts(e.run_status for _, _, e in rest),
+        ats=Ints(c.at for c in changes), starts=Ints(c.started_at for c in changes),
+        errors=Texts(e.error for _, _, e in rest), tracebacks=Texts(r.traceback for r in reports),
+        exit_codes=Ints(r.exit_code for r in reports), cpu_us=Ints(r.cpu_us for r in reports),
+        peak_rss=Ints(r.peak_rss for r in reports), log_paths=Texts(r.log_path for r in reports),
+        artifacts=Texts(to_json(r.artifacts) for r in reports),
+    )  # fmt: skip
+
+
+def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
+    for rider in change.riders:
+        match rider:
+            case RetryChild():
+                [(_, queue, priority)] = yield SQL.places(seqs=Ints([seq]))
+                yield from insert_child(seq, queue, priority, rider, now)
+            case CountMember():
+                yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
+            case FreePermits():
+                yield from limits.free_permits(rider.keys, now)
+            case AddEvent():
+                yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)

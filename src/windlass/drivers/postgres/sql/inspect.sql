@@ -1,0 +1,97 @@
+-- Reading, and forgetting. Column order: windlass.types.Job and Run.
+
+-- name: get_jobs
+select seq, id, queue, type, org_id, state, ready, priority, position, windlass.micros(created_at),
+       windlass.micros(queued_at), windlass.micros(updated_at), windlass.micros(run_at), timeout_ns, attempts, executions,
+       skipped, lost, max_attempts, max_lost, lease_token, windlass.micros(lease_expires_at), worker_id,
+       windlass.micros(claimed_at), windlass.micros(started_at), windlass.micros(finished_at), windlass.micros(failed_at),
+       last_token, last_outcome, dead_kind, windlass.micros(dead_at), dead_reason, retry_mode, crash_policy, on_unknown,
+       retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
+       windlass.micros(fire_at), group_id, group_seq, waiting_on, after_rule, parked_on, limit_keys::text, tags::text,
+       retry_of, manual, superseded_by, windlass.micros(cancel_requested_at), progress, progress_note, headers::text,
+       codec, last_error, result, payload
+  from windlass.jobs where id = any(:ids::text[]);
+
+-- name: lock_jobs
+-- Jobs that people named, in the order of their numbers.
+select seq from windlass.jobs where id = any(:ids::text[]) order by seq for update;
+
+-- name: get_runs
+select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,
+       windlass.micros(runs.claimed_at), windlass.micros(runs.started_at), windlass.micros(runs.finished_at), status, wait_us,
+       cpu_us, peak_rss, exit_code, log_path, artifacts::text, coalesce(params, payload), error, traceback
+  from windlass.runs join windlass.jobs on jobs.seq = job_seq where jobs.id = :id order by attempt_no;
+
+-- name: count_jobs
+-- core/eligibility.py: label_of. One pass over each partial index; finished successes are not touched.
+select queue, 'queued', count(*) from windlass.jobs where state = 'queued' and ready group by 1
+union all
+select queue, case when run_at <= windlass.at(:now) then 'queued' else 'scheduled' end, count(*) from windlass.jobs
+ where state = 'queued' and not ready and waiting_on = 0 and parked_on is null group by 1, 2
+union all
+select queue, 'parked', count(*) from windlass.jobs
+ where state = 'queued' and parked_on is not null and waiting_on = 0 group by 1
+union all
+select queue, 'blocked', count(*) from windlass.jobs where state = 'queued' and waiting_on > 0 group by 1
+union all
+select queue, case when started_at is null then 'claimed' else 'running' end, count(*)
+  from windlass.jobs where state = 'running' group by 1, 2
+union all
+select queue, 'dead', count(*) from windlass.jobs where state = 'dead' and dead_kind <> 'superseded' group by 1;
+
+-- name: ready_queues
+-- The queues that have ready jobs, found by jumping through the index: the cost does not grow with the number of jobs.
+with recursive names (queue) as (
+  (select queue from windlass.jobs where state = 'queued' and ready order by queue limit 1)
+  union all
+  select (select later.queue from windlass.jobs as later
+           where later.state = 'queued' and later.ready and later.queue > names.queue order by later.queue limit 1)
+    from names where names.queue is not null
+)
+select queue from names where queue is not null;
+
+-- name: waiting_types
+select type, on_unknown, count(*) from (
+  select type, on_unknown from windlass.jobs where queue = :queue and state = 'queued' and ready
+   order by priority desc, position, created_at, seq
+   limit :limit) as head
+ group by 1, 2;
+
+-- name: all_queues
+select name, positions, preset, settings, windlass.micros(paused_at) from windlass.queues order by name;
+
+-- name: all_groups
+select group_id, name, mode, on_failure, total, remaining, succeeded, failed, cancelled, windlass.micros(created_at),
+       windlass.micros(finished_at)
+  from windlass.groups order by group_id;
+
+-- name: all_limits
+select key, max_used, used from windlass.limits order by key;
+
+-- name: all_events
+select event, job_id, org_id, body, windlass.micros(created_at) from windlass.outbox order by event_id;
+
+-- name: prunable
+-- core/retention.py: the heads of chains that may go, oldest first. A null cutoff keeps for ever.
+select seq from windlass.jobs as head
+ where finished_at is not null and dead_kind is distinct from 'superseded'
+   and ((state = 'succeeded' and finished_at <= windlass.at(:succeeded)) or (state = 'cancelled' and finished_at <= windlass.at(:cancelled))
+        or (state = 'dead' and finished_at <= windlass.at(:dead)))
+   and not exists (select from windlass.groups where groups.group_id = head.group_id and remaining > 0)
+   and (group_id is null or not exists (
+     select from windlass.jobs as member
+      where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
+        and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
+                         or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
+                         or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)))
+ order by finished_at, seq
+ limit :limit;
+
+-- name: delete_chains
+-- Whole chains, the heads of which are still what was read when they are locked.
+with recursive doomed (seq, retry_of) as (
+  select seq, retry_of from windlass.jobs where seq = any(:seqs::bigint[])
+  union
+  select jobs.seq, jobs.retry_of from windlass.jobs join doomed on jobs.id = doomed.retry_of
+)
+delete from windlass.jobs where seq = any(array(select seq from doomed)) returning seq;

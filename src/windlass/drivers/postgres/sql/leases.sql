@@ -1,0 +1,267 @@
+-- Claiming, extending and taking back. core/eligibility.py holds the same rules in Python.
+-- Rows are addressed by `seq = any(array)`: the planner takes an index for that whatever it believes of their number.
+
+-- name: claim_one
+-- The common claim: one queue, one statement. Picking locks what it takes and steps over what others hold; the update
+-- reads the locked rows by number, from behind a fence. When there is something to do first (leases to take back, jobs to
+-- promote, limits to respect) it takes nothing and says so in the first column.
+with glance as materialized (
+  select paused,
+         case when exists (select from windlass.limits) then 2
+              when (:reclaim and exists (
+                      select from windlass.jobs
+                       where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now)
+                         and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
+                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)))
+                or (not paused and exists (
+                      select from windlass.jobs
+                       where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
+                         and run_at <= windlass.at(:now))) then 1
+              else 0 end as todo
+    from (select exists (select from windlass.queues where name = :queue and paused_at is not null) as paused) as queue
+), picked as materialized (
+  select seq from windlass.jobs
+   where (select todo = 0 and not paused from glance)
+     and queue = :queue and state = 'queued' and ready
+     and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+   order by priority desc, position, created_at, seq
+   limit :limit
+     for update skip locked
+), leased as (
+  update windlass.jobs
+     set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
+         claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
+         progress_note = null, updated_at = windlass.touched(updated_at, :now)
+   where seq = any(array(select seq from picked))
+  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys,
+            position, template_id, template_version, queued_at, run_at
+), opened as (
+  insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
+                             claimed_at, started_at, wait_us)
+  select seq, executions, :prefix || lpad(to_hex(seq), 12, '0'), :worker_id, org_id, queue, type, template_id,
+         template_version, windlass.at(:now), windlass.at(:started_at),
+         greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
+    from leased
+)
+select todo, seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
+       headers::text, limit_keys::text
+  from glance left join leased on true
+ order by priority desc, position, created_at, seq;
+
+-- name: claim_many
+-- The same over several queues. Which queue gives how many is decided without locks, in the one order over all of them;
+-- then each gives that many. So nothing is locked that is not taken, and nobody else finds a queue empty in vain.
+with open_queues as materialized (
+  select queue from unnest(:queues::text[]) as asked (queue)
+   where not exists (select from windlass.queues where name = queue and paused_at is not null)
+), glance as materialized (
+  select case when exists (select from windlass.limits) then 2
+              when (:reclaim and exists (
+                      select from windlass.jobs
+                       where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
+                         and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
+                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)))
+                or exists (
+                      select from windlass.jobs
+                       where queue = any(array(select queue from open_queues)) and state = 'queued' and not ready
+                         and waiting_on = 0 and parked_on is null and run_at <= windlass.at(:now)) then 1
+              else 0 end as todo
+), heads as materialized (
+  select queue, seq from (
+    select open_queues.queue, head.* from open_queues cross join lateral (
+      select priority, position, created_at, seq from windlass.jobs
+       where jobs.queue = open_queues.queue and state = 'queued' and ready
+         and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+       order by priority desc, position, created_at, seq
+       limit :limit) as head
+     where (select todo from glance) = 0
+     order by priority desc, position, created_at, seq
+     limit :limit) as first
+), shares as materialized (
+  select queue, count(*) as jobs from heads group by queue
+), picked as materialized (
+  select taken.seq from shares cross join lateral (
+    select seq from windlass.jobs
+     where jobs.queue = shares.queue and state = 'queued' and ready
+       and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+     order by priority desc, position, created_at, seq
+     limit shares.jobs
+       for update skip locked) as taken
+), leased as (
+  update windlass.jobs
+     set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
+         claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
+         progress_note = null, updated_at = windlass.touched(updated_at, :now)
+   where seq = any(array(select seq from picked))
+  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys,
+            position, template_id, template_version, queued_at, run_at
+), opened as (
+  insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
+                             claimed_at, started_at, wait_us)
+  select seq, executions, :prefix || lpad(to_hex(seq), 12, '0'), :worker_id, org_id, queue, type, template_id,
+         template_version, windlass.at(:now), windlass.at(:started_at),
+         greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
+    from leased
+)
+select case when todo = 0 and (select count(*) from heads) > (select count(*) from picked) then 3 else todo end,
+       seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
+       headers::text, limit_keys::text
+  from glance left join leased on true
+ order by priority desc, position, created_at, seq;
+
+-- name: claimed_before
+-- What a claim took whose reply was lost: nobody else writes this token.
+select 0, jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
+       max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec,
+       payload, headers::text, limit_keys::text
+  from windlass.jobs
+ where state = 'running' and queue = any(:queues::text[]) and lease_expires_at = windlass.at(:expires_at) and lease_token = :token
+ order by priority desc, position, created_at, seq;
+
+-- name: glance
+-- Which of a claim's steps have anything to do.
+select exists (select from windlass.jobs
+                where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)),
+       exists (select from windlass.jobs
+                where queue = any(:queues::text[]) and state = 'queued' and not ready and waiting_on = 0
+                  and parked_on is null and run_at <= windlass.at(:now)),
+       exists (select from windlass.limits);
+
+-- name: promote
+-- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing. What another
+-- claim is promoting is stepped over.
+update windlass.jobs set ready = true, updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(
+   select seq from windlass.jobs
+    where queue = any(:queues::text[]) and state = 'queued' and not ready and waiting_on = 0
+      and parked_on is null and run_at <= windlass.at(:now)
+    order by run_at
+    limit :bite
+      for update skip locked))
+returning seq;
+
+-- name: open_queues
+select queue from unnest(:queues::text[]) as asked (queue)
+ where not exists (select from windlass.queues where name = queue and paused_at is not null);
+
+-- name: pick
+-- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks. core/eligibility.py: is_wanted
+select -priority, position, windlass.micros(created_at), seq, limit_keys::text from windlass.jobs
+ where queue = :queue and state = 'queued' and ready
+   and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
+-- name: take
+-- Those of the picked rows that are still there and that nobody else holds.
+select seq from windlass.jobs where seq = any(:seqs::bigint[]) and state = 'queued' and ready order by seq for update skip locked;
+
+-- name: claim
+-- Rows that are locked already.
+with leased as (
+  update windlass.jobs
+     set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
+         claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
+         progress_note = null, updated_at = windlass.touched(updated_at, :now)
+   where seq = any(:seqs::bigint[])
+  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys,
+            template_id, template_version, queued_at, run_at
+), opened as (
+  insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
+                             claimed_at, started_at, wait_us)
+  select seq, executions, :prefix || lpad(to_hex(seq), 12, '0'), :worker_id, org_id, queue, type, template_id,
+         template_version, windlass.at(:now), windlass.at(:started_at),
+         greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
+    from leased
+)
+select 0, seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
+       headers::text, limit_keys::text
+  from leased;
+
+-- name: extend
+-- Never waits: a row that somebody holds is stepped over and asked for again. The true start of runs that were claimed
+-- before their handler began is written with it.
+with asked as materialized (
+  select * from unnest(:seqs::bigint[], :tokens::text[], :starts::bigint[], :progress::double precision[], :notes::text[])
+                as asked (seq, token, started_at, progress, note)
+), locked as materialized (
+  select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
+), extended as (
+  update windlass.jobs
+     set lease_expires_at = windlass.at(:expires_at), started_at = coalesce(jobs.started_at, windlass.at(asked.started_at)),
+         progress = coalesce(asked.progress, jobs.progress), progress_note = coalesce(asked.note, jobs.progress_note),
+         updated_at = windlass.touched(updated_at, :now)
+    from asked
+   where jobs.seq = any(array(select seq from locked)) and asked.seq = jobs.seq
+     and state = 'running' and lease_token = asked.token and lease_expires_at > windlass.at(:now)
+  returning jobs.seq, cancel_requested_at is not null as wish
+), begun as (
+  update windlass.runs set started_at = windlass.at(asked.started_at)
+    from asked
+   where job_seq = any(array(select seq from extended)) and asked.seq = job_seq and asked.started_at is not null
+     and status is null and runs.started_at is null
+)
+select seq, wish from extended;
+
+-- name: lapsed
+-- Leases that core/eligibility.py: needs_decision leaves to the driver, without locks.
+select seq, limit_keys::text from windlass.jobs
+ where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
+   and crash_policy = 'requeue' and cancel_requested_at is null
+   and (max_lost = 0 or lost + 1 < max_lost)
+   and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)
+ order by lease_expires_at, seq
+ limit :bite;
+
+-- name: expire
+-- core/changes.py: Expire, for those of the lapsed that are so still and that nobody else holds.
+with locked as materialized (
+  select seq from windlass.jobs
+   where seq = any(:seqs::bigint[]) and state = 'running' and lease_expires_at <= windlass.at(:now)
+     and crash_policy = 'requeue' and cancel_requested_at is null
+     and (max_lost = 0 or lost + 1 < max_lost)
+     and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)
+   order by seq for update skip locked
+), expired as (
+  update windlass.jobs
+     set state = 'queued', ready = true, run_at = null, lost = lost + 1, last_token = lease_token, last_outcome = 'expire',
+         lease_token = null, lease_expires_at = null, worker_id = null,
+         updated_at = windlass.touched(updated_at, :now)
+   where seq = any(array(select seq from locked))
+  returning seq, limit_keys
+), closed as (
+  update windlass.runs set status = 'failed', error = :error, finished_at = windlass.at(:now),
+                           started_at = coalesce(started_at, windlass.at(:now))
+   where job_seq = any(array(select seq from expired)) and status is null
+)
+select seq, limit_keys::text from expired;
+
+-- name: leased_queues
+-- Found by jumping through the index.
+with recursive names (queue) as (
+  (select queue from windlass.jobs where state = 'running' order by queue limit 1)
+  union all
+  select (select later.queue from windlass.jobs as later where later.state = 'running' and later.queue > names.queue
+           order by later.queue limit 1)
+    from names where names.queue is not null
+)
+select queue from names where queue is not null;
+
+-- name: undecided
+select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
+       max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec,
+       payload, headers::text, limit_keys::text,
+       run_id, lease_token, windlass.micros(jobs.claimed_at), windlass.micros(lease_expires_at)
+  from windlass.jobs join windlass.runs on job_seq = jobs.seq and attempt_no = executions
+ where state = 'running' and jobs.queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
+   and (crash_policy = 'fail' or cancel_requested_at is not null
+        or (max_lost > 0 and lost + 1 >= max_lost)
+        or (max_attempts > 0 and greatest(attempts + 1, executions - skipped) >= max_attempts))
+ order by lease_expires_at, jobs.seq
+ limit :limit;

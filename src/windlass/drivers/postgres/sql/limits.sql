@@ -1,0 +1,52 @@
+-- Permits and parking. core/counters.py: take, give_back. Counting running jobs inside a claim is forbidden.
+
+-- name: lock_limits
+-- Always in the order of their keys, and before any job: two that need the same rows never wait for each other in a ring.
+select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update;
+
+-- name: limit_keys
+select seq, limit_keys::text from windlass.jobs where seq = any(:seqs::bigint[]) and limit_keys is not null;
+
+-- name: take_permits
+update windlass.limits set used = used + taken.permits
+  from unnest(:keys::text[], :permits::bigint[]) as taken (key, permits)
+ where limits.key = taken.key and limits.key = any(:keys::text[]);
+
+-- name: free_permits
+update windlass.limits set used = greatest(used - 1, 0) where key = any(:keys::text[]);
+
+-- name: park
+update windlass.jobs set ready = false, parked_on = parked.key, updated_at = windlass.touched(updated_at, :now)
+  from unnest(:seqs::bigint[], :keys::text[]) as parked (seq, key)
+ where jobs.seq = any(:seqs::bigint[]) and jobs.seq = parked.seq;
+
+-- name: unpark
+-- The first waiting job of every queue and type: one alone might stand in a queue that nobody serves. The kinds are found
+-- by jumping through the index, so the cost does not grow with the number of jobs that wait.
+with recursive kinds (queue, type) as (
+  (select queue, type from windlass.jobs where parked_on = :key and state = 'queued' order by queue, type limit 1)
+  union all
+  select later.queue, later.type from kinds cross join lateral (
+    select jobs.queue, jobs.type from windlass.jobs
+     where parked_on = :key and state = 'queued' and (jobs.queue, jobs.type) > (kinds.queue, kinds.type)
+     order by jobs.queue, jobs.type limit 1) as later
+)
+update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
+ where not exists (select from windlass.limits where key = :key and max_used is not null and used + 1 > max_used)
+   and parked_on = :key and state = 'queued'
+   and seq = any(array(
+     select first.seq from kinds cross join lateral (
+       select seq from windlass.jobs
+        where parked_on = :key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
+        order by priority desc, position, created_at, seq limit 1) as first))
+returning seq;
+
+-- name: unpark_all
+update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(select seq from windlass.jobs where parked_on = :key and state = 'queued' order by seq for update))
+   and parked_on = :key and state = 'queued';
+
+-- name: put_limit
+insert into windlass.limits (key, max_used, used)
+values (:key, :max_used, (select count(*) from windlass.jobs where state = 'running' and limit_keys ? :key))
+on conflict (key) do update set max_used = excluded.max_used;

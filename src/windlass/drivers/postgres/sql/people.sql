@@ -1,0 +1,104 @@
+-- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, moved,
+-- revoked.
+
+-- name: cancel_queued
+update windlass.jobs
+   set state = 'cancelled', parked_on = null, finished_at = windlass.at(:now), last_error = :reason, updated_at = windlass.touched(updated_at, :now)
+ where id = :id and state = 'queued';
+
+-- name: cancel_running
+update windlass.jobs set cancel_requested_at = windlass.at(:now), last_error = :reason, updated_at = windlass.touched(updated_at, :now)
+ where id = :id and state = 'running' and cancel_requested_at is null;
+
+-- name: replay
+update windlass.jobs
+   set state = 'queued', ready = true, run_at = null, attempts = case when :reset then 0 else attempts end,
+       skipped = case when :reset then executions else skipped end, lost = case when :reset then 0 else lost end,
+       finished_at = null, dead_kind = null, dead_at = null, dead_reason = null, worker_id = null,
+       cancel_requested_at = null, updated_at = windlass.touched(updated_at, :now)
+ where id = :id and state = 'dead' and dead_kind <> 'superseded';
+
+-- name: supersede
+update windlass.jobs set dead_kind = 'superseded', superseded_by = :child_id, updated_at = windlass.touched(updated_at, :now)
+ where id = :id and state = 'dead' and dead_kind <> 'superseded';
+
+-- name: run_now
+update windlass.jobs set run_at = null, ready = (waiting_on = 0 and parked_on is null), updated_at = windlass.touched(updated_at, :now)
+ where id = :id and state = 'queued';
+
+-- name: first_place
+-- core/positions.py: beyond. The first of the other queued jobs of a queue and priority, whatever they wait for. Those
+-- that wait for their time, a permit or a predecessor are scanned: this serves a person, not a worker.
+select position, windlass.micros(created_at), seq from (
+  (select position, created_at, seq from windlass.jobs
+                  where queue = :queue and priority = :priority and state = 'queued' and ready and seq <> :seq
+                  order by position, created_at, seq limit 1)
+  union all
+  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
+     and state = 'queued' and not ready and waiting_on = 0 and parked_on is null and seq <> :seq
+  union all
+  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
+     and state = 'queued' and parked_on is not null and seq <> :seq
+  union all
+  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
+     and state = 'queued' and waiting_on > 0 and seq <> :seq
+) as place order by position, created_at, seq limit 1;
+
+-- name: last_place
+-- The same at the other end.
+select position, windlass.micros(created_at), seq from (
+  (select position, created_at, seq from windlass.jobs
+                  where queue = :queue and priority = :priority and state = 'queued' and ready and seq <> :seq
+                  order by position desc, created_at desc, seq desc limit 1)
+  union all
+  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
+     and state = 'queued' and not ready and waiting_on = 0 and parked_on is null and seq <> :seq
+  union all
+  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
+     and state = 'queued' and parked_on is not null and seq <> :seq
+  union all
+  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
+     and state = 'queued' and waiting_on > 0 and seq <> :seq
+) as place order by position desc, created_at desc, seq desc limit 1;
+
+-- name: move_job
+update windlass.jobs set position = :position, updated_at = windlass.touched(updated_at, :now) where seq = :seq and state = 'queued';
+
+-- name: links
+-- All links of a retry chain: what a job retries, and what took over from it.
+with recursive chain (seq, state, retry_of, superseded_by) as (
+  select seq, state, retry_of, superseded_by from windlass.jobs where id = :id
+  union
+  select jobs.seq, jobs.state, jobs.retry_of, jobs.superseded_by
+    from chain join windlass.jobs on jobs.id in (chain.retry_of, chain.superseded_by)
+)
+select seq, state from chain;
+
+-- name: revoke
+-- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.
+update windlass.jobs set lease_expires_at = windlass.at(:now), updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(
+   select seq from windlass.jobs where state = 'running' and lease_expires_at > windlass.at(:now) and worker_id = :worker_id
+    order by seq for update))
+returning seq;
+
+-- name: put_queue
+insert into windlass.queues (name, positions, preset, settings, created_at, updated_at)
+values (:name, :positions, :preset, :settings, windlass.at(:now), windlass.at(:now))
+on conflict (name) do update set positions = excluded.positions, preset = excluded.preset, settings = excluded.settings,
+  updated_at = windlass.touched(queues.updated_at, :now);
+
+-- name: set_paused
+-- A queue without a row is not paused, and resuming it makes none.
+insert into windlass.queues (name, positions, paused_at, created_at, updated_at)
+select :queue, 'tail', case when :paused then windlass.at(:now) end, windlass.at(:now), windlass.at(:now)
+ where :paused or exists (select from windlass.queues where name = :queue)
+on conflict (name) do update set paused_at = excluded.paused_at, updated_at = windlass.touched(queues.updated_at, :now)
+ where (queues.paused_at is null) <> (excluded.paused_at is null)
+returning name;
+
+-- name: put_group
+insert into windlass.groups (group_id, name, mode, on_failure, total, remaining, created_at)
+values (:group_id, :name, :mode, :on_failure, :total, :total, windlass.at(:now))
+on conflict (group_id) do nothing
+returning group_id;

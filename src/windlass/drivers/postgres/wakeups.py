@@ -1,0 +1,220 @@
+"""Hearing of new work, and telling of it.
+
+Telling happens after the commit, on a connection of its own: a notification inside the transaction would make all commits
+that notify wait for each other. The first is sent at once, what comes in the next milliseconds together.
+
+Hearing is tested: every few seconds the listener sends itself a message and waits for it. A connection that looks open but
+carries nothing is thus noticed; until another one works, waiters look for themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import psycopg
+
+from windlass.clock import ticking
+from windlass.drivers.postgres.faults import Overdue, said
+from windlass.drivers.postgres.lane import FIRST_PAUSE, Lane, Watch
+from windlass.drivers.postgres.link import Link
+from windlass.drivers.postgres.place import CONNECT_TIMEOUT, Place
+from windlass.drivers.statement import Statement
+
+log: Final = logging.getLogger("windlass.postgres")
+GATHER: Final = 0.005
+TEST_EVERY: Final = 10.0
+TEST_WITHIN: Final = 3.0
+LONGEST_PAUSE: Final = 5.0
+PING: Final = "?"
+
+
+class Wakeups:
+    """Who waits, and whether there is news since they last looked. Made for one claimer per driver."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._news = 0
+        self._seen = 0
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
+
+    def tell(self) -> None:
+        """From any thread."""
+        with self._lock:
+            self._news += 1
+            waiting, self._waiting = self._waiting, set()
+        for loop, future in waiting:
+            with suppress(RuntimeError):  # that loop is closed
+                loop.call_soon_threadsafe(_wake, future)
+
+    async def wait(self, timeout: float) -> bool:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self._news != self._seen:
+                self._seen = self._news
+                return True
+            self._waiting.add((loop, future))
+        try:
+            await asyncio.wait({future}, timeout=timeout)
+        finally:
+            with self._lock:
+                self._waiting.discard((loop, future))
+                told, self._seen = future.done() and not future.cancelled(), self._news
+        return told
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Notifier:
+    """Leading and trailing edge: at most one statement per few milliseconds, and never a last word forgotten."""
+
+    def __init__(self, place: Place, lane: Lane) -> None:
+        self._place = place
+        self._lane = lane
+        self._lock = threading.Lock()
+        self._pending: set[str] = set()
+        self._sending = False
+        self.backend = 0  # the server's number of our connection: what it sends, we know already
+
+    def notify(self, queues: set[str]) -> None:
+        with self._lock:
+            self._pending |= queues
+            if self._sending or not self._pending:
+                return
+            self._sending = True
+        with suppress(Exception):  # closed meanwhile: those who listen look for themselves
+            self._lane.post(self._send)
+
+    def _send(self, link: Link) -> None:
+        while True:
+            with self._lock:
+                queues, self._pending = self._pending, set()
+                if not queues:
+                    self._sending = False
+                    return
+            try:
+                connection = link.open()
+                self.backend = connection.info.backend_pid
+                link.execute(Statement("select pg_notify($1, queue) from unnest($2::text[]) as asked (queue)",
+                                       (self._place.channel, sorted(queues))))  # fmt: skip
+            except (psycopg.Error, Overdue) as error:
+                log.debug("nobody was told of new work: %s", error)  # those who listen look for themselves
+                link.close()
+            threading.Event().wait(GATHER)
+
+
+class Listener:
+    def __init__(self, place: Place, watch: Watch, tell: Callable[[], None], own: Callable[[], int]) -> None:
+        self._place = place
+        self._watch = watch
+        self._tell = tell
+        self._own = own  # the backend of our own notifier
+        self._link = Link(place)
+        self._random = Random()  # noqa: S311 - spreads reconnections, nothing more
+        self._closing = threading.Event()
+        self._wake_in, self._wake_out = os.pipe()
+        self._asked_at: float | None = None
+        self._test = 0
+        self.healthy = False
+        self.latency: float | None = None  # of the last test, in seconds
+        self._thread = threading.Thread(target=self._run, name="windlass-listener", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        with suppress(OSError):
+            os.write(self._wake_out, b"x")
+        self._link.abort()
+        self._thread.join()
+        os.close(self._wake_in)
+        os.close(self._wake_out)
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._closing.is_set():
+            try:
+                self._listen()
+                pause = FIRST_PAUSE
+                while not self._closing.is_set():
+                    self._hear(ticking() + TEST_EVERY)
+                    self._test_line()
+            except (psycopg.Error, Overdue, OSError) as error:
+                self._unheard(error)
+                self._closing.wait(pause * (0.5 + self._random.random() / 2))
+                pause = min(pause * 2, LONGEST_PAUSE)
+        self._link.close()
+
+    def _unheard(self, error: BaseException) -> None:
+        if self.healthy and not self._closing.is_set():
+            log.warning("%s: new work is not heard of (%s); looking for it instead", self._place, said(error))
+        self.healthy = False
+        self._link.close()
+        self._tell()  # a claimer that relied on being told should look now
+
+    def _listen(self) -> None:
+        with self._within(TEST_WITHIN + CONNECT_TIMEOUT):
+            connection = self._link.open()
+            connection.add_notify_handler(lambda message: self._on_message(message.pid, message.payload))
+            connection.execute(f'listen "{self._place.channel}"'.encode(), prepare=False)
+        self._test_line()
+        self._tell()  # what was committed before we listened, nobody told us of
+
+    def _test_line(self) -> None:
+        """Say something to ourselves and wait for it."""
+        if self._closing.is_set():
+            return
+        self._test += 1
+        self._asked_at = asked_at = ticking()
+        with self._within(TEST_WITHIN):
+            self._link.execute(Statement("select pg_notify($1, $2)", (self._place.channel, self._ping)))
+            self._hear(asked_at + TEST_WITHIN, answered=lambda: self._asked_at is None)
+        if self._asked_at is not None and not self._closing.is_set():
+            raise Overdue("no message of ours came back")
+        self.healthy = True
+
+    @property
+    def _ping(self) -> str:
+        return f"{PING}{os.getpid()}.{self._test}"
+
+    def _hear(self, until: float, answered: Callable[[], bool] = lambda: False) -> None:
+        """Messages, until that moment or until the answer is among them."""
+        connection = self._link.connection
+        if connection is None or connection.closed:
+            raise Overdue("the connection is gone")
+        while not answered() and (left := until - ticking()) > 0 and not self._closing.is_set():
+            ready, _, _ = select.select([connection.fileno(), self._wake_in], [], [], left)
+            if connection.fileno() in ready:
+                connection.pgconn.consume_input()
+                while (message := connection.pgconn.notifies()) is not None:
+                    self._on_message(message.be_pid, message.extra.decode())
+
+    def _on_message(self, backend: int, text: str) -> None:
+        if text == self._ping and self._asked_at is not None:
+            self.latency, self._asked_at = ticking() - self._asked_at, None
+        elif not text.startswith(PING) and backend != self._own():
+            self._tell()
+
+    def _within(self, seconds: float) -> Any:
+        return _Deadline(self._watch, self._link, seconds)
+
+
+class _Deadline:
+    def __init__(self, watch: Watch, link: Link, seconds: float) -> None:
+        self._watch, self._link, self._until = watch, link, ticking() + seconds
+
+    def __enter__(self) -> None:
+        self._watch.begin(self._link, self._until)
+
+    def __exit__(self, *_: object) -> None:
+        self._watch.end(self._link)

@@ -1,0 +1,48 @@
+"""PostgreSQL keeps every promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from postgres.server import Server, unique_name
+from windlass.drivers.postgres import PostgresDriver
+from windlass.drivers.protocol import Driver
+from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
+
+
+class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres_server: Server) -> Iterator[None]:
+        self.dsn = postgres_server.dsn()
+        self.schemas: list[str] = []
+        yield
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            for schema in self.schemas:
+                connection.execute(f"drop schema if exists {schema} cascade".encode())
+
+    def make_driver(self) -> Driver:
+        self.schemas.append(unique_name("conf"))
+        return PostgresDriver(self.dsn, schema=self.schemas[-1])
+
+    def another(self, driver: Driver) -> Driver:
+        assert isinstance(driver, PostgresDriver)
+        return PostgresDriver(self.dsn, schema=driver.place.schema)
+
+    def sql(self, driver: Driver, statement: str) -> Sequence[Sequence[Any]]:
+        assert isinstance(driver, PostgresDriver)
+        with psycopg.connect(self.dsn, autocommit=True, options=f"-c search_path={driver.place.schema}") as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def instant(self, micros: int) -> str:
+        return f"at({micros})"
+
+    def later(self, column: str) -> str:
+        return f"{column} + interval '1 microsecond'"
+
+    def blob(self, digits: str) -> str:
+        return f"decode('{digits}', 'hex')"
