@@ -11,6 +11,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from windlass.clock import SECOND, StoreClock, ticking
@@ -36,12 +37,13 @@ from windlass.drivers.protocol import (
     WaitingType,
 )
 from windlass.drivers.statement import Op, Statement, T
-from windlass.errors import DriverClosed, DriverForked, DuplicateId
+from windlass.errors import DriverClosed, DriverForked, DuplicateId, StoreError
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 SAMPLES: Final = 5
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
+LONGEST_LOOK: Final = 0.5
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
 FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
 
@@ -62,6 +64,7 @@ class PostgresDriver:
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
         self._look_after = FIRST_LOOK
+        self._pulse: tuple[int, bool] = (0, False)  # of the store, when we last looked
         self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
@@ -285,9 +288,25 @@ class PostgresDriver:
         self._check_open()
         if self._listener is None and not self.place.pooled:
             self._listener = Listener(self.place, self._watch, self._wakeups.tell, lambda: self._notifier.backend)
-        if self._listener is None or not self._listener.healthy:  # look for oneself, less and less often
-            timeout, self._look_after = min(timeout, self._look_after), min(self._look_after * 1.5, timeout)
-        return await self._wakeups.wait(timeout)
+        if self._listener is not None and self._listener.healthy:
+            return await self._wakeups.wait(timeout)
+        return await self._look_for_work(timeout)
+
+    async def _look_for_work(self, timeout: float) -> bool:
+        """Nobody can tell of it: look, less and less often."""
+        until = ticking() + timeout
+        while True:
+            with suppress(StoreError):  # it cannot be reached; whoever waits will hear of that when they claim
+                pulse = await self._read(inspect.pulse)
+                moved, self._pulse = pulse != self._pulse and (pulse[0] != self._pulse[0] or pulse[1]), pulse
+                if moved:
+                    return True
+            left = until - ticking()
+            if left <= 0:
+                return False
+            pause, self._look_after = self._look_after, min(self._look_after * 1.5, LONGEST_LOOK)
+            if await self._wakeups.wait(min(pause, left)):
+                return True
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

@@ -55,6 +55,12 @@ def waiting_types(queues: Sequence[str] | None, limit: int) -> Op[list[WaitingTy
     return sorted(found, key=lambda kind: (kind.queue, kind.type, kind.on_unknown))
 
 
+def pulse() -> Op[tuple[int, bool]]:
+    """What moves when work arrives: the newest number, and whether anything is ready."""
+    [(newest, ready)] = yield SQL.pulse()
+    return newest, ready
+
+
 def shared() -> Op[Shared]:
     queues = yield SQL.all_queues()
     groups = yield SQL.all_groups()

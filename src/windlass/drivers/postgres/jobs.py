@@ -96,7 +96,8 @@ def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | Non
             params[f"{name}_each"] = None
         else:
             params[name] = None
-            params[f"{name}_each"] = kind(values if encode is None else map(encode, values))
+            encoded: list[Any] = list(values if encode is None else map(encode, values))
+            params[f"{name}_each"] = kind(encoded)
     return SQL.insert_jobs(**params)
 
 

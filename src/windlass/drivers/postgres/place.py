@@ -21,7 +21,7 @@ SWITCHES: Final = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_me
 
 class Place:
     def __init__(self, url: str, schema: str, pooler: Pooler, timeout: float) -> None:
-        if not isinstance(schema, str) or not SCHEMA.fullmatch(schema):
+        if not SCHEMA.fullmatch(str(schema)):
             raise InvalidInput("schema", f"must be a plain lower-case name of at most 41 letters, got {schema!r}")
         if pooler not in ("none", "transaction"):
             raise InvalidInput("pooler", f"must be 'none' or 'transaction', got {pooler!r}")

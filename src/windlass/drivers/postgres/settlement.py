@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from windlass.core.changes import (
     OUTCOME_OF,
@@ -28,6 +29,7 @@ from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.statement import Op, Statement
 from windlass.types import Handle, Micros
 
+BITE: Final = 200  # rows of `move`: what it looks up in arrays of texts grows with the square of their length
 Unit = tuple[int, tuple[int, Settlement]]  # (seq, (index in the batch, change))
 
 
@@ -77,10 +79,19 @@ def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
 
 
 def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros) -> Statement:
+    order = sorted(range(len(seqs)), key=seqs.__getitem__)
+    tokens, which = indexed([changes[n].token for n in order])
     return SQL.ack(
-        seqs=Ints(seqs), tokens=Texts([change.token for change in changes]), ats=Ints([change.at for change in changes]),
-        starts=Ints([change.started_at for change in changes]), now=now,
+        seqs=Ints([seqs[n] for n in order]), tokens=tokens, which=which, ats=Ints([changes[n].at for n in order]),
+        starts=Ints([changes[n].started_at or 0 for n in order]), now=now,
     )  # fmt: skip
+
+
+def indexed(tokens: Sequence[str]) -> tuple[Texts, Ints]:
+    """The different ones among many, and which of them each is: a batch comes from a few claims."""
+    place: dict[str, int] = {}
+    which = Ints([place.setdefault(token, len(place) + 1) for token in tokens])
+    return Texts(place), which
 
 
 def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
@@ -139,13 +150,14 @@ def move(units: Sequence[Unit], now: Micros) -> Op[None]:
         yield ack([seq for seq, _ in plain], [change for _, change in plain], now)
     done = {seq for seq, _ in plain}
     rest = [(seq, change, effect_of(change)) for seq, (_, change) in units if seq not in done]
-    if rest:
-        yield moves(rest, now)
-        yield closings(rest)
+    rest.sort(key=lambda unit: unit[0])
+    for start in range(0, len(rest), BITE):
+        yield moves(rest[start : start + BITE], now)
 
 
 def moves(rest: Sequence[tuple[int, Settlement, Effect]], now: Micros) -> Statement:
     changes, effects = [change for _, change, _ in rest], [effect for _, _, effect in rest]
+    reports = [stored_report(change.report) for change in changes]
     return SQL.move(
         now=now, seqs=Ints(seq for seq, _, _ in rest), tokens=Texts(c.token for c in changes),
         states=Texts(e.state for e in effects),
@@ -153,21 +165,13 @@ def moves(rest: Sequence[tuple[int, Settlement, Effect]], now: Micros) -> Statem
         keep_run_at=Bools(e.keep_run_at for e in effects), run_at=Ints(e.run_at for e in effects),
         attempts=Ints(e.attempts for e in effects), skipped=Ints(e.skipped for e in effects),
         lost=Ints(e.lost for e in effects), outcomes=Texts(e.outcome for e in effects),
-        started_at=Ints(c.started_at for c in changes), finished_at=Ints(e.finished_at for e in effects),
+        starts=Ints(c.started_at for c in changes), finished_at=Ints(e.finished_at for e in effects),
         failed_at=Ints(e.failed_at for e in effects), last_errors=Texts(e.last_error for e in effects),
         results=Blobs(e.result for e in effects), dead_kinds=Texts(e.dead_kind for e in effects),
         dead_at=Ints(e.finished_at if e.state == "dead" else None for e in effects),
         dead_reasons=Texts(e.dead_reason for e in effects), superseded_by=Texts(e.superseded_by for e in effects),
-    )  # fmt: skip
-
-
-def closings(rest: Sequence[tuple[int, Settlement, Effect]]) -> Statement:
-    changes = [change for _, change, _ in rest]
-    reports = [stored_report(change.report) for change in changes]
-    return SQL.close_run(
-        seqs=Ints(seq for seq, _, _ in rest), statuses=Texts(e.run_status for _, _, e in rest),
-        ats=Ints(c.at for c in changes), starts=Ints(c.started_at for c in changes),
-        errors=Texts(e.error for _, _, e in rest), tracebacks=Texts(r.traceback for r in reports),
+        statuses=Texts(e.run_status for e in effects), ats=Ints(c.at for c in changes),
+        errors=Texts(e.error for e in effects), tracebacks=Texts(r.traceback for r in reports),
         exit_codes=Ints(r.exit_code for r in reports), cpu_us=Ints(r.cpu_us for r in reports),
         peak_rss=Ints(r.peak_rss for r in reports), log_paths=Texts(r.log_path for r in reports),
         artifacts=Texts(to_json(r.artifacts) for r in reports),

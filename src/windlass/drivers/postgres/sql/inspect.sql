@@ -50,6 +50,9 @@ with recursive names (queue) as (
 )
 select queue from names where queue is not null;
 
+-- name: pulse
+select last_value, exists (select from windlass.jobs where state = 'queued' and ready) from windlass.jobs_seq;
+
 -- name: waiting_types
 select type, on_unknown, count(*) from (
   select type, on_unknown from windlass.jobs where queue = :queue and state = 'queued' and ready
