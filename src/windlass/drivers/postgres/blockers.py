@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -15,9 +16,10 @@ from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import Row, Statement
 
 LOOK_EVERY: Final = 0.5
-WHO: Final = """select pid, usename, application_name, state,
-  extract(epoch from clock_timestamp() - coalesce(xact_start, query_start))::bigint, left(query, 60)
-from pg_stat_activity where pid = any (pg_blocking_pids($1)) order by xact_start nulls last limit 3"""
+SESSION: Final = """a.pid, a.usename, a.application_name, a.state,
+  extract(epoch from clock_timestamp() - coalesce(a.xact_start, a.query_start))::bigint, left(a.query, 60)"""
+WHO: Final = f"""select {SESSION}
+from pg_stat_activity a where pid = any (pg_blocking_pids($1::int)) order by xact_start nulls last limit 3"""  # noqa: S608 - put together from constants
 
 
 class Onlooker:
@@ -28,7 +30,7 @@ class Onlooker:
         self._blind = place.pooled  # which session ours is, changes with every transaction
         self._eye = Link(place)
         self._over = threading.Event()
-        self._seen: list[Row] = []
+        self.seen: list[Row] = []
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -48,16 +50,17 @@ class Onlooker:
     def _look(self, session: int) -> None:
         with suppress(psycopg.Error, Overdue, Taken):  # it only ever explains
             while not self._over.wait(LOOK_EVERY):
-                self._seen = self._eye.execute(Statement(WHO, (session,))) or self._seen
+                self.seen = self._eye.execute(Statement(WHO, (session,))) or self.seen
         self._eye.close()
 
-    def told(self) -> str:
-        """As the end of a sentence; nothing when nobody was seen."""
-        if not self._seen:
-            return ""
-        people = ", ".join(_described(row) for row in self._seen)
-        ends = "; ".join(f"select pg_terminate_backend({row[0]})" for row in self._seen)
-        return f", because of {people} (end it with: {ends})"
+
+def told(sessions: Sequence[Row]) -> str:
+    """As the end of a sentence; nothing when nobody was seen."""
+    if not sessions:
+        return ""
+    people = ", ".join(_described(row) for row in sessions)
+    ends = "; ".join(f"select pg_terminate_backend({row[0]})" for row in sessions)
+    return f", because of {people} (end it with: {ends})"
 
 
 def _described(row: Row) -> str:

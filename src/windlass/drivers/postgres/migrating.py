@@ -10,23 +10,31 @@ Waiting for a table's lock makes everybody else wait behind us, so a step soon g
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
 import psycopg
 
+from windlass.clock import ticking
 from windlass.drivers.migrations import Migration
-from windlass.drivers.postgres.blockers import Onlooker
-from windlass.drivers.postgres.link import BEGIN, COMMIT, Link
+from windlass.drivers.postgres.blockers import SESSION, Onlooker, told
+from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.splitting import concurrent_statements, index_built
 from windlass.drivers.statement import Statement
 from windlass.errors import StoreBusy, StoreUnavailable
 
 LOCK: Final = "windlass migrations of {}"
+KEY: Final = "hashtextextended($1, 0)"
 FOR_A_TABLE: Final = 5.0  # seconds; workers queue behind us meanwhile
 FOR_OTHERS: Final = 30.0  # for another migrator, or for old transactions to end: nobody waits for us then
+ASK_EVERY: Final = 0.1
+HOLDERS: Final = f"""select {SESSION} from pg_locks l join pg_stat_activity a using (pid)
+where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and l.objid::bigint = {KEY} & 4294967295
+  and l.classid::bigint = ({KEY} >> 32) & 4294967295
+  and l.database = (select oid from pg_database where datname = current_database())"""  # noqa: S608 - put together from constants
 BOOTSTRAP: Final = """create table if not exists windlass.migrations (
   version integer primary key, name text not null, checksum text not null, applied_at timestamptz not null);
 create table if not exists windlass.meta (key text primary key, value text not null);
@@ -65,7 +73,7 @@ def _seen(link: Link, place: Place, what: str, run: Callable[[], bool]) -> bool:
             return run()
         except psycopg.errors.LockNotAvailable as error:
             raise StoreBusy(
-                str(place), 0, f"{what} did not get a lock in time{onlooker.told()}; nothing of it was recorded"
+                str(place), 0, f"{what} did not get a lock in time{told(onlooker.seen)}; nothing of it was recorded"
             ) from error
         finally:
             link.close()  # whatever was half done is undone by the server, locks and settings are given back
@@ -93,11 +101,27 @@ def _apply_whole(link: Link, place: Place, step: Migration) -> bool:
 
 
 def _begin(link: Link, place: Place) -> None:
-    link.execute(BEGIN)
-    _run(link, place, f"set local statement_timeout = 0; set local lock_timeout = '{FOR_OTHERS}s'")
-    link.execute(Statement("select pg_advisory_xact_lock(hashtextextended($1, 0))", (LOCK.format(place.schema),)))
-    _run(link, place, f"set local lock_timeout = '{FOR_A_TABLE}s'")
+    def attempt() -> bool:
+        link.execute(BEGIN)
+        [(ours,)] = link.execute(Statement(f"select pg_try_advisory_xact_lock({KEY})", (LOCK.format(place.schema),)))
+        if not ours:
+            link.execute(ROLLBACK)
+        return bool(ours)
+
+    _take_turn(link, place, attempt)
+    _run(link, place, f"set local statement_timeout = 0; set local lock_timeout = '{FOR_A_TABLE}s'")
     _lay_ground(link, place)
+
+
+def _take_turn(link: Link, place: Place, attempt: Callable[[], bool]) -> None:
+    """Asked for again and again: a statement that waits for the lock holds a snapshot, and a concurrent step of the one who
+    has the lock would wait for the end of that."""
+    until = ticking() + FOR_OTHERS
+    while not attempt():
+        if ticking() >= until:
+            holders = link.execute(Statement(HOLDERS, (LOCK.format(place.schema),)))
+            raise StoreBusy(str(place), 0, f"another migrator is at work{told(holders)}")
+        threading.Event().wait(ASK_EVERY)
 
 
 def _lay_ground(link: Link, place: Place) -> None:
@@ -113,7 +137,8 @@ def _apply_concurrently(link: Link, place: Place, step: Migration) -> bool:
     _run(link, place, f"set statement_timeout = 0; set lock_timeout = '{FOR_OTHERS}s'")
     with suppress(psycopg.Error):  # not every platform can: should we die, the server stops building soon after
         _run(link, place, "set client_connection_check_interval = '1s'")
-    link.execute(Statement("select pg_advisory_lock(hashtextextended($1, 0))", (LOCK.format(place.schema),)))
+    ask = Statement(f"select pg_try_advisory_lock({KEY})", (LOCK.format(place.schema),))
+    _take_turn(link, place, lambda: bool(link.execute(ask)[0][0]))
     if step.version in applied_steps(link):
         return False
     for part in parts:
@@ -149,7 +174,10 @@ def script(place: Place, left: Sequence[Migration], *, empty: bool) -> str:
     name = f'"{place.schema}"'
     parts = [
         f"-- {', '.join(step.label for step in left)} for schema {name}. Run it with: psql -f FILE\n"
-        f"\\set ON_ERROR_STOP on\nset lock_timeout = '{FOR_OTHERS}s';\nselect pg_advisory_lock({key});\n"
+        f"\\set ON_ERROR_STOP on\nset client_min_messages = warning;\n"
+        f"do $$ begin if not pg_try_advisory_lock({key})\n"
+        "  then raise exception 'another migrator is at work; try again'; end if; end $$;\n"
+        f"set lock_timeout = '{FOR_OTHERS}s';\n"
         f"select 'create schema {name}' where to_regnamespace('{name}') is null \\gexec\n",
     ]
     if empty:
