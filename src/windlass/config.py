@@ -7,6 +7,7 @@ default below.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypedDict, cast, get_args
@@ -20,6 +21,8 @@ from windlass.words import did_you_mean
 
 Durability = Literal["full", "relaxed"]
 SqliteLibrary = Literal["apsw", "stdlib"]
+Pooler = Literal["none", "transaction"]
+Migrate = Literal["empty", "auto", "never"]
 
 DEFAULT_URL: Final = "sqlite:///windlass.db"
 DAY: Final = 86_400 * SECOND
@@ -48,6 +51,11 @@ class Settings:
     keep_dead: Micros = 90 * DAY
     durability: Durability = "full"
     sqlite: SqliteLibrary = "apsw"
+    schema: str = "windlass"  # from here on PostgreSQL alone
+    pooler: Pooler = "none"  # "transaction": nothing of a session is used, because a pooler shares connections
+    migrate: Migrate = "empty"  # at start only an empty schema is made; "auto" also brings an older one up to date
+    store_timeout: Micros = 10 * SECOND  # of one call, reconnections and repetitions included
+    connections: int = 4  # for enqueues and changes; a worker has six more of its own
 
 
 class SettingsOptions(TypedDict, total=False):
@@ -72,20 +80,33 @@ class SettingsOptions(TypedDict, total=False):
     keep_dead: Duration
     durability: Durability
     sqlite: SqliteLibrary
+    schema: str
+    pooler: Pooler
+    migrate: Migrate
+    store_timeout: Duration
+    connections: int
 
 
-_DURATIONS: Final = frozenset({"lease", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead"})
-_COUNTS: Final = {"concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2}
+_DURATIONS: Final = frozenset({
+    "lease", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead", "store_timeout",
+})  # fmt: skip
+_COUNTS: Final = {
+    "concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2, "connections": 1,
+}  # fmt: skip
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "idempotency_scope": get_args(KeyScope),
     "on_duplicate": get_args(OnDuplicate),
     "on_unknown": get_args(OnUnknown),
     "durability": get_args(Durability),
     "sqlite": get_args(SqliteLibrary),
+    "pooler": get_args(Pooler),
+    "migrate": get_args(Migrate),
 }
 NAMES: Final = tuple(field.name for field in fields(Settings))
 MOST: Final = Settings.payload_limit
 SHORTEST_LEASE: Final = SECOND // 10
+SHORTEST_STORE_TIMEOUT: Final = SECOND // 10
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,40}")
 
 
 def settings_from(given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -106,7 +127,16 @@ def settings_from(given: Mapping[str, Any], environment: Mapping[str, str] | Non
         raise InvalidInput("payload_limit", f"must be at most {MOST:,}, because no store takes more; store a reference")
     if settings.lease < SHORTEST_LEASE:
         raise InvalidInput("lease", "must be at least 100 ms: it has to be renewed three times as often")
+    if settings.store_timeout < SHORTEST_STORE_TIMEOUT:
+        raise InvalidInput("store_timeout", "must be at least 100 ms: a call may need a new connection")
     return settings
+
+
+def check_schema(name: object, field: str = "schema") -> None:
+    if not isinstance(name, str) or not _SCHEMA.fullmatch(name):
+        raise InvalidInput(
+            field, f"must be lower-case letters, digits and _, at most 41 and not beginning with pg_, got {name!r}"
+        )
 
 
 def _from_text(name: str, text: str, key: str) -> object:
@@ -127,6 +157,8 @@ def _checked(name: str, value: object, field: str) -> object:
     elif name in _CHOICES:
         if value not in _CHOICES[name]:
             raise InvalidInput(field, f"must be one of {', '.join(_CHOICES[name])}, got {value!r}")
+    elif name == "schema":
+        check_schema(value, field)
     elif not isinstance(value, Retry):
         raise InvalidInput(field, f"must be a windlass.Retry, got {value!r}")
     return value

@@ -42,9 +42,9 @@ def _opened(client: Client, driver: Driver) -> Check:
     can = driver.capabilities
     if not can.durable:
         return Check(
-            "store", "warning", f"{client.url} forgets everything when the process ends", "--store sqlite:///jobs.db"
+            "store", "warning", f"{client.where} forgets everything when the process ends", "--store sqlite:///jobs.db"
         )
-    where = getattr(driver, "path", client.url)
+    where = getattr(driver, "path", None) or getattr(driver, "place", client.where)
     if client.settings.durability == "relaxed":
         return Check("store", "warning", f"{where}: durability is relaxed; a power cut may undo what was acknowledged")
     return Check("store", "ok", f"{where}: opens, its schema is current, {can.wakeups} wake-ups")

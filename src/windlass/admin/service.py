@@ -31,7 +31,7 @@ from windlass.clock import moment
 from windlass.core.admission import check_name
 from windlass.core.changes import SetPaused
 from windlass.core.uniqueness import stable_json
-from windlass.drivers import migrations_of
+from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import InvalidInput, JobNotFound, UnknownTask
 from windlass.options import OF_JOB, JobOptions, check_options, plan
@@ -211,8 +211,11 @@ class Admin:
         return await doctor.examine(self.client)
 
     def migrations(self) -> MigrationStatus:
-        """Which steps the store has, without changing it. Opening it applies what is missing."""
-        where, steps = migrations_of(self.client.url, self.client.settings.sqlite)
-        return MigrationStatus(
-            where, tuple(MigrationStep(f"{step.version:04d}_{step.name}", done, step.text) for step, done in steps)
-        )
+        """Which steps the store has, without changing it."""
+        found = migrations_of(self.client.url, **self.client.options())
+        steps = (MigrationStep(step.label, done, step.concurrent, step.text) for step, done in found.steps)
+        return MigrationStatus(found.where, tuple(steps), found.script)
+
+    def migrate(self) -> tuple[str, ...]:
+        """Apply what is missing, and answer the names of what was."""
+        return tuple(migrate(self.client.url, **self.client.options()))

@@ -201,12 +201,16 @@ class Diagnosis(Struct, frozen=True):
 class MigrationStep(Struct, frozen=True):
     name: str
     applied: bool
+    concurrent: bool  # outside of transactions, while workers go on
     sql: str
 
 
 class MigrationStatus(Struct, frozen=True):
+    """`script` applies what is missing, when it is given to the store's own shell."""
+
     where: str
     steps: tuple[MigrationStep, ...]
+    script: str = ""
 
     @property
     def missing(self) -> tuple[MigrationStep, ...]:

@@ -14,14 +14,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+import psycopg
+
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
 from windlass.drivers.postgres import inspect, jobs, keys, leases, people, settlement
+from windlass.drivers.postgres.faults import Overdue, Taken, translate
 from windlass.drivers.postgres.lane import Lane, Watch
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.postgres.place import Place, Pooler
-from windlass.drivers.postgres.schema import Migrate, prepare
+from windlass.drivers.postgres.place import Migrate, Place, Pooler
+from windlass.drivers.postgres.schema import look, migrate
 from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
 from windlass.drivers.protocol import (
     Capabilities,
@@ -34,6 +37,7 @@ from windlass.drivers.protocol import (
     Renewal,
     Retention,
     Shared,
+    Untransactional,
     WaitingType,
 )
 from windlass.drivers.statement import Op, Statement, T
@@ -52,7 +56,7 @@ _inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never cl
 os.register_at_fork(after_in_child=lambda: _inherited.extend(_drivers))
 
 
-class PostgresDriver:
+class PostgresDriver(Untransactional):
     def __init__(
         self, url: str, *, schema: str = "windlass", pooler: Pooler = "none", migrate: Migrate = "empty",
         timeout: float = 10.0, connections: int = 4,
@@ -79,14 +83,18 @@ class PostgresDriver:
         self._listener: Listener | None = None
         _drivers.add(self)
 
-    def _open(self, migrate: Migrate) -> None:
+    def _open(self, mode: Migrate) -> None:
         """Is it there, is it what we know, and what time is it there?"""
-        link = Link(self.place)
-        watch = Watch()
-        watch.begin(link, ticking() + 6 * self.place.timeout)
+        link, watch = Link(self.place), Watch()
         try:
-            prepare(link, self.place, migrate)
+            watch.begin(link, ticking() + 2 * self.place.timeout)
+            if look(link, self.place, mode):
+                watch.end(link)
+                migrate(self.place, mode=mode)
+                watch.begin(link, ticking() + self.place.timeout)
             self._measure(link)
+        except (psycopg.Error, Taken, Overdue) as error:
+            raise translate(error, self.place) from error
         finally:
             watch.end(link)
             watch.close()
@@ -287,7 +295,7 @@ class PostgresDriver:
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
         if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, lambda: self._notifier.backend)
+            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
         if self._listener is not None and self._listener.healthy:
             return await self._wakeups.wait(timeout)
         return await self._look_for_work(timeout)
