@@ -231,6 +231,24 @@ class Queue(Struct, frozen=True, kw_only=True, gc=False):
     paused_at: Micros | None = None
 
 
+class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):
+    """A worker as the registry knows it. `is_leader` and `leader_until` come from the leader's row, not from the worker."""
+
+    id: str  # hostname:pid:random
+    hostname: str
+    pid: int
+    pool_size: int
+    version: str
+    queues: tuple[str, ...]
+    types: tuple[str, ...]  # the tasks it knows
+    wakeups: str  # how it hears of new work at present
+    running: int  # jobs that it holds
+    started_at: Micros
+    last_heartbeat: Micros = 0
+    is_leader: bool = False
+    leader_until: Micros | None = None
+
+
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of."""
 

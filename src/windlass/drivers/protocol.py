@@ -27,8 +27,9 @@ from typing import Any, Literal, NoReturn, Protocol
 from msgspec import Struct
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.duties import Done, Duty
 from windlass.errors import WrongConnection
-from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, OnUnknown, Queue, Run, State
+from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, OnUnknown, Queue, Run, State, WorkerInfo
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -108,12 +109,21 @@ class WaitingType(Struct, frozen=True, gc=False):
     jobs: int
 
 
-class Retention(Struct, frozen=True, kw_only=True):
-    """How long finished jobs are kept, from `finished_at`. None = for ever."""
+class Leadership(Struct, frozen=True, kw_only=True, gc=False):
+    """Who leads, since which change of leaders, and until when. The epoch is the fence of everything a leader does."""
 
-    succeeded: Micros | None = None
-    cancelled: Micros | None = None
-    dead: Micros | None = None
+    worker_id: str | None = None
+    epoch: int = 0
+    until: Micros | None = None
+
+
+class Finding(Struct, frozen=True, gc=False):
+    """What a store says of its own health. `status` is ok, warning or problem; `command` is what to type next."""
+
+    name: str
+    status: Literal["ok", "warning", "problem"]
+    text: str
+    command: str | None = None
 
 
 class Shared(Struct, frozen=True, kw_only=True):
@@ -247,7 +257,8 @@ class Driver(Protocol):
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
         Move: queued only, `unchanged` when it stands there already; later arrivals are not bound by it. Delete: finished,
         with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
-        else changes; `unchanged` when it holds none. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
+        else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`; `unchanged` when
+        it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
         PutGroup: insert or change. A job that is not there is `not_found`.
         """
         ...
@@ -278,10 +289,31 @@ class Driver(Protocol):
         """Queues, groups, limits and the outbox."""
         ...
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        """Delete finished jobs, with their runs, that are older than their state's retention: at most `limit` chains, the
-        oldest first; answer the number of rows. A chain goes as one, by its last link's rule and date; members of a
-        group go only when all of them may. Idempotency keys stay."""
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        """The registry's heartbeat: write the worker's row with last_heartbeat = now. Of a worker that is there already
+        everything is renewed but started_at."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The registry, sorted by id. `is_leader` and `leader_until` tell who leads, or led last."""
+        ...
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        """Ask for leadership, or renew it; answer who leads now. One write transaction.
+
+        Granted to a registered worker when nobody leads at `now` (with epoch + 1), and renewed for the one that leads
+        still (same epoch). One whose own leadership has lapsed begins a new epoch like anybody else. A worker that is not
+        in the registry is refused. The instant of expiry is expired."""
+        ...
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        """Do one piece of maintenance (`windlass.core.duties`) in one transaction, if leadership is at this epoch and
+        has not expired at `now`; None = refused, and nothing was changed. `epoch` None: a person asks, not a leader."""
+        ...
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        """What the store knows of its own health: space, versions, what holds it up. Only reads; what cannot be known on
+        this kind of store is left out."""
         ...
 
     def transaction(self) -> Transaction:
