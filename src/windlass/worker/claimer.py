@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
+from windlass.backoff import Backoff
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.drivers.protocol import Claim
 from windlass.errors import StoreError
 from windlass.tasks import Task
 from windlass.types import Claimed, Micros
-from windlass.worker.backoff import Backoff
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.pace import Pace
 from windlass.worker.settler import Settler

@@ -33,7 +33,7 @@ class Keeper:
         self._holdings = holdings
         self._finisher = finisher
         self._stats = stats
-        self._lease = client.settings.lease
+        self._lease = client.settings.silence  # others may take a job when its lease lapses, or its worker counts as dead
 
     # ---------------------------------------------------------------------------------------------------------- renew
 
@@ -74,7 +74,7 @@ class Keeper:
             Renewal(held.job.handle, held.job.token, None if held.told_start else started_at, *news)
             for held, news, started_at in asked
         ]
-        answers = await self._client.driver.extend(renewals, lease_for=self._lease, now=asked_at)
+        answers = await self._client.driver.extend(renewals, lease_for=self._client.settings.lease, now=asked_at)
         for (held, news, started_at), answer in zip(asked, answers, strict=True):
             if answer.answer == "applied":
                 held.granted_at = asked_at

@@ -1,0 +1,49 @@
+"""The registry: a worker says what it is and that it lives, and that it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from windlass.client import Client
+from windlass.core.changes import Leave
+from windlass.drivers.protocol import Driver
+from windlass.errors import WindlassError
+from windlass.types import Micros, WorkerInfo
+
+log: Final = logging.getLogger("windlass.coordinator")
+
+
+class Registry:
+    name: Final = "the heartbeat"
+
+    def __init__(self, client: Client, about: WorkerInfo, running: Callable[[], int]) -> None:
+        self._client = client
+        self._about = about
+        self._running = running  # how many jobs it holds
+        self.patience: Final = client.settings.silence
+        self.registered: Final = asyncio.Event()
+
+    async def tick(self) -> Micros:
+        driver = self._client.driver
+        present = replace(self._about, wakeups=wakeups_of(driver), running=self._running())
+        await driver.beat(present, now=self._client.now())
+        self.registered.set()
+        return self._client.settings.silence // 3
+
+    async def leave(self) -> None:
+        """Once and no more: should it fail, the others notice that this worker is silent."""
+        try:
+            await self._client.driver.alter([Leave(self._about.id)], now=self._client.now())
+        except WindlassError as error:
+            log.info("worker %s could not sign off: %s", self._about.id, error)
+
+
+def wakeups_of(driver: Driver) -> str:
+    """How this process hears of new work at present. A driver whose way may change tells it as `present_wakeups`."""
+    present: str | None = getattr(driver, "present_wakeups", None)
+    return present or driver.capabilities.wakeups
