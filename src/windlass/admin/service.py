@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor
+from windlass.admin import dead_letters, doctor, fleet
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
@@ -14,6 +14,7 @@ from windlass.admin.views import (
     Diagnosis,
     ErrorGroups,
     Filter,
+    Fleet,
     JobDetail,
     JobList,
     JobView,
@@ -117,6 +118,10 @@ class Admin:
         rows = {queue.name: queue for queue in shared.queues}
         views = [queue_view(name, rows.get(name), counts[name]) for name in sorted(counts)]
         return Overview(at=moment(now), queues=tuple(views))
+
+    async def workers(self) -> Fleet:
+        """Who is registered as a worker, who of them lives, and who leads."""
+        return await fleet.fleet(self.client)
 
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""

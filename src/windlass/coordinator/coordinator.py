@@ -44,4 +44,6 @@ class Coordinator:
         return keep_ticking(part, self._client, self._counts, once=once)
 
     async def leave(self) -> None:
+        """Once its loops have ended."""
+        self.election.resign()
         await self.registry.leave()

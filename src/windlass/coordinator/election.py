@@ -33,6 +33,7 @@ class Election:
         self._client = client
         self._worker_id = worker_id
         self._lease = client.settings.leader_lease
+        self._loop = asyncio.get_running_loop()
         self._mandate: Mandate | None = None
         self.patience: Final = self._lease
         self.won: Final = asyncio.Event()  # set while it leads, as far as it was told
@@ -40,7 +41,7 @@ class Election:
     async def tick(self) -> Micros:
         """Ask for leadership, or for more of it. Who has to wait comes back when the present one may have lapsed, and
         every third of a lease, because it may have been given up before."""
-        asked_at, asked = self._client.now(), asyncio.get_running_loop().time()
+        asked_at, asked = self._client.now(), self._loop.time()
         answer = await self._client.driver.lead(self._worker_id, lease_for=self._lease, now=asked_at)
         until = answer.until or asked_at
         if answer.worker_id == self._worker_id and until > asked_at:
@@ -59,7 +60,7 @@ class Election:
         if mandate is None:
             return None
         by_store = self._client.now() - mandate.asked_at
-        by_loop = (asyncio.get_running_loop().time() - mandate.asked) * SECOND
+        by_loop = (self._loop.time() - mandate.asked) * SECOND
         return mandate.epoch if max(by_store, by_loop) < 2 * self._lease / 3 else None
 
     def may_act(self) -> int | None:
@@ -79,6 +80,11 @@ class Election:
             self._lose(f"{type(duty).__name__} was refused under epoch {epoch}")
         return done
 
+    def resign(self) -> None:
+        """It goes, and does nothing in this name any more."""
+        self._mandate = None
+        self.won.clear()
+
     def _gain(self, mandate: Mandate) -> None:
         if self._mandate is None or self._mandate.epoch != mandate.epoch:
             log.info("worker %s leads (epoch %d)", self._worker_id, mandate.epoch)
@@ -88,5 +94,4 @@ class Election:
     def _lose(self, why: str) -> None:
         if self._mandate is not None:
             log.warning("worker %s leads no longer: %s", self._worker_id, why)
-        self._mandate = None
-        self.won.clear()
+        self.resign()

@@ -25,13 +25,15 @@ class Registry:
         self._client = client
         self._about = about
         self._running = running  # how many jobs it holds
-        self.patience: Final = client.settings.silence
+        self.patience: Final = client.settings.silence // 3
         self.registered: Final = asyncio.Event()
+        self.beaten_at: Micros | None = None  # as far as was confirmed: from then on its silence is counted
 
     async def tick(self) -> Micros:
-        driver = self._client.driver
-        present = replace(self._about, wakeups=wakeups_of(driver), running=self._running())
-        await driver.beat(present, now=self._client.now())
+        driver, now = self._client.driver, self._client.now()
+        self.beaten_at = self.beaten_at or now
+        await driver.beat(replace(self._about, wakeups=wakeups_of(driver), running=self._running()), now=now)
+        self.beaten_at = now
         self.registered.set()
         return self._client.settings.silence // 3
 
