@@ -249,6 +249,34 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):
     leader_until: Micros | None = None
 
 
+class QueueSample(Struct, frozen=True, kw_only=True):
+    """A row of `queue_stats`: one queue in one minute. Depth and age as they were when the sample was taken; the rest is
+    of the runs that ended within the minute. Histograms: bucket -> runs, `windlass.core.sampling.EDGES` has the bounds."""
+
+    queue: str
+    minute: Micros  # its beginning
+    depth: dict[str, int]  # by label
+    oldest: Micros | None  # for how long the job that is due longest has been due
+    finished: dict[str, int]  # runs by outcome
+    waits: dict[int, int]
+    runs: dict[int, int]
+
+
+class Usage(Struct, frozen=True, kw_only=True, gc=False):
+    """A row of `usage_hourly`: the runs that ended in one hour, added up."""
+
+    hour: Micros  # its beginning
+    org_id: str  # "" = none
+    queue: str
+    type: str
+    outcome: str  # the status of the runs
+    runs: int = 0
+    run_us: int = 0
+    wait_us: int = 0
+    cpu_us: int = 0
+    peak_rss: int | None = None  # the largest
+
+
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of."""
 

@@ -26,7 +26,7 @@ def ended(name: str, state: State = "succeeded", at: int = OLD, **fields: Any) -
 def pruned(*jobs: Job, limit: int = 100, keep: int | None = KEEP, but: Rules | None = None) -> list[str]:
     """What goes when every ending is kept for `keep`, `but` for those that have another rule."""
     rule: Rules = {"succeeded": keep, "cancelled": keep, "dead": keep, **(but or {})}
-    return [job.id for job in prunable(jobs, rule, NOW, limit)]
+    return [job.id for chain in prunable(jobs, rule, NOW, limit) for job in chain]
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -47,7 +47,7 @@ class Faulty:
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self.driver, name)
-        if name not in ("claim", "extend", "settle", "expire", "alter", "get", "waiting_types", "wait", "prune"):
+        if name not in ("claim", "extend", "settle", "expire", "alter", "get", "waiting_types", "wait", "maintain"):
             return call
 
         async def guarded(*args: Any, **kwargs: Any) -> Any:

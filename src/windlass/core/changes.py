@@ -335,5 +335,7 @@ class PutGroup(Struct, frozen=True):
     on_failure: OnFailure = "stop"
 
 
-Alteration: TypeAlias = Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | PutGroup
+Alteration: TypeAlias = (
+    Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | PutGroup
+)
 AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate"]

@@ -29,7 +29,24 @@ from msgspec import Struct
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
 from windlass.core.duties import Done, Duty
 from windlass.errors import WrongConnection
-from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, OnUnknown, Queue, Run, State, WorkerInfo
+from windlass.types import (
+    Claimed,
+    Event,
+    Group,
+    Handle,
+    Job,
+    Label,
+    Limit,
+    Micros,
+    NewJob,
+    OnUnknown,
+    Queue,
+    QueueSample,
+    Run,
+    State,
+    Usage,
+    WorkerInfo,
+)
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -257,8 +274,8 @@ class Driver(Protocol):
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
         Move: queued only, `unchanged` when it stands there already; later arrivals are not bound by it. Delete: finished,
         with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
-        else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`; `unchanged` when
-        it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
+        else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
+        `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
         PutGroup: insert or change. A job that is not there is `not_found`.
         """
         ...
@@ -303,12 +320,22 @@ class Driver(Protocol):
 
         Granted to a registered worker when nobody leads at `now` (with epoch + 1), and renewed for the one that leads
         still (same epoch). One whose own leadership has lapsed begins a new epoch like anybody else. A worker that is not
-        in the registry is refused. The instant of expiry is expired."""
+        in the registry is refused. The instant of expiry is expired. When nobody leads after the call, `worker_id` and
+        `until` are None and `epoch` is the last one."""
         ...
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         """Do one piece of maintenance (`windlass.core.duties`) in one transaction, if leadership is at this epoch and
         has not expired at `now`; None = refused, and nothing was changed. `epoch` None: a person asks, not a leader."""
+        ...
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        """What `SampleQueues` wrote, of minutes that began at `since` or later, sorted by minute and queue."""
+        ...
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        """What `RollUpUsage` added up, of hours that began at `since` or later, sorted by hour, org, queue, type and
+        outcome."""
         ...
 
     async def examine(self, *, now: Micros) -> list[Finding]:

@@ -32,6 +32,7 @@ from windlass.core.changes import (
     SetPaused,
     Settlement,
 )
+from windlass.core.duties import Prune
 from windlass.core.recovery import recover
 from windlass.core.settle import (
     Execution,
@@ -45,7 +46,7 @@ from windlass.core.settle import (
     settle,
 )
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal, Retention
+from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal
 from windlass.errors import WindlassError
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
@@ -279,7 +280,7 @@ class _Differential(RuleBasedStateMachine):
 
     @rule(kept=st.sampled_from((None, 0, SECOND)), limit=st.sampled_from((1, 5)))
     def prune(self, kept: int | None, limit: int) -> None:
-        self.both("prune", Retention(succeeded=kept, cancelled=0, dead=kept), now=self.now, limit=limit)
+        self.both("maintain", Prune(succeeded=kept, cancelled=0, dead=kept, limit=limit), epoch=None, now=self.now)
         self._forget()
 
     def _forget(self) -> None:
