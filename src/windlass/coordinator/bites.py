@@ -26,14 +26,15 @@ class InBites:
         self._client = client
         self._election = election
         self._next_bite = next_bite
+        self._time = asyncio.get_running_loop().time
 
     async def tick(self) -> Micros:
         """While there is more, others get as much of the store's time as this has taken."""
-        began = asyncio.get_running_loop().time()
+        began = self._time()
         done = await self._election.act(self._next_bite(self._client.now()))
         if done is None:
             return 0
-        took = int((asyncio.get_running_loop().time() - began) * SECOND)
+        took = int((self._time() - began) * SECOND)
         return max(took, SHORTEST) if done.more else EVERY
 
 
@@ -47,6 +48,6 @@ def upkeep(client: Client, election: Election) -> list[InBites]:
     kept = retention(client.settings)
     return [
         InBites("retention", client, election, lambda now: kept),
-        InBites("forgetting keys", client, election, lambda now: ForgetKeys()),
-        InBites("the usage roll-up", client, election, lambda now: RollUpUsage(until=now - SETTLED_AFTER)),
+        InBites("keys", client, election, lambda now: ForgetKeys()),
+        InBites("usage", client, election, lambda now: RollUpUsage(until=now - SETTLED_AFTER)),
     ]

@@ -15,7 +15,7 @@ log: Final = logging.getLogger("windlass.coordinator")
 
 
 class Burial:
-    name: Final = "the removal of dead workers"
+    name: Final = "burial"
 
     def __init__(
         self, client: Client, election: Election, *, recover: Callable[[], Awaitable[None]], trusts: Callable[[], bool]

@@ -35,10 +35,10 @@ class Coordinator:
 
     def parts(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Loops for the worker to run, by name. Only who is registered may lead, and only who leads has duties."""
-        yield "registry", self._loop(self.registry)
-        yield "election", self._loop(self.election, once=self.registry.registered)
+        yield self.registry.name, self._loop(self.registry)
+        yield self.election.name, self._loop(self.election, once=self.registry.registered)
         for duty in self.duties:
-            yield duty.name.replace(" ", "-"), self._loop(duty, once=self.election.won)
+            yield duty.name, self._loop(duty, once=self.election.won)
 
     def _loop(self, part: Ticks, once: asyncio.Event | None = None) -> Coroutine[Any, Any, None]:
         return keep_ticking(part, self._client, self._counts, once=once)

@@ -27,7 +27,7 @@ class Mandate(NamedTuple):
 
 
 class Election:
-    name: Final = "the election"
+    name: Final = "election"
 
     def __init__(self, client: Client, worker_id: str) -> None:
         self._client = client

@@ -19,7 +19,7 @@ log: Final = logging.getLogger("windlass.coordinator")
 
 
 class Registry:
-    name: Final = "the heartbeat"
+    name: Final = "heartbeat"
 
     def __init__(self, client: Client, about: WorkerInfo, running: Callable[[], int]) -> None:
         self._client = client

@@ -17,18 +17,18 @@ REST: Final = 49  # times as long as it took
 
 
 class Sampling:
-    name: Final = "the sampling of queues"
+    name: Final = "sampling"
 
     def __init__(self, client: Client, election: Election) -> None:
         self.patience: Final = client.settings.leader_lease
         self._client = client
         self._election = election
+        self._time = asyncio.get_running_loop().time
 
     async def tick(self) -> Micros:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = self._time()
         done = await self._election.act(SampleQueues(keep=KEEP))
         if done is None:
             return 0
-        rest = int((loop.time() - began) * SECOND * REST)
+        rest = int((self._time() - began) * SECOND * REST)
         return max(MINUTE - self._client.now() % MINUTE, rest)

@@ -47,7 +47,7 @@ async def keep_ticking(part: Ticks, client: Client, counts: Counts, *, once: asy
                 pause = await part.tick()
         except (StoreError, TimeoutError) as error:
             counts.store_errors += 1
-            log.warning("%s failed and is tried again: %s", part.name, str(error) or "the store does not answer")
+            log.warning("the %s failed and is tried again: %s", part.name, str(error) or "the store does not answer")
             await backoff.pause()
         else:
             backoff.reset()

@@ -17,7 +17,7 @@ log: Final = logging.getLogger("windlass.coordinator")
 
 
 class Watch:
-    name: Final = "the look at the store's health"
+    name: Final = "health"
 
     def __init__(self, client: Client, election: Election) -> None:
         self.patience: Final = client.settings.leader_lease
