@@ -63,7 +63,7 @@ class Ground:
     def __init__(self, url: str, **settings: Any) -> None:
         self.clock = ManualClock()
         self.store = Faulty(open_driver(url))
-        self.client = Client(url, settings_from(settings, {}), driver=self.store, clock=self.clock, random=Random(1))  # type: ignore[arg-type]
+        self.client = Client(url, settings_from(settings, {}), driver=self.store, clock=self.clock, random=Random(1))
         self.settings = self.client.settings
 
     def member(self, name: str) -> Member:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -112,12 +114,12 @@ def test_time_that_the_answer_takes_is_not_added(url: str) -> None:
         worker = ground.member("w1")
         await worker.registry.tick()
 
-        async def slow(call: object, args: object) -> object:
-            answer = await call()  # type: ignore[operator]
+        async def slow(call: Callable[[], Awaitable[Any]], args: tuple[Any, ...]) -> Any:
+            answer = await call()
             ground.clock.advance(2 * THIRD)
             return answer
 
-        ground.store.faults["lead"] = slow  # type: ignore[assignment]
+        ground.store.faults["lead"] = slow
         await worker.election.tick()
         assert worker.election.epoch is None
 

@@ -106,7 +106,7 @@ class Fleet:
         self._workers = rng.choice((1, 2, 2, 3))
         self._births = 0
         self._tells = rng.choice((0.0, 0.7))
-        self.worker_timeout: Micros = rng.choice((4, 8)) * SECOND  # shorter than a lease, or longer
+        self.worker_timeout: Micros = (4, 8)[seed % 2] * SECOND  # shorter than a lease, or longer
         self._clocks_differ_for_ever = rng.random() < 0.3
         quick = rng.random() < 0.25  # a burst of short jobs, which workers take ahead of free slots
         self._lengths = QUICK if quick else LENGTHS
