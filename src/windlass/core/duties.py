@@ -47,9 +47,10 @@ class SampleQueues(Struct, frozen=True, kw_only=True):
 
 
 class RollUpUsage(Struct, frozen=True, kw_only=True):
-    """Add the runs that ended up to `until` (or to now, if that is earlier), and were not counted yet, to `usage_hourly`;
-    at most about `limit` of them: those that ended at the same instant as the last go with it. The watermark moves to
-    the last end, or to `until` when nothing is left, and never back. Everything up to it is counted exactly once."""
+    """Add the runs that ended up to `until`, and were not counted yet, to `usage_hourly`; at most about `limit` of them:
+    those that ended at the same instant as the last go with it. The last minute (`windlass.core.usage.LATE`) is left
+    alone. The watermark moves to the last end that was counted, or to `until` when nothing is left, and never back.
+    Every run that ended up to it is counted exactly once; one that is settled later is counted then."""
 
     until: Micros
     limit: int = 10_000

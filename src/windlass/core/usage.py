@@ -1,5 +1,9 @@
 """Usage by the hour. The run row is the usage event; a roll-up adds up those that ended, in the order of their ends,
 behind a watermark: what ended up to there is counted, and pruning never passes it.
+
+A run ends on the clock of its worker and is stored a little later, so a roll-up leaves the last minute alone. The end of a
+run that reaches the store later than that may lie behind the watermark, where no roll-up looks again: it is counted when
+it is stored.
 """
 
 from __future__ import annotations
@@ -14,8 +18,19 @@ from windlass.clock import SECOND
 from windlass.types import Micros, Run, Usage
 
 HOUR: Final = 3_600 * SECOND
+LATE: Final = 60 * SECOND
 
 UsageKey = tuple[Micros, str, str, str, str]
+
+
+def is_late(at: Micros, now: Micros) -> bool:
+    """Whether an end that is stored now may lie behind the watermark."""
+    return at < now - LATE
+
+
+def latest(until: Micros, now: Micros) -> Micros:
+    """How far a roll-up may go."""
+    return min(until, now - LATE)
 
 
 def hour_of(at: Micros) -> Micros:

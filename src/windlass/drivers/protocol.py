@@ -258,7 +258,8 @@ class Driver(Protocol):
         would bring a `new_job` row back to the queue is `never_twice`.
 
         A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel) and is
-        stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again.
+        stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again. One that ended
+        so long ago that the roll-up of usage has passed it (core: is_late) is added to the usage here.
         """
         ...
 

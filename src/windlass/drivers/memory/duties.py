@@ -12,8 +12,9 @@ from windlass.core.leadership import is_silent, may_maintain
 from windlass.core.retention import prunable
 from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_before, samples
 from windlass.core.uniqueness import is_taken
-from windlass.core.usage import added, bite, duration, key_of
+from windlass.core.usage import bite, duration, latest
 from windlass.drivers.memory.inspect import count
+from windlass.drivers.memory.settlement import count_usage
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Job, Micros, Run, State
 
@@ -103,14 +104,14 @@ def oldest(tables: Tables, now: Micros) -> dict[str, Micros]:
 
 
 def roll_up_usage(tables: Tables, duty: RollUpUsage, now: Micros) -> Done:
-    until, counted = min(duty.until, now), tables.watermark
+    until, counted = latest(duty.until, now), tables.watermark
     if counted is not None and until <= counted:
         return Done(0)
     uncounted = [run for _, run in ended_runs(tables) if (counted is None or ended_at(run) > counted)]
     part = bite(sorted(end for run in uncounted if (end := ended_at(run)) <= until), duty.limit, until)
     eaten = [run for run in uncounted if ended_at(run) <= part.edge]
     for run in eaten:
-        tables.put_in(tables.usage, key_of(run), added(tables.usage.get(key_of(run)), run))
+        count_usage(tables, run)
     tables.set("watermark", part.edge)
     return Done(len(eaten), more=part.full)
 

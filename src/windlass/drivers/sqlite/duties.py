@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from windlass.core.admission import check_duty, check_now
 from windlass.core.duties import Done, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage
+from windlass.core.usage import latest
 from windlass.drivers.sqlite.fleet import is_allowed
 from windlass.drivers.sqlite.rows import to_json
+from windlass.drivers.sqlite.settlement import watermark
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op
 from windlass.types import Micros
@@ -53,14 +55,8 @@ def remove_dead_workers(duty: RemoveDeadWorkers, now: Micros) -> Op[Done]:
     return Done(len(dead))
 
 
-def watermark() -> Op[Micros | None]:
-    """Up to here all runs are in `usage_hourly`; None before the first roll-up."""
-    rows = yield SQL.watermark()
-    return rows[0][0] if rows else None
-
-
 def roll_up_usage(duty: RollUpUsage, now: Micros) -> Op[Done]:
-    until, counted = min(duty.until, now), (yield from watermark())
+    until, counted = latest(duty.until, now), (yield from watermark())
     if counted is not None and until <= counted:
         return Done(0)
     after = -1 if counted is None else counted

@@ -86,6 +86,19 @@ on conflict (hour, org_id, queue, type, outcome) do update
        wait_us = usage_hourly.wait_us + excluded.wait_us, cpu_us = usage_hourly.cpu_us + excluded.cpu_us,
        peak_rss = coalesce(max(usage_hourly.peak_rss, excluded.peak_rss), usage_hourly.peak_rss, excluded.peak_rss);
 
+-- name: count_late
+-- The same for the runs that were closed just now and ended behind the watermark.
+insert into usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select runs.finished_at - runs.finished_at % 3600000000, coalesce(runs.org_id, ''), runs.queue, runs.type, status, count(*),
+       sum(max(runs.finished_at - runs.started_at, 0)), sum(coalesce(wait_us, 0)), sum(coalesce(cpu_us, 0)), max(peak_rss)
+  from jobs join runs on job_seq = seq and attempt_no = executions
+ where seq in (select value from json_each(:seqs)) and runs.finished_at <= :counted
+ group by 1, 2, 3, 4, 5
+on conflict (hour, org_id, queue, type, outcome) do update
+   set runs = usage_hourly.runs + excluded.runs, run_us = usage_hourly.run_us + excluded.run_us,
+       wait_us = usage_hourly.wait_us + excluded.wait_us, cpu_us = usage_hourly.cpu_us + excluded.cpu_us,
+       peak_rss = coalesce(max(usage_hourly.peak_rss, excluded.peak_rss), usage_hourly.peak_rss, excluded.peak_rss);
+
 -- name: all_usage
 -- Column order: windlass.types.Usage.
 select hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from usage_hourly
