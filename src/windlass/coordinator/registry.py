@@ -37,6 +37,12 @@ class Registry:
         self.registered.set()
         return self._client.settings.silence // 3
 
+    async def be_heard(self) -> None:
+        """Before a job is taken: a worker that was silent for long may be removed at once, and its newest jobs with it."""
+        silent_since, timeout = self.beaten_at, self._client.settings.worker_timeout
+        if silent_since is not None and self._client.now() - silent_since > timeout // 3:
+            await self.tick()
+
     async def leave(self) -> None:
         """Once and no more: should it fail, the others notice that this worker is silent."""
         try:

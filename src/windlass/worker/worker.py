@@ -142,6 +142,7 @@ class Worker:
             client, holdings, settler, stats, groups, queues=self.queues, worker_id=self.id, most=self._most,
             hand_back=lambda held: finisher.end(held, Released()), lose=self._keeper.lose,
             put_off=lambda held: finisher.end(held, Snoozed(client.settings.lease)),
+            be_heard=lambda: self._coordinator.registry.be_heard(),
         )  # fmt: skip
         self._stop_claiming = self._claimer.stop
         if self.stopping:

@@ -104,7 +104,8 @@ class Conduct:
     def lost(self, job: Job) -> None:
         """A lease has lapsed. Who lives, or has stopped in good order, must have had a reason to let it."""
         holder = self._world.process(job.worker_id or "")
-        excused = holder.life in ("dead", "stopped") or self._is_excused(holder, self._world.now - 3 * self._lease_for)
+        lapsed_at = min(self._world.now, job.lease_expires_at or 0)  # it may be noticed much later
+        excused = holder.life in ("dead", "stopped") or self._is_excused(holder, lapsed_at - 3 * self._lease_for)
         require(excused, "a lease that nobody disturbs does not lapse", f"{job.id} of {job.worker_id}")
 
     def unsaid(self) -> list[Lease]:
