@@ -77,10 +77,11 @@ def remove_dead_workers(tables: Tables, duty: RemoveDeadWorkers, now: Micros) ->
 
 
 def sample_queues(tables: Tables, duty: SampleQueues, now: Micros) -> Done:
+    minute = minute_before(now)
+    sampled = any(taken == minute for taken, _ in tables.samples)
     for key in [key for key in tables.samples if key[0] < now - duty.keep]:
         tables.drop_from(tables.samples, key)
-    minute = minute_before(now)
-    if any(taken == minute for taken, _ in tables.samples):
+    if sampled:
         return Done(0)
     ended = [
         Ended(run.queue, run.status or "", bucket(run.wait_us or 0), bucket(duration(run)), 1)

@@ -216,7 +216,8 @@ class FleetPromises(Suite):
             assert await t.maintain(duty, 3) is None, "not yet"
         assert [row.id for row in await t.driver.workers()] == ["dead", "v", "w"]
         assert await t.driver.get([done.id]) != [None]
-        assert await t.driver.usage(since=0) == await t.driver.samples(since=0) == []
+        assert await t.driver.usage(since=0) == []
+        assert await t.driver.samples(since=0) == []
         assert (await t.driver.workers())[0].last_heartbeat == stale
         assert [await t.maintain(duty, 2) for duty in duties] == [Done(1), Done(1), Done(1), Done(0), Done(0)]
 
