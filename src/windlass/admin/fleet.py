@@ -8,6 +8,7 @@ from windlass.admin.views import Check, Fleet, WorkerView
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import moment
+from windlass.errors import WindlassError
 from windlass.types import Micros, WorkerInfo
 
 
@@ -34,7 +35,12 @@ def worker_view(row: WorkerInfo, now: Micros, timeout: Micros) -> WorkerView:
 
 
 async def checks(client: Client) -> list[Check]:
-    rows, now, settings = await client.driver.workers(), client.now(), client.settings
+    """Nothing of a store that cannot be opened."""
+    try:
+        rows = await client.driver.workers()
+    except WindlassError:
+        return []
+    now, settings = client.now(), client.settings
     living = [row for row in rows if now - row.last_heartbeat < settings.worker_timeout]
     found = [_known(rows, living, settings.worker_timeout)]
     if living and not any(leads(row, now) for row in rows):

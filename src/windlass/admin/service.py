@@ -213,7 +213,9 @@ class Admin:
     # -------------------------------------------------------------------------------------------------------- the store
 
     async def doctor(self) -> Diagnosis:
-        return await doctor.examine(self.client)
+        """What is wrong with the store, and with who works on it."""
+        store = await doctor.examine(self.client)
+        return Diagnosis((*store.checks, *await fleet.checks(self.client)))
 
     def migrations(self) -> MigrationStatus:
         """Which steps the store has, without changing it. Opening it applies what is missing."""

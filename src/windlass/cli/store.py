@@ -10,7 +10,7 @@ from windlass.errors import InvalidInput
 
 
 async def doctor(*, common: Common = Common()) -> int:
-    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters."""
+    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters, workers."""
     async with opened(common) as admin:
         found = await admin.doctor()
     if common.json:

@@ -214,6 +214,8 @@ class Claimer:
 
     async def _claim(self, group: Group, wish: Wish) -> bool:
         await self._be_heard()
+        if self.stopping:  # said meanwhile
+            return False
         begins = wish.room <= group.runner.free
         claim = Claim(
             queues=self._queues, limit=wish.room, lease_for=self._client.settings.lease, worker_id=self._worker_id,
