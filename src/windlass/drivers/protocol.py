@@ -259,7 +259,7 @@ class Driver(Protocol):
 
         A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel) and is
         stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again. One that ended
-        so long ago that the roll-up of usage has passed it (core: is_late) is added to the usage here.
+        so long ago that the roll-up of usage has passed it (core: late_until) is added to the usage here.
         """
         ...
 

@@ -19,7 +19,7 @@ from windlass.core.changes import (
 from windlass.core.counters import count_member, uncount_member
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
-from windlass.core.usage import added, is_late, key_of
+from windlass.core.usage import added, key_of, late_until
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import free_permits
 from windlass.drivers.memory.tables import Tables
@@ -47,7 +47,7 @@ def apply(tables: Tables, job: Job, change: Settlement, now: Micros) -> Settleme
     effect = effect_of(change)
     run = rows.closed(tables.runs[job.seq][-1], change, effect)
     tables.put_run(job.seq, run)
-    if is_late(change.at, now) and tables.watermark is not None and change.at <= tables.watermark:
+    if tables.watermark is not None and change.at <= min(tables.watermark, late_until(now)):
         count_usage(tables, run)
     tables.put(rows.settled(job, change, effect, now))
     return change
