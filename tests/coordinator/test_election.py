@@ -137,7 +137,8 @@ def test_a_past_leader_is_refused_and_says_so(url: str, caplog: pytest.LogCaptur
         assert past.election.epoch == 1
         assert await past.election.act(ForgetKeys()) is None
         assert past.election.epoch is None
-        assert "w1 leads no longer: ForgetKeys was refused under epoch 1" in caplog.text
+        assert "w1: ForgetKeys was refused under epoch 1" in caplog.text
+        assert "w1 leads no longer: its epoch has ended" in caplog.text
         assert await heir.election.act(ForgetKeys()) is not None
 
     on_ground(url, play)

@@ -22,7 +22,7 @@ SETTLED_AFTER: Final = 300 * SECOND  # usage is counted when runs of that time h
 class InBites:
     def __init__(self, name: str, client: Client, election: Election, next_bite: Callable[[Micros], Duty]) -> None:
         self.name: Final = name
-        self.patience: Final = client.settings.leader_lease
+        self.patience: Final = election.patience_in_office
         self._client = client
         self._election = election
         self._next_bite = next_bite

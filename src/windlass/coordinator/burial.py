@@ -25,7 +25,7 @@ class Burial:
         self._recover = recover
         self._trusts = trusts  # whether this process may judge others by its clock
         self._began: int | None = None  # the epoch in which it has begun to look
-        self.patience: Final = max(client.settings.leader_lease, client.settings.lease)
+        self.patience: Final = election.patience_in_office
 
     async def tick(self) -> Micros:
         """A leader that has just begun lets one heartbeat of everybody pass: perhaps the whole machine has slept."""

@@ -37,6 +37,7 @@ class Election:
         self._mandate: Mandate | None = None
         self.patience: Final = self._lease
         self.won: Final = asyncio.Event()  # set while it leads, as far as it was told
+        self.patience_in_office: Final = max(self._lease, client.settings.lease)  # of each duty
 
     async def tick(self) -> Micros:
         """Ask for leadership, or for more of it. Who has to wait comes back when the present one may have lapsed, and
@@ -76,8 +77,10 @@ class Election:
         if epoch is None:
             return None
         done = await self._client.driver.maintain(duty, epoch=epoch, now=self._client.now())
-        if done is None and self._mandate is not None and self._mandate.epoch == epoch:
-            self._lose(f"{type(duty).__name__} was refused under epoch {epoch}")
+        if done is None:
+            log.warning("worker %s: %s was refused under epoch %d", self._worker_id, type(duty).__name__, epoch)
+            if self._mandate is not None and self._mandate.epoch == epoch:
+                self._lose("its epoch has ended")
         return done
 
     def resign(self) -> None:

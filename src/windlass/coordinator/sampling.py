@@ -20,7 +20,7 @@ class Sampling:
     name: Final = "sampling"
 
     def __init__(self, client: Client, election: Election) -> None:
-        self.patience: Final = client.settings.leader_lease
+        self.patience: Final = election.patience_in_office
         self._client = client
         self._election = election
         self._time = asyncio.get_running_loop().time
