@@ -12,7 +12,7 @@ import pytest
 
 from windlass import __version__
 from windlass.clock import SECOND
-from windlass.coordinator import bites
+from windlass.coordinator import bites, coordinator
 from windlass.types import WorkerInfo
 from windlass.worker import worker as worker_module
 from windlass.worker.recovering import take_back
@@ -109,7 +109,9 @@ def test_what_is_old_is_removed_by_a_worker_that_stays(url: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("hangs", ["beat", "lead", "maintain", "examine"])
-def test_a_drain_waits_for_nothing_of_it(hangs: str) -> None:
+def test_a_drain_waits_for_nothing_of_it(hangs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "ONE_IN", 1)
+
     async def play(stage: Stage) -> None:
         @stage.app.task
         async def work() -> None: ...
@@ -117,6 +119,7 @@ def test_a_drain_waits_for_nothing_of_it(hangs: str) -> None:
         job = await work.enqueue()
         stage.store.hang(hangs)
         worker = await stage.drain()
+        assert stage.store.calls[hangs] > 0
         assert (await stage.fetch(job.id)).state == "succeeded"
         assert worker.stats.store_errors == 0
         assert await known(stage) == {}
@@ -131,8 +134,25 @@ def test_a_drain_leaves_the_registry_as_it_was(url: str) -> None:
 
         await work.enqueue()
         await stage.drain()
-        assert stage.store.calls["beat"] == 1
+        assert (stage.store.calls["beat"], stage.store.calls["lead"]) == (1, 0)
         assert await known(stage) == {}
+
+    on_stage(url, play)
+
+
+def test_where_only_drains_come_some_of_them_keep_the_store_in_order(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "ONE_IN", 5)
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def work() -> None: ...
+
+        old = await work.enqueue()
+        for _ in range(40):
+            await stage.drain()
+            stage.clock.advance("1d")
+        assert 1 <= stage.store.calls["lead"] <= 20
+        assert await stage.store.driver.get([old.id]) == [None]
 
     on_stage(url, play)
 

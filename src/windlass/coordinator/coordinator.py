@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, Final
 
 from windlass.client import Client
+from windlass.clock import SECOND
 from windlass.coordinator.bites import upkeep
 from windlass.coordinator.burial import Burial
 from windlass.coordinator.election import Election
@@ -15,6 +16,10 @@ from windlass.coordinator.sampling import Sampling
 from windlass.coordinator.ticking import Counts, Ticks, keep_ticking
 from windlass.coordinator.watch import Watch
 from windlass.types import WorkerInfo
+
+
+PASSES_BY: Final = 1 * SECOND  # a worker that comes for a moment only stands for election when it is still there then
+ONE_IN: Final = 50  # of those stands at once: where only such workers come, somebody has to keep the store in order
 
 
 class Coordinator:
@@ -33,15 +38,20 @@ class Coordinator:
             Sampling(client, election), Watch(client, election),
         ]  # fmt: skip
 
-    def parts(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+    def parts(self, *, stays: bool) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Loops for the worker to run, by name. Only who is registered may lead, and only who leads has duties."""
         yield self.registry.name, self._loop(self.registry)
-        yield self.election.name, self._loop(self.election, once=self.registry.registered)
+        yield self.election.name, self._stand(at_once=stays or self._client.ids.random.random() * ONE_IN < 1)
         for duty in self.duties:
             yield duty.name, self._loop(duty, once=self.election.won)
 
     def _loop(self, part: Ticks, once: asyncio.Event | None = None) -> Coroutine[Any, Any, None]:
         return keep_ticking(part, self._client, self._counts, once=once)
+
+    async def _stand(self, *, at_once: bool) -> None:
+        if not at_once:
+            await asyncio.sleep(PASSES_BY / SECOND)
+        await self._loop(self.election, once=self.registry.registered)
 
     async def leave(self) -> None:
         """Once its loops have ended."""

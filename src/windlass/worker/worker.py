@@ -82,14 +82,15 @@ class Worker:
         slots = [task for runner in self._runners for task in runner.start()]
         self._client.due_listeners.append(self._claimer.expect)
         loop = asyncio.get_running_loop()
+        until_empty = drain or self._most is not None
         keeping = [
             loop.create_task(part, name=f"windlass-{name}")
             for name, part in (
                 ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("fence", self._keeper.fence()),
-                ("sweeper", self._sweeper.run()), ("watch", self._watch()), *self._coordinator.parts(),
+                ("sweeper", self._sweeper.run()), ("watch", self._watch()), *self._coordinator.parts(stays=not until_empty),
             )
         ]  # fmt: skip
-        claiming = loop.create_task(self._claim(until_empty=drain or self._most is not None), name="windlass-claimer")
+        claiming = loop.create_task(self._claim(until_empty=until_empty), name="windlass-claimer")
         stop = loop.create_task(self._stop_asked.wait())
         for part in (claiming, *keeping, *slots):
             part.add_done_callback(self._part_ended)
