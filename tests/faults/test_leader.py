@@ -26,6 +26,16 @@ def leader(fleet: Fleet) -> Leader | None:
     return Leader(int(rows[0][0].split(":")[1]), rows[0][1]) if rows else None
 
 
+def until_led(fleet: Fleet, *, after: int = 0) -> Leader:
+    def look() -> Leader | None:
+        found = leader(fleet)
+        return found if found is not None and found.epoch > after else None
+
+    found = fleet.until("somebody leads", look)
+    assert found is not None
+    return found
+
+
 def registered(fleet: Fleet) -> set[int]:
     return {pid for (pid,) in fleet.rows("select pid from workers")}
 
@@ -39,7 +49,7 @@ def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(tmp_pa
     with Fleet(tmp_path, **SETTINGS) as fleet:
         workers = [fleet.start("run"), fleet.start("run")]
         until_registered(fleet, *workers)
-        first = fleet.until("somebody leads", lambda: leader(fleet))
+        first = until_led(fleet)
         [victim] = [process for process in workers if process.pid == first.pid]
         [heir] = [process for process in workers if process.pid != first.pid]
         jobs: list[str] = []
@@ -47,7 +57,7 @@ def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(tmp_pa
             jobs.append(tasks.slow.enqueue_sync(60).id)
             fleet.until_started(len(jobs))
         killed_at = fleet.kill(victim)
-        second = fleet.until("another leads", lambda: leader(fleet) if leader(fleet) != first else None)
+        second = until_led(fleet, after=first.epoch)
         led_at = fleet.now()
         until_registered(fleet, heir)
         removed_at = fleet.now()
