@@ -73,6 +73,7 @@ class History:
         self.running: dict[Lease, str] = {}
         self.refused: set[Lease] = set()  # executions whose worker was told that the lease is gone
         self.begins: Counter[str] = Counter()  # by job id
+        self.told_to_stop: set[str] = set()  # processes that got a signal
 
     def add(self, who: str, what: str, *facts: Fact) -> None:
         self._events.append((self._now(), who, what, facts))

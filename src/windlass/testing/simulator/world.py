@@ -104,6 +104,7 @@ class Process:
         if self.life == "live":
             self.signalled_at = self.world.now
             self.world.history.add(self.name, "signal", number)
+            self.world.history.told_to_stop.add(self.name)
             if not self.loop.signal(number):
                 self.kill()
 
