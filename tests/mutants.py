@@ -118,7 +118,7 @@ MUTANTS = [
     Mutant("prune: links of a living chain are deleted", SQL + "duties.sql",
            "where finished_at is not null and dead_kind is not 'superseded'\n", "where finished_at is not null\n"),
     Mutant("prune: runs that nobody counted go too", "drivers/sqlite/duties.py",
-           "watermark=(yield from watermark()),", "watermark=None,"),
+           "watermark=counted, limit", "watermark=None, limit"),
     Mutant("prune: an uncounted run does not keep the later links", SQL + "duties.sql",
            "on link.id = chain.retry_of)", "on link.id = '' || chain.seq)"),
     Mutant("prune: an uncounted run does not keep the group", SQL + "duties.sql",

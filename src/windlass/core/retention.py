@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
+from windlass.core.duties import Prune
 from windlass.types import TERMINAL, Job, Micros, State
+
+
+def kept_for(duty: Prune) -> dict[State, Micros | None]:
+    return {"succeeded": duty.succeeded, "cancelled": duty.cancelled, "dead": duty.dead}
 
 
 def prunable(

@@ -9,14 +9,14 @@ from windlass.core.admission import check_duty, check_now
 from windlass.core.duties import Done, Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
 from windlass.core.eligibility import is_expired, label_of
 from windlass.core.leadership import is_silent, may_maintain
-from windlass.core.retention import prunable
+from windlass.core.retention import kept_for, prunable
 from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_before, samples
 from windlass.core.uniqueness import is_taken
 from windlass.core.usage import bite, duration, latest
 from windlass.drivers.memory.inspect import count
 from windlass.drivers.memory.settlement import count_usage
 from windlass.drivers.memory.tables import Tables
-from windlass.types import Job, Micros, Run, State
+from windlass.types import Job, Micros, Run
 
 
 def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done | None:
@@ -38,11 +38,10 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
 
 
 def prune(tables: Tables, duty: Prune, now: Micros) -> Done:
-    keep: dict[State, Micros | None] = {"succeeded": duty.succeeded, "cancelled": duty.cancelled, "dead": duty.dead}
     open_groups = [group.group_id for group in tables.groups.values() if group.remaining > 0]
     watermark = tables.watermark
     uncounted = set() if watermark is None else {seq for seq, run in ended_runs(tables) if ended_at(run) > watermark}
-    chains = prunable(list(tables.jobs.values()), keep, now, duty.limit, open_groups, uncounted)
+    chains = prunable(list(tables.jobs.values()), kept_for(duty), now, duty.limit, open_groups, uncounted)
     doomed = [job for chain in chains for job in chain]
     for job in doomed:
         tables.remove(job)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from windlass.core.admission import check_duty, check_now
 from windlass.core.duties import Done, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage
+from windlass.core.retention import kept_for
 from windlass.core.usage import latest
 from windlass.drivers.sqlite.fleet import is_allowed
 from windlass.drivers.sqlite.rows import to_json
 from windlass.drivers.sqlite.settlement import watermark
 from windlass.drivers.sqlite.sql import SQL
-from windlass.drivers.statement import Op
+from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
 
@@ -31,13 +32,16 @@ def maintain(duty: Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage, epoch: 
 
 
 def prune(duty: Prune, now: Micros) -> Op[Done]:
-    heads = yield SQL.prunable(
-        succeeded=_cutoff(duty.succeeded, now), cancelled=_cutoff(duty.cancelled, now), dead=_cutoff(duty.dead, now),
-        limit=duty.limit, watermark=(yield from watermark()),
-    )  # fmt: skip
+    counted = yield from watermark()
+    cutoffs = {state: _cutoff(kept, now) for state, kept in kept_for(duty).items()}
+    found: list[Row] = []
+    for state, cutoff in cutoffs.items():
+        if cutoff is not None:
+            found += yield SQL.prunable(state=state, **cutoffs, watermark=counted, limit=duty.limit)
+    heads = [seq for _, seq in sorted(found)[: duty.limit]]
     if not heads:
         return Done(0)
-    rows = yield SQL.delete_chains(seqs=to_json([row[0] for row in heads]))
+    rows = yield SQL.delete_chains(seqs=to_json(heads))
     groups = {row[0] for row in rows if row[0] is not None}
     if groups:
         yield SQL.delete_groups(groups=to_json(sorted(groups)))
