@@ -3,116 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from postgres.server import Server, unique_name
-from postgres.soundness import assert_sound
-from postgres.stepping import Outcome, Stage, staged, transaction
-from windlass.clock import SECOND
-from windlass.core.changes import Alteration, Cancel, Delete, PutGroup, PutLimit, Replay
+from postgres.programs import (
+    LATER, LEASE, NOW, alter, check, claim, claimed, enqueue, held, ids, new, one_stage, settle, stage, sweep, wanted, whole, wish,
+)
+from postgres.stepping import Stage, transaction
+from windlass.core.changes import Answer, Cancel, PutGroup, PutLimit
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution, Failed, Succeeded
-from windlass.core.settle import settle as decide
-from windlass.drivers.postgres import inspect, keys, leases, people, settlement
-from windlass.drivers.protocol import Claim, Renewal, Retention
+from windlass.drivers.postgres import leases, settlement
+from windlass.drivers.protocol import Renewal
 from windlass.drivers.statement import Op
-from windlass.types import Claimed, NewJob
 
-NOW = 1_800_000_000_000_000
-LEASE = 30 * SECOND
-LATER = NOW + LEASE
-names = iter(range(1, 1_000_000))
-
-
-@pytest.fixture(scope="module")
-def one_stage(postgres_server: Server) -> Iterator[Stage]:
-    schema = unique_name("steps")
-    with staged(postgres_server.dsn(), schema) as stage:
-        yield stage
-        stage.run(f"drop schema {schema} cascade")
-
-
-@pytest.fixture
-def stage(one_stage: Stage) -> Stage:
-    one_stage.clear()
-    return one_stage
-
-
-# ----------------------------------------------------------------------------------------------------------- short words
-
-
-def new(**fields: Any) -> NewJob:
-    return NewJob(**{"id": f"job-{next(names)}", "type": "work", **fields})
-
-
-def enqueue(stage: Stage, *jobs: NewJob) -> list[str]:
-    return [answer.id for answer in stage.do(keys.enqueue(jobs, NOW))]
-
-
-def alter(stage: Stage, *changes: Alteration) -> None:
-    stage.do(people.alter(changes, NOW))
-
-
-def wish(worker: str, *queues: str, limit: int = 10, **fields: Any) -> Claim:
-    token = f"{worker}-{next(names)}"
-    return Claim(queues=queues or ("default",), limit=limit, lease_for=LEASE, worker_id=worker, token=token, **fields)
-
-
-def claim(claim: Claim, now: int = NOW) -> Op[list[Claimed]]:
-    """As the driver claims: one statement, and a transaction when that says so."""
-    for _ in range(leases.TRIES):
-        taken, todo = yield from leases.claim_at_once(claim, now)
-        if taken or todo == leases.NOTHING_ELSE:
-            return taken
-        if todo != leases.CONTENDED:
-            return (yield from transaction(leases.claim(claim, now)))
-    return []
-
-
-def whole(claim: Claim, now: int = NOW) -> Op[list[Claimed]]:
-    """The transaction alone, where it is known that the one statement would ask for it."""
-    return (yield from transaction(leases.claim(claim, now)))
-
-
-def held(claim: Claim, now: int = NOW) -> Op[tuple[list[Claimed], int]]:
-    """The one statement, and a commit that comes later: what others meet while it is under way."""
-    return (yield from transaction(leases.claim_at_once(claim, now)))
-
-
-def claimed(stage: Stage, *queues: str, now: int = NOW, **fields: Any) -> list[Claimed]:
-    jobs = stage.do(leases.claim(wish("first", *queues, **fields), now))
-    assert jobs
-    return jobs
-
-
-def settle(jobs: list[Claimed], outcome: Any = None, now: int = NOW) -> Op[list[str]]:
-    units = [decide(job, outcome or Succeeded(), Execution(at=now, child_id=f"{job.id}-next")) for job in jobs]
-    if settlement.is_simple(units):
-        return (yield from settlement.ack_at_once(units, now))
-    return (yield from transaction(settlement.settle(units, now)))
-
-
-def wanted(*changes: Alteration, now: int = NOW) -> Op[list[str]]:
-    return (yield from transaction(people.alter(changes, now)))
-
-
-def sweep(now: int = LATER) -> Op[tuple[int, list[Claimed]]]:
-    return (yield from transaction(leases.expire(now, 100)))
-
-
-def states(stage: Stage) -> Counter[str]:
-    return Counter(state for (state,) in stage.ask("select state from windlass.jobs"))
-
-
-def check(stage: Stage, outcome: Outcome) -> None:
-    assert_sound(stage.ask, outcome)
-
-
-def ids(jobs: list[Claimed]) -> list[str]:
-    return [job.id for job in jobs]
+__all__ = ["one_stage", "stage"]
 
 
 # -------------------------------------------------------------------------------------------------------- claim and claim
@@ -301,7 +207,7 @@ def test_a_lapsed_job_is_recovered_once_whoever_decides(stage: Stage) -> None:
     _, undecided = stage.do(leases.expire(LATER, 10))
     assert len(undecided) == 2
 
-    def decided(who: str) -> Op[list[str]]:
+    def decided(who: str) -> Op[list[Answer]]:
         units = [recover(job, Execution(at=LATER, child_id=f"{who}-{job.id}")) for job in undecided]
         return (yield from transaction(settlement.settle(units, LATER)))
 
