@@ -82,7 +82,23 @@ def prune(retention: Retention, now: Micros, limit: int) -> Op[int]:
     )  # fmt: skip
     if not rows:
         return 0
-    return len((yield SQL.delete_chains(seqs=Ints(row[0] for row in rows))))
+    doomed = yield from still_ended([row[0] for row in rows])
+    return len((yield SQL.delete_jobs(seqs=Ints(doomed)))) if doomed else 0
+
+
+def still_ended(heads: Sequence[int]) -> Op[list[int]]:
+    """Every link of those chains that nobody holds and nobody has brought back since they were read; they are locked. What
+    is left out is found again the next time."""
+    links = yield SQL.chains(seqs=Ints(heads))
+    groups = {group_id for _, _, group_id in links if group_id is not None}
+    waiting: set[str] = set()
+    if groups:
+        yield SQL.lock_groups(ids=Texts(groups))
+        waiting = {row[0] for row in (yield SQL.open_groups(ids=Texts(groups)))}
+    locked = dict((yield SQL.lock_ended(seqs=Ints(seq for _, seq, _ in links))))
+    kept = {head for head, seq, group_id in links if seq not in locked or group_id in waiting}
+    kept |= {head for head in heads if locked.get(head, True)}
+    return [seq for head, seq, _ in links if head not in kept]
 
 
 def _cutoff(kept: Micros | None, now: Micros) -> Micros | None:

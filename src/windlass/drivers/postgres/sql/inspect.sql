@@ -13,8 +13,8 @@ select seq, id, queue, type, org_id, state, ready, priority, position, windlass.
   from windlass.jobs where id = any(:ids::text[]);
 
 -- name: lock_jobs
--- Jobs that people named, in the order of their numbers.
-select seq from windlass.jobs where id = any(:ids::text[]) order by seq for update;
+-- In the order of their numbers.
+select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
 
 -- name: get_runs
 select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,
@@ -90,11 +90,25 @@ select seq from windlass.jobs as head
  order by finished_at, seq
  limit :limit;
 
--- name: delete_chains
--- Whole chains, the heads of which are still what was read when they are locked.
-with recursive doomed (seq, retry_of) as (
-  select seq, retry_of from windlass.jobs where seq = any(:seqs::bigint[])
+-- name: chains
+-- Every link of the chains that end in these heads.
+with recursive doomed (head, seq, retry_of, group_id) as (
+  select seq, seq, retry_of, group_id from windlass.jobs where seq = any(:seqs::bigint[])
   union
-  select jobs.seq, jobs.retry_of from windlass.jobs join doomed on jobs.id = doomed.retry_of
+  select head, jobs.seq, jobs.retry_of, jobs.group_id from windlass.jobs join doomed on jobs.id = doomed.retry_of
 )
-delete from windlass.jobs where seq = any(array(select seq from doomed)) returning seq;
+select head, seq, group_id from doomed;
+
+-- name: lock_ended
+-- Those that are ended still and that nobody else holds, and whether another took over.
+select seq, dead_kind is not distinct from 'superseded' from windlass.jobs
+ where seq = any(:seqs::bigint[]) and finished_at is not null order by seq for update skip locked;
+
+-- name: open_groups
+-- Of these groups, whose locks are held, those that wait for members: one may have been brought back.
+select group_id from windlass.groups where group_id = any(:ids::text[]) and remaining > 0
+union
+select group_id from windlass.jobs where group_id = any(:ids::text[]) and finished_at is null;
+
+-- name: delete_jobs
+delete from windlass.jobs where seq = any(:seqs::bigint[]) returning seq;
