@@ -8,7 +8,24 @@ from typing import Any
 import pytest
 
 from postgres.programs import (
-    LATER, LEASE, NOW, alter, check, claim, claimed, enqueue, held, ids, new, one_stage, settle, stage, sweep, wanted, whole, wish,
+    LATER,
+    LEASE,
+    NOW,
+    alter,
+    check,
+    claim,
+    claimed,
+    enqueue,
+    held,
+    ids,
+    new,
+    one_stage,
+    settle,
+    stage,
+    sweep,
+    wanted,
+    whole,
+    wish,
 )
 from postgres.stepping import Stage, transaction
 from windlass.core.changes import Answer, Cancel, PutGroup, PutLimit

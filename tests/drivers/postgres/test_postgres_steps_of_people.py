@@ -167,7 +167,11 @@ def test_people_who_name_the_same_rows_in_another_order_do_not_wait_in_a_ring(
 
 def test_settlements_bulk_cancels_and_sweeps_over_the_same_jobs_do_not_wait_in_a_ring(stage: Stage) -> None:
     alter(stage, PutLimit("k1", 9), PutLimit("k2", 9), PutGroup("g", 4))
-    kinds: list[dict[str, Any]] = [{"limit_keys": ("k2", "k1")}, {"group_id": "g"}, {"limit_keys": ("k1",), "group_id": "g"}]
+    kinds: list[dict[str, Any]] = [
+        {"limit_keys": ("k2", "k1")},
+        {"group_id": "g"},
+        {"limit_keys": ("k1",), "group_id": "g"},
+    ]
     enqueue(stage, *(new(**kinds[n % 3]) for n in range(6)))
     jobs = claimed(stage)
     random = Random(5)

@@ -19,9 +19,10 @@ import psycopg
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
-from windlass.drivers.postgres import inspect, jobs, keys, leases, people, settlement
+from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.drivers.postgres import duties, fleet, inspect, jobs, keys, leases, people, samples, settlement
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
-from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate
@@ -33,16 +34,16 @@ from windlass.drivers.protocol import (
     Enqueued,
     Extended,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
     Untransactional,
     WaitingType,
 )
 from windlass.drivers.statement import Op, Statement, T
 from windlass.errors import DriverClosed, DriverForked, DuplicateId, StoreError
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
@@ -208,7 +209,7 @@ class PostgresDriver(Untransactional):
             return []
 
         def work(link: Link) -> list[Answer]:
-            if settlement.is_simple(units):
+            if settlement.is_simple(units, now):
                 return link.run(settlement.ack_at_once(units, now))
             return link.transact(settlement.settle(units, now))
 
@@ -230,8 +231,21 @@ class PostgresDriver(Untransactional):
             self._tell_all()
         return answers
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return await self._transact(lambda: inspect.prune(retention, now, limit), repeatable=True)
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        await self._heartbeat(lambda link: link.run(fleet.beat(worker, now)))
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return await self._heartbeat(lambda link: link.transact(fleet.lead(worker_id, lease_for, now)))
+
+    async def _heartbeat(self, work: Work[T]) -> T:
+        self._check_open()
+        return await self._beats.submit(work, work)
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
+            found = await self._read(lambda: samples.look(epoch, now))
+            return await self._transact(lambda: samples.write(duty, found, epoch, now), repeatable=True)
+        return await self._transact(lambda: duties.maintain(duty, epoch, now), repeatable=True)
 
     async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
         """`repeatable`: doing it twice is as good as once."""
@@ -262,6 +276,15 @@ class PostgresDriver(Untransactional):
 
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(fleet.workers)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return await self._read(lambda: inspect.samples(since))
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return await self._read(lambda: inspect.usage(since))
 
     async def _read(self, make: Callable[[], Op[T]]) -> T:
         self._check_open()

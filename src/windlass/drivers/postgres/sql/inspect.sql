@@ -1,4 +1,4 @@
--- Reading, and forgetting. Column order: windlass.types.Job and Run.
+-- Reading. Column order: windlass.types.Job and Run.
 
 -- name: get_jobs
 select seq, id, queue, type, org_id, state, ready, priority, position, windlass.micros(created_at),
@@ -73,42 +73,3 @@ select key, max_used, used from windlass.limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, windlass.micros(created_at) from windlass.outbox order by event_id;
-
--- name: prunable
--- core/retention.py: the heads of chains that may go, oldest first. A null cutoff keeps for ever.
-select seq from windlass.jobs as head
- where finished_at is not null and dead_kind is distinct from 'superseded'
-   and ((state = 'succeeded' and finished_at <= windlass.at(:succeeded)) or (state = 'cancelled' and finished_at <= windlass.at(:cancelled))
-        or (state = 'dead' and finished_at <= windlass.at(:dead)))
-   and not exists (select from windlass.groups where groups.group_id = head.group_id and remaining > 0)
-   and (group_id is null or not exists (
-     select from windlass.jobs as member
-      where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
-        and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
-                         or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
-                         or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)))
- order by finished_at, seq
- limit :limit;
-
--- name: chains
--- Every link of the chains that end in these heads.
-with recursive doomed (head, seq, retry_of, group_id) as (
-  select seq, seq, retry_of, group_id from windlass.jobs where seq = any(:seqs::bigint[])
-  union
-  select head, jobs.seq, jobs.retry_of, jobs.group_id from windlass.jobs join doomed on jobs.id = doomed.retry_of
-)
-select head, seq, group_id from doomed;
-
--- name: lock_ended
--- Those that are ended still and that nobody else holds, and whether another took over.
-select seq, dead_kind is not distinct from 'superseded' from windlass.jobs
- where seq = any(:seqs::bigint[]) and finished_at is not null order by seq for update skip locked;
-
--- name: open_groups
--- Of these groups, whose locks are held, those that wait for members: one may have been brought back.
-select group_id from windlass.groups where group_id = any(:ids::text[]) and remaining > 0
-union
-select group_id from windlass.jobs where group_id = any(:ids::text[]) and finished_at is null;
-
--- name: delete_jobs
-delete from windlass.jobs where seq = any(:seqs::bigint[]) returning seq;
