@@ -293,7 +293,8 @@ class PostgresDriver(Untransactional):
         self._check_open()
         if self._listener is None and not self.place.pooled:
             self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
-        if self._listener is None or not self._listener.healthy:  # look for oneself, less and less often
+        listener = self._listener
+        if listener is None or (listener.settled and not listener.healthy):  # look for oneself, less and less often
             timeout, self._look_after = min(timeout, self._look_after), min(self._look_after * 1.5, timeout)
         return await self._wakeups.wait(timeout)
 
