@@ -33,7 +33,7 @@ async def examine(client: Client) -> Diagnosis:
         driver = client.driver
     except WindlassError as error:
         return Diagnosis((Check("store", "problem", str(error)),))
-    checks = [_opened(client, driver), *_file(driver), _clock(client.now())]
+    checks = [_opened(client, driver), *_file(driver), *await _store(driver, client.now()), _clock(client.now())]
     checks += [check async for check in _jobs(driver, client.now())]
     return Diagnosis(tuple(checks))
 
@@ -48,6 +48,13 @@ def _opened(client: Client, driver: Driver) -> Check:
     if client.settings.durability == "relaxed":
         return Check("store", "warning", f"{where}: durability is relaxed; a power cut may undo what was acknowledged")
     return Check("store", "ok", f"{where}: opens, its schema is current, {can.wakeups} wake-ups")
+
+
+async def _store(driver: Driver, now: Micros) -> list[Check]:
+    examine = getattr(driver, "examine", None)
+    if examine is None:
+        return []
+    return [Check(found.name, found.status, found.text, found.command) for found in await examine(now=now)]
 
 
 def _file(driver: Driver) -> Iterator[Check]:

@@ -116,6 +116,15 @@ class Retention(Struct, frozen=True, kw_only=True):
     dead: Micros | None = None
 
 
+class Finding(Struct, frozen=True, gc=False):
+    """What a store says of its own health. `status` is ok, warning or problem; `command` is what to type next."""
+
+    name: str
+    status: Literal["ok", "warning", "problem"]
+    text: str
+    command: str | None = None
+
+
 class Shared(Struct, frozen=True, kw_only=True):
     """Rows that jobs share, as they stand."""
 

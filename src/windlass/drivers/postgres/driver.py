@@ -18,12 +18,12 @@ import psycopg
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
-from windlass.drivers.postgres import inspect, jobs, keys, leases, people, settlement
+from windlass.drivers.postgres import health, inspect, jobs, keys, leases, people, settlement
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
 from windlass.drivers.postgres.lane import Lane, Watch
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
-from windlass.drivers.postgres.schema import look, migrate
+from windlass.drivers.postgres.schema import look, migrate, own_steps
 from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
 from windlass.drivers.protocol import (
     Capabilities,
@@ -31,6 +31,7 @@ from windlass.drivers.protocol import (
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
     Page,
     Renewal,
@@ -260,6 +261,22 @@ class PostgresDriver(Untransactional):
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
 
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        found = await self._read(lambda: health.examine(self.place, own_steps(), now))
+        heard = await self._wait_for_listener()
+        return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
+
+    async def _wait_for_listener(self) -> float | None:
+        """How long a message to ourselves took; None when none came."""
+        listener = self._listen()
+        if listener is None:
+            return None
+        for _ in range(100):
+            if listener.settled:
+                break
+            await asyncio.sleep(0.05)
+        return listener.latency if listener.healthy else None
+
     async def _read(self, make: Callable[[], Op[T]]) -> T:
         self._check_open()
 
@@ -291,12 +308,15 @@ class PostgresDriver(Untransactional):
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
-        if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
-        listener = self._listener
+        listener = self._listen()
         if listener is None or (listener.settled and not listener.healthy):  # look for oneself, less and less often
             timeout, self._look_after = min(timeout, self._look_after), min(self._look_after * 1.5, timeout)
         return await self._wakeups.wait(timeout)
+
+    def _listen(self) -> Listener | None:
+        if self._listener is None and not self.place.pooled:
+            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
+        return self._listener
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

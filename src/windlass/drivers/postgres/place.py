@@ -39,9 +39,16 @@ class Place:
         return cls(url, schema, pooler, timeout)
 
     def __str__(self) -> str:
+        return f"{self.url} (schema {self.schema})"
+
+    @property
+    def url(self) -> str:
+        """Where libpq will go, without a password."""
         hosts, ports = self._asked("host").split(","), self._asked("port").split(",")
+        if hosts[0].startswith("/"):  # a directory, with the server's socket in it
+            return f"postgresql://{self.user}@/{self.database}?host={hosts[0]}&port={ports[0]}"
         where = ",".join(f"{host or 'localhost'}:{ports[n % len(ports)]}" for n, host in enumerate(hosts))
-        return f"postgresql://{self.user}@{where}/{self.database} (schema {self.schema})"
+        return f"postgresql://{self.user}@{where}/{self.database}"
 
     @property
     def user(self) -> str:
