@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -151,7 +152,7 @@ def test_links_of_one_chain_are_deleted_by_two_at_once(stage: Stage) -> None:
     job = dead(stage, retry_mode="new_job")
     alter(stage, Replay(job, "child"))
     bury(stage)
-    others = {"prune": prune, "delete": lambda: wanted(Delete("child"))}
+    others: dict[str, Callable[[], Op[Any]]] = {"prune": prune, "delete": lambda: wanted(Delete("child"))}
     for name, other in others.items():
         for outcome in stage.every(lambda: {"one": wanted(Delete(job)), name: other()}):  # noqa: B023
             assert stage.ask("select id from windlass.jobs") == [], outcome
