@@ -73,17 +73,32 @@ select event, job_id, org_id, body, windlass.micros(created_at) from windlass.ou
 
 -- name: prunable
 -- core/retention.py: the heads of chains that may go, oldest first. A null cutoff keeps for ever.
-select seq from windlass.jobs as head
- where finished_at is not null and dead_kind is distinct from 'superseded'
-   and ((state = 'succeeded' and finished_at <= windlass.at(:succeeded)) or (state = 'cancelled' and finished_at <= windlass.at(:cancelled))
-        or (state = 'dead' and finished_at <= windlass.at(:dead)))
-   and not exists (select from windlass.groups where groups.group_id = head.group_id and remaining > 0)
-   and (group_id is null or not exists (
-     select from windlass.jobs as member
-      where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
-        and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
-                         or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
-                         or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)))
+-- Each state is walked along its part of the index, one row after the other, until there are enough: no belief about their
+-- number makes this read them all. The other `limit 1` keep the planner from answering for all groups at once.
+with kept as materialized (
+  select * from (values ('succeeded', windlass.at(:succeeded)), ('cancelled', windlass.at(:cancelled)), ('dead', windlass.at(:dead)))
+                as kept (state, cutoff)
+)
+select seq from kept cross join lateral (
+  with recursive walk (finished_at, seq) as (
+    (select finished_at, seq from windlass.jobs where jobs.state = kept.state and finished_at is not null and finished_at <= cutoff
+      order by finished_at, seq limit 1)
+    union all
+    select next.finished_at, next.seq from walk cross join lateral (
+      select finished_at, seq from windlass.jobs
+       where jobs.state = kept.state and finished_at is not null and finished_at <= cutoff
+         and (finished_at, seq) > (walk.finished_at, walk.seq)
+       order by finished_at, seq limit 1) as next
+  )
+  select walk.seq, walk.finished_at from walk cross join lateral (
+    select group_id, dead_kind from windlass.jobs where jobs.seq = walk.seq offset 0) as head
+   where dead_kind is distinct from 'superseded' and (group_id is null or (
+       (select true from windlass.groups where groups.group_id = head.group_id and remaining > 0 limit 1) is null
+       and (select true from windlass.jobs as member
+             where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
+               and not exists (select from kept as its where its.state = member.state and member.finished_at <= its.cutoff)
+             limit 1) is null))
+   limit :limit) as old
  order by finished_at, seq
  limit :limit;
 
