@@ -18,7 +18,8 @@ FILL = """
 insert into windlass.jobs (seq, id, queue, type, state, ready, priority, position, run_at, executions, lease_token,
   lease_expires_at, worker_id, claimed_at, started_at, finished_at, dead_kind, dead_at, dead_reason, waiting_on, parked_on,
   limit_keys, group_id, group_seq, org_id, created_at, queued_at, updated_at)
-select n, 'job-' || n, case when big then 'big' else 'q' || n % 1000 end, 't' || n % 7, state, state <> 'queued' or kind = 'ready',
+select n, 'job-' || n, case when big then 'big' else 'q' || n % 1000 end, 't' || n % 7, state,
+       state <> 'queued' or kind = 'ready',
        n % 3, 100 * n, case when kind = 'future' then windlass.at({now} + 3600000000 + n) end, (state <> 'queued')::int,
        case when state = 'running' then 'token' end,
        case when state = 'running' then windlass.at({now} + (n / 100 % 60 - 5) * 1000000) end,
@@ -32,7 +33,8 @@ select n, 'job-' || n, case when big then 'big' else 'q' || n % 1000 end, 't' ||
        case when n % 1000 = 0 then 'g' || n / 10000 end, case when n % 1000 = 0 then n end, 'org' || n % 20,
        windlass.at({now} - 2000000), windlass.at({now} - 2000000), windlass.at({now} - 2000000)
   from (select n, n % 2 = 0 as big, kind,
-               case kind when 'done' then 'succeeded' when 'dead' then 'dead' when 'leased' then 'running' else 'queued' end as state
+               case kind when 'done' then 'succeeded' when 'dead' then 'dead' when 'leased' then 'running'
+                         else 'queued' end as state
           from (select n, case when n % 100 < 90 then 'done' when n % 100 < 95 then 'future' when n % 100 = 95 then 'leased'
                                when n % 100 = 96 and n % 4 < 2 then 'parked' when n % 200 = 197 then 'blocked'
                                when n % 500 = 398 then 'dead' else 'ready' end as kind
@@ -99,11 +101,16 @@ def buffers(plan: dict[str, Any]) -> int:
 
 def scanned(plan: dict[str, Any]) -> list[str]:
     """Tables of any size that were read from end to end."""
-    return [node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan" and node["Relation Name"] in ("jobs", "runs")]
+    return [
+        node["Relation Name"]
+        for node in nodes(plan)
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in ("jobs", "runs")
+    ]
 
 
 def shape(plan: dict[str, Any], depth: int = 0) -> str:
     words = [plan["Node Type"], plan.get("Subplan Name", ""), plan.get("Relation Name", ""), plan.get("Index Name", "")]
     line = "  " * depth + " ".join(word for word in words if word)
-    line += f" rows={plan['Actual Rows']} x{plan['Actual Loops']} pages={plan['Shared Hit Blocks'] + plan['Shared Read Blocks']}"
+    pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    line += f" rows={plan['Actual Rows']} x{plan['Actual Loops']} pages={pages}"
     return "\n".join([line, *(shape(child, depth + 1) for child in plan.get("Plans", ()))])

@@ -75,7 +75,8 @@ class Side:
         future, self.pending = self.pending, None
         try:
             rows = future.result()
-        except Taken as taken:
+        except Taken as error:
+            taken = error
             self._advance(lambda: self._program.throw(taken))
         except psycopg.Error as error:
             self._fail(error)

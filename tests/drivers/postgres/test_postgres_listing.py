@@ -17,7 +17,14 @@ from windlass.drivers.protocol import JobQuery
 from windlass.types import Job
 
 ALL: dict[str, tuple[Any, ...]] = {
-    "states": ((), ("queued",), ("running", "dead"), ("succeeded",), ("queued", "cancelled"), ("dead", "queued", "running")),
+    "states": (
+        (),
+        ("queued",),
+        ("running", "dead"),
+        ("succeeded",),
+        ("queued", "cancelled"),
+        ("dead", "queued", "running"),
+    ),
     "queues": ((), ("big",), ("q95", "q297")),
     "group_id": (None, "g0"),
     "org_id": (None, "org17"),
@@ -30,7 +37,9 @@ def full(postgres_server: Server) -> Iterator[Stage]:
     with staged(postgres_server.dsn(), unique_name("listing")) as stage:
         filled = FILL.format(now=1_800_000_000_000_000, rows=3_000)
         stage.run(f"begin; set local session_replication_role = replica; {filled}; commit")
-        stage.run("update windlass.jobs set dead_kind = 'superseded', superseded_by = 'x' where state = 'dead' and seq % 3 = 0")
+        stage.run(
+            "update windlass.jobs set dead_kind = 'superseded', superseded_by = 'x' where state = 'dead' and seq % 3 = 0"
+        )
         yield stage
         stage.run(f"drop schema {stage.schema} cascade")
 

@@ -56,7 +56,9 @@ def claim(queues: list[str], limit: int) -> Statement:
 
 
 def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
-    leased = [row[0] for row in connection.execute("select seq from windlass.jobs where state = 'running' order by 1 limit 500")]
+    leased = [
+        row[0] for row in connection.execute("select seq from windlass.jobs where state = 'running' order by 1 limit 500")
+    ]
     ids = [row[0] for row in connection.execute("select id from windlass.jobs order by seq limit 100")]
     some = [f"q{n}" for n in range(1, 1000)]
     hot: list[Hot] = [(f"claim {n} of one queue", claim(["big"], n), n, 45) for n in (1, 100, 500)]
@@ -109,7 +111,9 @@ def listings(connection: psycopg.Connection[Any]) -> list[Hot]:
         ("succeeded", JobQuery(states=("succeeded",)), 60),
         ("a group", JobQuery(group_id="g1"), 30), ("retries of a job", JobQuery(retry_of="job-1"), 2),
     ]  # fmt: skip
-    return [(f"listing of {what}", find_statement(SQL.get_jobs.sql, query, POSTGRES), rows, 5) for what, query, rows in queries]
+    return [
+        (f"listing of {what}", find_statement(SQL.get_jobs.sql, query, POSTGRES), rows, 5) for what, query, rows in queries
+    ]
 
 
 def faults(connection: psycopg.Connection[Any], hot: list[Hot], belief: str) -> list[str]:
@@ -121,7 +125,9 @@ def faults(connection: psycopg.Connection[Any], hot: list[Hot], belief: str) -> 
             used = buffers(plan)
             if scanned(plan) or used > most:
                 kind = "generic" if generic else "custom"
-                found.append(f"{what} ({kind}, {belief}): {used} pages, {most} allowed, scans {scanned(plan)}\n{shape(plan)}")
+                found.append(
+                    f"{what} ({kind}, {belief}): {used} pages, {most} allowed, scans {scanned(plan)}\n{shape(plan)}"
+                )
     return found
 
 

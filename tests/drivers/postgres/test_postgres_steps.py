@@ -8,7 +8,24 @@ from typing import Any
 import pytest
 
 from postgres.programs import (
-    LATER, LEASE, NOW, alter, check, claim, claimed, enqueue, held, ids, new, one_stage, settle, stage, sweep, wanted, whole, wish,
+    LATER,
+    LEASE,
+    NOW,
+    alter,
+    check,
+    claim,
+    claimed,
+    enqueue,
+    held,
+    ids,
+    new,
+    one_stage,
+    settle,
+    stage,
+    sweep,
+    wanted,
+    whole,
+    wish,
 )
 from postgres.stepping import Stage, transaction
 from windlass.core.changes import Answer, Cancel, PutGroup, PutLimit
@@ -43,7 +60,7 @@ def test_a_claim_that_promotes_does_not_keep_others_from_what_is_ready(stage: St
     enqueue(stage, *(new() for _ in range(4)), *(new(run_at=NOW + 1) for _ in range(2)))
     one, two = wish("one", limit=2), wish("two", limit=2)
     for outcome in stage.every(lambda: {"one": whole(one, NOW + 1), "two": claim(two, NOW + 1)}):
-        assert not outcome.waited("one") and not outcome.waited("two"), outcome
+        assert [name for name in ("one", "two") if outcome.waited(name)] == [], outcome
         got = ids(outcome["one"]) + ids(outcome["two"])
         assert len(got) == len(set(got)) == 4, outcome
         check(stage, outcome)
@@ -78,7 +95,7 @@ def test_two_claims_beside_a_limit_share_what_needs_no_permit(stage: Stage) -> N
     for outcome in stage.every(lambda: {"one": whole(one), "two": whole(two)}):
         got = ids(outcome["one"]) + ids(outcome["two"])
         assert len(got) == len(set(got)) == 4, outcome
-        assert not outcome.waited("one") and not outcome.waited("two"), outcome
+        assert [name for name in ("one", "two") if outcome.waited(name)] == [], outcome
         check(stage, outcome)
 
 

@@ -90,7 +90,8 @@ def still_ended(heads: Sequence[int]) -> Op[list[int]]:
     if groups:
         yield SQL.lock_groups(ids=Texts(groups))
         waiting = {row[0] for row in (yield SQL.open_groups(ids=Texts(groups)))}
-    locked = dict((yield SQL.lock_ended(seqs=Ints(seq for _, seq, _ in links))))
+    ended = yield SQL.lock_ended(seqs=Ints(seq for _, seq, _ in links))
+    locked: dict[int, bool] = {row[0]: row[1] for row in ended}
     kept = {head for head, seq, group_id in links if seq not in locked or group_id in waiting}
     kept |= {head for head in heads if locked.get(head, True)}
     return [seq for head, seq, _ in links if head not in kept]

@@ -105,9 +105,7 @@ def pick(queues: list[str], wish: Claim, limit: int, passed: list[int]) -> Op[li
     types = None if wish.types is None else Texts(wish.types)
     found: list[Row] = []
     for queue in queues:
-        found += yield SQL.pick(
-            queue=queue, limit=limit, types=types, unhandled=wish.unhandled, passed=Ints(passed)
-        )
+        found += yield SQL.pick(queue=queue, limit=limit, types=types, unhandled=wish.unhandled, passed=Ints(passed))
     found.sort(key=lambda row: row[:4])
     return [(row[3], strings_in(row[4])) for row in found[:limit]]
 
