@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -203,32 +204,55 @@ def test_settlements_bulk_cancels_and_sweeps_over_the_same_jobs_do_not_wait_in_a
         check(stage, outcome)
 
 
-def test_settlements_and_extensions_of_overlapping_batches_never_wait_in_a_ring(stage: Stage) -> None:
-    """A thousand rounds at full speed: two who settle and claim again, two who extend, all of them the same jobs."""
-    enqueue(stage, *(new() for _ in range(40)))
-    known = {job.id: job for job in claimed(stage, limit=40)}
+def at_full_speed(stage: Stage, work: Callable[[int, Link], None], threads: int) -> None:
+    """Each thread with a connection of its own; what any of them raises is raised here."""
     failures: list[BaseException] = []
 
-    def work(number: int) -> None:
-        random, link = Random(number), Link(stage.place)
+    def run(number: int) -> None:
+        link = Link(stage.place)
         try:
-            for _ in range(250):
-                batch = random.sample(list(known.values()), 12)
-                if number % 2:
-                    link.run(leases.extend([Renewal(job.handle, job.token) for job in batch], LEASE, NOW))
-                else:
-                    units = [decide(job, Released(), Execution(at=NOW)) for job in batch]
-                    link.transact(settlement.settle(units, NOW))
-                    known.update({job.id: job for job in link.run(leases.claim_at_once(wish("again"), NOW))[0]})
+            work(number, link)
         except BaseException as error:
             failures.append(error)
         finally:
             link.close()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
+    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    for thread in running:
         thread.start()
-    for thread in threads:
+    for thread in running:
         thread.join()
     assert not failures
     assert_sound(stage.ask)
+
+
+def test_settlements_and_extensions_of_overlapping_batches_never_wait_in_a_ring(stage: Stage) -> None:
+    """A thousand rounds: two who settle and claim again, two who extend, all of them the same jobs."""
+    enqueue(stage, *(new() for _ in range(40)))
+    known = {job.id: job for job in claimed(stage, limit=40)}
+
+    def work(number: int, link: Link) -> None:
+        random = Random(number)
+        for _ in range(250):
+            batch = random.sample(list(known.values()), 12)
+            if number % 2:
+                link.run(leases.extend([Renewal(job.handle, job.token) for job in batch], LEASE, NOW))
+            else:
+                units = [decide(job, Released(), Execution(at=NOW)) for job in batch]
+                link.transact(settlement.settle(units, NOW))
+                known.update({job.id: job for job in link.run(leases.claim_at_once(wish("again"), NOW))[0]})
+
+    at_full_speed(stage, work, 4)
+
+
+def test_large_batches_of_the_same_keys_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
+    together = threading.Barrier(2)
+
+    def work(number: int, link: Link) -> None:
+        for batch in range(12):
+            jobs = [new(dedupe_key=f"{batch}-{key}") for key in range(300)]
+            together.wait(10)
+            link.transact(keys.enqueue(jobs if number % 2 else jobs[::-1], NOW))
+
+    at_full_speed(stage, work, 2)
+    assert stage.ask("select count(*)::int from windlass.jobs") == [(12 * 300,)]
