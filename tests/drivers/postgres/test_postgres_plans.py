@@ -16,9 +16,8 @@ from windlass.drivers.filters import POSTGRES, find_statement
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.jobs import insertion
 from windlass.drivers.postgres.leases import claim_statement, extension
-from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.postgres.schema import prepare
+from windlass.drivers.postgres.schema import migrate
 from windlass.drivers.postgres.settlement import ack
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, JobQuery, Renewal
@@ -34,9 +33,7 @@ def store(server: Server) -> Iterator[psycopg.Connection[Any]]:
     """An empty one, in a database where nobody else gathers statistics."""
     dsn = server.create_database()
     place = Place(dsn, "windlass", "none", 60.0)
-    link = Link(place)
-    prepare(link, place, "auto")
-    link.close()
+    migrate(place)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("alter table windlass.jobs set (autovacuum_enabled = off)")
         connection.execute("alter table windlass.runs set (autovacuum_enabled = off)")
@@ -53,6 +50,11 @@ def fill(connection: psycopg.Connection[Any], rows: int) -> None:
 def claim(queues: list[str], limit: int) -> Statement:
     wish = Claim(queues=tuple(queues), limit=limit, lease_for=10**12, worker_id="w", token="new", reclaim=False)
     return claim_statement(wish, NOW - 10_000_000)
+
+
+def prunable(cutoff: int, watermark: int | None) -> Statement:
+    cutoffs = dict.fromkeys(("succeeded", "cancelled", "dead"), cutoff)
+    return SQL.prunable(state="succeeded", **cutoffs, watermark=watermark, limit=100)
 
 
 def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
@@ -88,8 +90,9 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
         ("get of 100", SQL.get_jobs(ids=Texts(ids)), 100, 8),
         ("unpark", SQL.unpark(key="k0", now=NOW), 40, 60),
         ("dedupe holder", SQL.dedupe_holder(key="none"), 1, 8),
-        ("prunable", SQL.prunable(succeeded=NOW + 10**12, cancelled=NOW, dead=NOW, limit=100), 200, 10),
-        ("nothing prunable", SQL.prunable(succeeded=0, cancelled=0, dead=0, limit=100), 1, 40),
+        ("prunable", prunable(NOW + 10**12, None), 100, 12),
+        ("prunable and counted", prunable(NOW + 10**12, NOW + 10**12), 100, 16),
+        ("nothing prunable", prunable(0, None), 1, 40),
         ("count", SQL.count_jobs(now=NOW), everything, 1),
         ("links", SQL.links(id=ids[0]), 2, 12),
         ("chains", SQL.chains(seqs=Ints(range(1, 101))), 100, 12),

@@ -29,17 +29,18 @@ from postgres.programs import (
 from postgres.soundness import assert_sound
 from postgres.stepping import Stage, transaction
 from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.duties import Prune
 from windlass.core.settle import Execution, Failed, Rejected, Released, Succeeded
 from windlass.core.settle import settle as decide
-from windlass.drivers.postgres import inspect, keys, leases, settlement
+from windlass.drivers.postgres import duties, keys, leases, settlement
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.protocol import Enqueued, Renewal, Retention
+from windlass.drivers.protocol import Enqueued, Renewal
 from windlass.drivers.statement import Op
 from windlass.types import NewJob
 
 __all__ = ["one_stage", "stage"]
 
-KEEP_NOTHING = Retention(succeeded=0, cancelled=0, dead=0)
+KEEP_NOTHING = Prune(succeeded=0, cancelled=0, dead=0, limit=10)
 
 
 def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
@@ -47,7 +48,9 @@ def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
 
 
 def prune() -> Op[int]:
-    return (yield from transaction(inspect.prune(KEEP_NOTHING, NOW, 10)))
+    done = yield from transaction(duties.maintain(KEEP_NOTHING, None, NOW))
+    assert done is not None
+    return done.rows
 
 
 def dead(stage: Stage, **fields: Any) -> str:

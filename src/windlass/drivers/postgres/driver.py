@@ -11,16 +11,21 @@ import asyncio
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
+
+import psycopg
 
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
-from windlass.drivers.postgres import inspect, jobs, keys, leases, people, settlement
-from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.drivers.postgres import duties, fleet, health, inspect, jobs, keys, leases, people, samples, settlement
+from windlass.drivers.postgres.faults import Overdue, Taken, translate
+from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.postgres.place import Place, Pooler
-from windlass.drivers.postgres.schema import Migrate, prepare
+from windlass.drivers.postgres.place import Migrate, Place, Pooler
+from windlass.drivers.postgres.schema import look, migrate, own_steps
 from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
 from windlass.drivers.protocol import (
     Capabilities,
@@ -28,20 +33,23 @@ from windlass.drivers.protocol import (
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
+    Untransactional,
     WaitingType,
 )
 from windlass.drivers.statement import Op, Statement, T
-from windlass.errors import DriverClosed, DriverForked, DuplicateId
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.errors import DriverClosed, DriverForked, DuplicateId, StoreError
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
+LONGEST_LOOK: Final = 0.5
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
 FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
 
@@ -50,7 +58,7 @@ _inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never cl
 os.register_at_fork(after_in_child=lambda: _inherited.extend(_drivers))
 
 
-class PostgresDriver:
+class PostgresDriver(Untransactional):
     def __init__(
         self, url: str, *, schema: str = "windlass", pooler: Pooler = "none", migrate: Migrate = "empty",
         timeout: float = 10.0, connections: int = 4,
@@ -62,6 +70,7 @@ class PostgresDriver:
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
         self._look_after = FIRST_LOOK
+        self._pulse: tuple[int, bool] = (0, False)  # of the store, when we last looked
         self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
@@ -76,14 +85,18 @@ class PostgresDriver:
         self._listener: Listener | None = None
         _drivers.add(self)
 
-    def _open(self, migrate: Migrate) -> None:
+    def _open(self, mode: Migrate) -> None:
         """Is it there, is it what we know, and what time is it there?"""
-        link = Link(self.place)
-        watch = Watch()
-        watch.begin(link, ticking() + 6 * self.place.timeout)
+        link, watch = Link(self.place), Watch()
         try:
-            prepare(link, self.place, migrate)
+            watch.begin(link, ticking() + 2 * self.place.timeout)
+            if look(link, self.place, mode):
+                watch.end(link)
+                migrate(self.place, mode=mode)
+                watch.begin(link, ticking() + self.place.timeout)
             self._measure(link)
+        except (psycopg.Error, Taken, Overdue) as error:
+            raise translate(error, self.place) from error
         finally:
             watch.end(link)
             watch.close()
@@ -197,7 +210,7 @@ class PostgresDriver:
             return []
 
         def work(link: Link) -> list[Answer]:
-            if settlement.is_simple(units):
+            if settlement.is_simple(units, now):
                 return link.run(settlement.ack_at_once(units, now))
             return link.transact(settlement.settle(units, now))
 
@@ -219,8 +232,21 @@ class PostgresDriver:
             self._tell_all()
         return answers
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return await self._transact(lambda: inspect.prune(retention, now, limit), repeatable=True)
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        await self._heartbeat(lambda link: link.run(fleet.beat(worker, now)))
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return await self._heartbeat(lambda link: link.transact(fleet.lead(worker_id, lease_for, now)))
+
+    async def _heartbeat(self, work: Work[T]) -> T:
+        self._check_open()
+        return await self._beats.submit(work, work)
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
+            found = await self._read(lambda: samples.look(epoch, now))
+            return await self._transact(lambda: samples.write(duty, found, epoch, now), repeatable=True)
+        return await self._transact(lambda: duties.maintain(duty, epoch, now), repeatable=True)
 
     async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
         """`repeatable`: doing it twice is as good as once."""
@@ -251,6 +277,31 @@ class PostgresDriver:
 
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(fleet.workers)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return await self._read(lambda: inspect.samples(since))
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return await self._read(lambda: inspect.usage(since))
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        found = await self._read(lambda: health.examine(self.place, own_steps(), now))
+        heard = await self._wait_for_listener()
+        return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
+
+    async def _wait_for_listener(self) -> float | None:
+        """How long a message to ourselves took; None when none came."""
+        listener = self._listen()
+        if listener is None:
+            return None
+        for _ in range(100):
+            if listener.settled:
+                break
+            await asyncio.sleep(0.05)
+        return listener.latency if listener.healthy else None
 
     async def _read(self, make: Callable[[], Op[T]]) -> T:
         self._check_open()
@@ -283,11 +334,31 @@ class PostgresDriver:
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
+        listener = self._listen()
+        if listener is not None and listener.healthy:
+            return await self._wakeups.wait(timeout)
+        return await self._look_for_work(timeout)
+
+    async def _look_for_work(self, timeout: float) -> bool:
+        """Nobody can tell of it: look, less and less often."""
+        until = ticking() + timeout
+        while True:
+            with suppress(StoreError):  # it cannot be reached; whoever waits will hear of that when they claim
+                pulse = await self._read(inspect.pulse)
+                moved, self._pulse = pulse != self._pulse and (pulse[0] != self._pulse[0] or pulse[1]), pulse
+                if moved:
+                    return True
+            left = until - ticking()
+            if left <= 0:
+                return False
+            pause, self._look_after = self._look_after, min(self._look_after * 1.5, LONGEST_LOOK)
+            if await self._wakeups.wait(min(pause, left)):
+                return True
+
+    def _listen(self) -> Listener | None:
         if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, lambda: self._notifier.backend)
-        if self._listener is None or not self._listener.healthy:  # look for oneself, less and less often
-            timeout, self._look_after = min(timeout, self._look_after), min(self._look_after * 1.5, timeout)
-        return await self._wakeups.wait(timeout)
+            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
+        return self._listener
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

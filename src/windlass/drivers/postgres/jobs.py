@@ -32,7 +32,7 @@ _NUMBERS: Final = frozenset(
     "priority run_at timeout_ns attempts max_attempts max_lost template_version fire_at group_seq".split()
 )
 # Fields that are one value for most batches: (place in NewJob, name, kind of array, how it is encoded)
-_COLUMNS: Final = [
+_COLUMNS: Final[list[tuple[int, str, Any, Any]]] = [
     (place, name, Ints if name in _NUMBERS else Texts, _ENCODED.get(name))
     for place, name in enumerate(_FIELDS)
     if name not in ("id", "payload", "idempotency_expires_at", "on_duplicate")
@@ -98,7 +98,8 @@ def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | Non
             params[f"{name}_each"] = None
         else:
             params[name] = None
-            params[f"{name}_each"] = kind(values if encode is None else map(encode, values))
+            encoded: list[Any] = list(values if encode is None else map(encode, values))
+            params[f"{name}_each"] = kind(encoded)
     return SQL.insert_jobs(**params)
 
 

@@ -106,7 +106,8 @@ def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[None]:
     changed = Texts(holder for job, holder in held if job.on_duplicate in ("touch", "replace"))
     if not changed:
         return
-    seqs: dict[str, int] = {row[0]: row[1] for row in (yield SQL.seqs_of(ids=changed))}
+    rows = yield SQL.seqs_of(ids=changed)
+    seqs: dict[str, int] = dict(rows)
     replaced = {holder for job, holder in held if job.on_duplicate == "replace"}
     if replaced:
         shared = yield SQL.shared_rows_of(seqs=Ints(seqs[holder] for holder in replaced if holder in seqs))

@@ -13,7 +13,7 @@ from windlass.core.rows import run_prefix
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.limits import Locked, allowed, free_permits
 from windlass.drivers.postgres.rows import all_claimed_in, claimed_in, strings_in
-from windlass.drivers.postgres.settlement import addressed, guards_of
+from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.statement import Op, Row, Statement
@@ -191,9 +191,11 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
 
 
 def extension(units: Sequence[tuple[int, tuple[int, Renewal]]], expires_at: Micros, now: Micros) -> Statement:
+    units = sorted(units, key=lambda unit: unit[0])
     asked = [renewal for _, (_, renewal) in units]
+    tokens, which = indexed([renewal.token for renewal in asked])
     return SQL.extend(
-        seqs=Ints(seq for seq, _ in units), tokens=Texts(r.token for r in asked), starts=Ints(r.started_at for r in asked),
+        seqs=Ints(seq for seq, _ in units), tokens=tokens, which=which, starts=Ints(r.started_at or 0 for r in asked),
         progress=Floats(r.progress for r in asked),
         notes=Texts(r.progress_note and storable(r.progress_note) for r in asked), expires_at=expires_at, now=now,
     )  # fmt: skip

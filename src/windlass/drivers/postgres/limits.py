@@ -75,7 +75,8 @@ def _write(taken: Counter[str], parked: dict[int, str], now: Micros) -> Op[None]
         yield SQL.take_permits(keys=Texts(taken), permits=Ints(taken.values()))
         taken.clear()
     if parked:
-        yield SQL.park(seqs=Ints(parked), keys=Texts(parked.values()), now=now)
+        places = sorted(parked.items())
+        yield SQL.park(seqs=Ints(seq for seq, _ in places), keys=Texts(key for _, key in places), now=now)
         parked.clear()
 
 

@@ -10,6 +10,7 @@ from windlass.core.changes import (
     Alteration,
     Cancel,
     Delete,
+    Leave,
     Move,
     PutGroup,
     PutLimit,
@@ -25,6 +26,7 @@ from windlass.core.positions import beyond
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import Taken
+from windlass.drivers.postgres.fleet import leave
 from windlass.drivers.postgres.inspect import get
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.limits import put_limit, unpark
@@ -100,6 +102,8 @@ def alter_one(change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from delete(change))
         case Revoke():
             return "applied" if (yield SQL.revoke(worker_id=change.worker_id, now=now)) else "unchanged"
+        case Leave():
+            return (yield from leave(change, now))
         case SetPaused():
             rows = yield SQL.set_paused(queue=change.queue, paused=change.paused, now=now)
             return "applied" if rows else "unchanged"

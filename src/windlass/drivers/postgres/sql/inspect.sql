@@ -1,4 +1,4 @@
--- Reading, and forgetting. Column order: windlass.types.Job and Run.
+-- Reading. Column order: windlass.types.Job and Run.
 
 -- name: get_jobs
 select seq, id, queue, type, org_id, state, ready, priority, position, windlass.micros(created_at),
@@ -50,6 +50,9 @@ with recursive names (queue) as (
 )
 select queue from names where queue is not null;
 
+-- name: pulse
+select last_value, exists (select from windlass.jobs where state = 'queued' and ready) from windlass.jobs_seq;
+
 -- name: waiting_types
 select type, on_unknown, count(*) from (
   select type, on_unknown from windlass.jobs where queue = :queue and state = 'queued' and ready
@@ -70,57 +73,3 @@ select key, max_used, used from windlass.limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, windlass.micros(created_at) from windlass.outbox order by event_id;
-
--- name: prunable
--- core/retention.py: the heads of chains that may go, oldest first. A null cutoff keeps for ever.
--- Each state is walked along its part of the index, one row after the other, until there are enough: no belief about their
--- number makes this read them all. The other `limit 1` keep the planner from answering for all groups at once.
-with kept as materialized (
-  select * from (values ('succeeded', windlass.at(:succeeded)), ('cancelled', windlass.at(:cancelled)), ('dead', windlass.at(:dead)))
-                as kept (state, cutoff)
-)
-select seq from kept cross join lateral (
-  with recursive walk (finished_at, seq) as (
-    (select finished_at, seq from windlass.jobs where jobs.state = kept.state and finished_at is not null and finished_at <= cutoff
-      order by finished_at, seq limit 1)
-    union all
-    select next.finished_at, next.seq from walk cross join lateral (
-      select finished_at, seq from windlass.jobs
-       where jobs.state = kept.state and finished_at is not null and finished_at <= cutoff
-         and (finished_at, seq) > (walk.finished_at, walk.seq)
-       order by finished_at, seq limit 1) as next
-  )
-  select walk.seq, walk.finished_at from walk cross join lateral (
-    select group_id, dead_kind from windlass.jobs where jobs.seq = walk.seq offset 0) as head
-   where dead_kind is distinct from 'superseded' and (group_id is null or (
-       (select true from windlass.groups where groups.group_id = head.group_id and remaining > 0 limit 1) is null
-       and (select true from windlass.jobs as member
-             where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
-               and not exists (select from kept as its where its.state = member.state and member.finished_at <= its.cutoff)
-             limit 1) is null))
-   limit :limit) as old
- order by finished_at, seq
- limit :limit;
-
--- name: chains
--- Every link of the chains that end in these heads.
-with recursive doomed (head, seq, retry_of, group_id) as (
-  select seq, seq, retry_of, group_id from windlass.jobs where seq = any(:seqs::bigint[])
-  union
-  select head, jobs.seq, jobs.retry_of, jobs.group_id from windlass.jobs join doomed on jobs.id = doomed.retry_of
-)
-select head, seq, group_id from doomed;
-
--- name: lock_ended
--- Those that are ended still and that nobody else holds, and whether another took over.
-select seq, dead_kind is not distinct from 'superseded' from windlass.jobs
- where seq = any(:seqs::bigint[]) and finished_at is not null order by seq for update skip locked;
-
--- name: open_groups
--- Of these groups, whose locks are held, those that wait for members: one may have been brought back.
-select group_id from windlass.groups where group_id = any(:ids::text[]) and remaining > 0
-union
-select group_id from windlass.jobs where group_id = any(:ids::text[]) and finished_at is null;
-
--- name: delete_jobs
-delete from windlass.jobs where seq = any(:seqs::bigint[]) returning seq;

@@ -190,26 +190,23 @@ select 0, seq, id, type, queue, org_id, priority, timeout_ns, attempts, executio
 
 -- name: extend
 -- Never waits: a row that somebody holds is stepped over and asked for again. The true start of runs that were claimed
--- before their handler began is written with it.
-with asked as materialized (
-  select * from unnest(:seqs::bigint[], :tokens::text[], :starts::bigint[], :progress::double precision[], :notes::text[])
-                as asked (seq, token, started_at, progress, note)
-), locked as materialized (
+-- before their handler began is written with it. `:seqs` is sorted; see `ack`.
+with locked as materialized (
   select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
 ), extended as (
   update windlass.jobs
-     set lease_expires_at = windlass.at(:expires_at), started_at = coalesce(jobs.started_at, windlass.at(asked.started_at)),
-         progress = coalesce(asked.progress, jobs.progress), progress_note = coalesce(asked.note, jobs.progress_note),
+     set lease_expires_at = windlass.at(:expires_at),
+         started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
+         progress = coalesce((:progress::double precision[])[width_bucket(seq, :seqs::bigint[])], progress),
+         progress_note = coalesce((:notes::text[])[width_bucket(seq, :seqs::bigint[])], progress_note),
          updated_at = windlass.touched(updated_at, :now)
-    from asked
-   where jobs.seq = any(array(select seq from locked)) and asked.seq = jobs.seq
-     and state = 'running' and lease_token = asked.token and lease_expires_at > windlass.at(:now)
-  returning jobs.seq, cancel_requested_at is not null as wish
+   where seq = any(array(select seq from locked)) and state = 'running' and lease_expires_at > windlass.at(:now)
+     and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
+  returning seq, cancel_requested_at is not null as wish
 ), begun as (
-  update windlass.runs set started_at = windlass.at(asked.started_at)
-    from asked
-   where job_seq = any(array(select seq from extended)) and asked.seq = job_seq and asked.started_at is not null
-     and status is null and runs.started_at is null
+  update windlass.runs set started_at = windlass.at((:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])])
+   where job_seq = any(array(select seq from extended)) and status is null and started_at is null
+     and (:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])] > 0
 )
 select seq, wish from extended;
 

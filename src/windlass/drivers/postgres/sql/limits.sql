@@ -24,9 +24,9 @@ update windlass.limits set used = used + taken.permits
 update windlass.limits set used = greatest(used - 1, 0) where key = any(:keys::text[]);
 
 -- name: park
-update windlass.jobs set ready = false, parked_on = parked.key, updated_at = windlass.touched(updated_at, :now)
-  from unnest(:seqs::bigint[], :keys::text[]) as parked (seq, key)
- where jobs.seq = any(:seqs::bigint[]) and jobs.seq = parked.seq;
+update windlass.jobs set ready = false, parked_on = (:keys::text[])[width_bucket(seq, :seqs::bigint[])],
+                         updated_at = windlass.touched(updated_at, :now)
+ where seq = any(:seqs::bigint[]);
 
 -- name: unpark
 -- The first waiting job of every queue and type: one alone might stand in a queue that nobody serves. The kinds are found
