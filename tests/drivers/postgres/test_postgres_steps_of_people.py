@@ -201,7 +201,7 @@ def test_settlements_bulk_cancels_and_sweeps_over_the_same_jobs_do_not_wait_in_a
             "sweep": sweep(),
         }
 
-    for outcome in stage.some(programs, rounds=60, seed=3):
+    for outcome in stage.some(programs, rounds=30, seed=3):
         assert len(outcome["settle"]) == len(outcome["cancel"]) == 4, outcome
         outcome["sweep"]
         check(stage, outcome)
