@@ -24,7 +24,8 @@ from windlass.drivers.postgres.lane import Lane, Watch
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate, own_steps
-from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
+from windlass.drivers.postgres.waiting import Waiting
+from windlass.drivers.postgres.wakeups import Notifier, Wakeups, log
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -48,7 +49,6 @@ SAMPLES: Final = 5
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
-FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
 
 _drivers: Final[weakref.WeakSet[PostgresDriver]] = weakref.WeakSet()
 _inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
@@ -66,8 +66,7 @@ class PostgresDriver(Untransactional):
         self._closed = False
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
-        self._look_after = FIRST_LOOK
-        self._open(migrate)
+        newest = self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
         self._claims = Lane("claim", place, watch, switches=True)
@@ -78,11 +77,11 @@ class PostgresDriver(Untransactional):
         self._tells = Lane("notify", place, watch)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
-        self._listener: Listener | None = None
+        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, lambda: self._read(inspect.newest), newest)
         _drivers.add(self)
 
-    def _open(self, mode: Migrate) -> None:
-        """Is it there, is it what we know, and what time is it there?"""
+    def _open(self, mode: Migrate) -> int:
+        """Is it there, is it what we know, what time is it there, and which is the newest job?"""
         link, watch = Link(self.place), Watch()
         try:
             watch.begin(link, ticking() + 2 * self.place.timeout)
@@ -91,6 +90,7 @@ class PostgresDriver(Untransactional):
                 migrate(self.place, mode=mode)
                 watch.begin(link, ticking() + self.place.timeout)
             self._measure(link)
+            return link.run(inspect.newest())
         except (psycopg.Error, Taken, Overdue) as error:
             raise translate(error, self.place) from error
         finally:
@@ -100,7 +100,7 @@ class PostgresDriver(Untransactional):
 
     @property
     def capabilities(self) -> Capabilities:
-        heard = not self.place.pooled and (self._listener is None or self._listener.healthy)
+        heard = self._waiting.pushed
         return Capabilities(durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True)
 
     # --------------------------------------------------------------------------------------------------------- writes
@@ -167,7 +167,7 @@ class PostgresDriver(Untransactional):
             lambda link: self._claim(link, claim, now), lambda link: self._claim_again(link, claim, now)
         )
         if taken:
-            self._look_after = FIRST_LOOK
+            self._waiting.look_soon()
         return taken
 
     def _claim(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
@@ -263,19 +263,8 @@ class PostgresDriver(Untransactional):
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         found = await self._read(lambda: health.examine(self.place, own_steps(), now))
-        heard = await self._wait_for_listener()
+        heard = await self._waiting.latency()
         return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
-
-    async def _wait_for_listener(self) -> float | None:
-        """How long a message to ourselves took; None when none came."""
-        listener = self._listen()
-        if listener is None:
-            return None
-        for _ in range(100):
-            if listener.settled:
-                break
-            await asyncio.sleep(0.05)
-        return listener.latency if listener.healthy else None
 
     async def _read(self, make: Callable[[], Op[T]]) -> T:
         self._check_open()
@@ -308,15 +297,7 @@ class PostgresDriver(Untransactional):
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
-        listener = self._listen()
-        if listener is None or (listener.settled and not listener.healthy):  # look for oneself, less and less often
-            timeout, self._look_after = min(timeout, self._look_after), min(self._look_after * 1.5, timeout)
-        return await self._wakeups.wait(timeout)
-
-    def _listen(self) -> Listener | None:
-        if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
-        return self._listener
+        return await self._waiting.wait(timeout)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -334,8 +315,7 @@ class PostgresDriver(Untransactional):
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        self._waiting.close()
         for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
             lane.close()
         self._watch.close()

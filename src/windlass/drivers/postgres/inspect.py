@@ -81,3 +81,8 @@ def prune(retention: Retention, now: Micros, limit: int) -> Op[int]:
 
 def _cutoff(kept: Micros | None, now: Micros) -> Micros | None:
     return None if kept is None else now - kept
+
+
+def newest() -> Op[int]:
+    [(seq,)] = yield SQL.newest_job()
+    return seq or 0

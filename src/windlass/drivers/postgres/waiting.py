@@ -1,0 +1,78 @@
+"""Waiting for work: told of it where that can be heard, else by looking, less and less often while there is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+from windlass.clock import ticking
+from windlass.drivers.postgres.lane import Watch
+from windlass.drivers.postgres.place import Place
+from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups
+from windlass.errors import StoreError
+
+FIRST_LOOK: Final = 0.02
+LONGEST_LOOK: Final = 1.0
+VERDICT_WITHIN: Final = 10.0
+
+
+class Waiting:
+    """`look` answers the number of the newest job; `newest` is what it was when the store was opened."""
+
+    def __init__(
+        self, place: Place, watch: Watch, wakeups: Wakeups, notifier: Notifier, look: Callable[[], Awaitable[int]],
+        newest: int,
+    ) -> None:  # fmt: skip
+        self._place, self._watch, self._wakeups, self._notifier = place, watch, wakeups, notifier
+        self._look = look
+        self._newest = newest
+        self._look_after = FIRST_LOOK
+        self._listener: Listener | None = None
+
+    @property
+    def pushed(self) -> bool:
+        """Whether one is told, as far as is known."""
+        return not self._place.pooled and (self._listener is None or self._listener.healthy)
+
+    def look_soon(self) -> None:
+        """Where there was work, there is often more."""
+        self._look_after = FIRST_LOOK
+
+    async def wait(self, timeout: float) -> bool:
+        listener = self._listen()
+        if listener is None or (listener.settled and not listener.healthy):
+            return await self._look_for_news(ticking() + timeout)
+        return await self._wakeups.wait(timeout)
+
+    async def _look_for_news(self, until: float) -> bool:
+        while (left := until - ticking()) > 0:
+            if await self._wakeups.wait(min(left, self._look_after)):
+                return True
+            self._look_after = min(self._look_after * 1.5, LONGEST_LOOK)
+            with suppress(StoreError):  # it is away: whoever claims is told
+                newest = await self._look()
+                if newest != self._newest:
+                    self._newest, self._look_after = newest, FIRST_LOOK
+                    return True
+        return False
+
+    async def latency(self) -> float | None:
+        """How many seconds a message to ourselves took; None when none came."""
+        listener = self._listen()
+        if listener is None:
+            return None
+        until = ticking() + VERDICT_WITHIN
+        while not listener.settled and ticking() < until:
+            await asyncio.sleep(FIRST_LOOK)
+        return listener.latency if listener.healthy else None
+
+    def _listen(self) -> Listener | None:
+        if self._listener is None and not self._place.pooled:
+            self._listener = Listener(self._place, self._watch, self._wakeups.tell, self._notifier)
+        return self._listener
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
