@@ -18,9 +18,10 @@ import psycopg
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
-from windlass.drivers.postgres import health, inspect, jobs, keys, leases, people, settlement
+from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.drivers.postgres import duties, fleet, health, inspect, jobs, keys, leases, people, samples, settlement
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
-from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate, own_steps
@@ -34,16 +35,16 @@ from windlass.drivers.protocol import (
     Extended,
     Finding,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
     Untransactional,
     WaitingType,
 )
 from windlass.drivers.statement import Op, Statement, T
 from windlass.errors import DriverClosed, DriverForked, DuplicateId
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
@@ -66,7 +67,7 @@ class PostgresDriver(Untransactional):
         self._closed = False
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
-        newest = self._open(migrate)
+        self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
         self._claims = Lane("claim", place, watch, switches=True)
@@ -77,11 +78,11 @@ class PostgresDriver(Untransactional):
         self._tells = Lane("notify", place, watch)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
-        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, lambda: self._read(inspect.newest), newest)
+        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, lambda: self._read(inspect.pulse))
         _drivers.add(self)
 
-    def _open(self, mode: Migrate) -> int:
-        """Is it there, is it what we know, what time is it there, and which is the newest job?"""
+    def _open(self, mode: Migrate) -> None:
+        """Is it there, is it what we know, and what time is it there?"""
         link, watch = Link(self.place), Watch()
         try:
             watch.begin(link, ticking() + 2 * self.place.timeout)
@@ -90,7 +91,6 @@ class PostgresDriver(Untransactional):
                 migrate(self.place, mode=mode)
                 watch.begin(link, ticking() + self.place.timeout)
             self._measure(link)
-            return link.run(inspect.newest())
         except (psycopg.Error, Taken, Overdue) as error:
             raise translate(error, self.place) from error
         finally:
@@ -206,7 +206,7 @@ class PostgresDriver(Untransactional):
             return []
 
         def work(link: Link) -> list[Answer]:
-            if settlement.is_simple(units):
+            if settlement.is_simple(units, now):
                 return link.run(settlement.ack_at_once(units, now))
             return link.transact(settlement.settle(units, now))
 
@@ -228,8 +228,21 @@ class PostgresDriver(Untransactional):
             self._tell_all()
         return answers
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return await self._transact(lambda: inspect.prune(retention, now, limit), repeatable=True)
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        await self._heartbeat(lambda link: link.run(fleet.beat(worker, now)))
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return await self._heartbeat(lambda link: link.transact(fleet.lead(worker_id, lease_for, now)))
+
+    async def _heartbeat(self, work: Work[T]) -> T:
+        self._check_open()
+        return await self._beats.submit(work, work)
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
+            found = await self._read(lambda: samples.look(epoch, now))
+            return await self._transact(lambda: samples.write(duty, found, epoch, now), repeatable=True)
+        return await self._transact(lambda: duties.maintain(duty, epoch, now), repeatable=True)
 
     async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
         """`repeatable`: doing it twice is as good as once."""
@@ -260,6 +273,15 @@ class PostgresDriver(Untransactional):
 
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(fleet.workers)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return await self._read(lambda: inspect.samples(since))
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return await self._read(lambda: inspect.usage(since))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         found = await self._read(lambda: health.examine(self.place, own_steps(), now))

@@ -14,20 +14,20 @@ from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups
 from windlass.errors import StoreError
 
 FIRST_LOOK: Final = 0.02
-LONGEST_LOOK: Final = 1.0
+LONGEST_LOOK: Final = 0.5
 VERDICT_WITHIN: Final = 10.0
 
 
 class Waiting:
-    """`look` answers the number of the newest job; `newest` is what it was when the store was opened."""
+    """`look` answers the store's pulse: what moves when work arrives."""
 
     def __init__(
-        self, place: Place, watch: Watch, wakeups: Wakeups, notifier: Notifier, look: Callable[[], Awaitable[int]],
-        newest: int,
+        self, place: Place, watch: Watch, wakeups: Wakeups, notifier: Notifier,
+        look: Callable[[], Awaitable[tuple[int, bool]]],
     ) -> None:  # fmt: skip
         self._place, self._watch, self._wakeups, self._notifier = place, watch, wakeups, notifier
         self._look = look
-        self._newest = newest
+        self._pulse = (0, False)  # when we last looked
         self._look_after = FIRST_LOOK
         self._listener: Listener | None = None
 
@@ -47,16 +47,17 @@ class Waiting:
         return await self._wakeups.wait(timeout)
 
     async def _look_for_news(self, until: float) -> bool:
-        while (left := until - ticking()) > 0:
-            if await self._wakeups.wait(min(left, self._look_after)):
-                return True
-            self._look_after = min(self._look_after * 1.5, LONGEST_LOOK)
+        while True:
             with suppress(StoreError):  # it is away: whoever claims is told
-                newest = await self._look()
-                if newest != self._newest:
-                    self._newest, self._look_after = newest, FIRST_LOOK
+                before, self._pulse = self._pulse, await self._look()
+                if self._pulse[0] != before[0] or (self._pulse[1] and not before[1]):
                     return True
-        return False
+            left = until - ticking()
+            if left <= 0:
+                return False
+            pause, self._look_after = self._look_after, min(self._look_after * 1.5, LONGEST_LOOK)
+            if await self._wakeups.wait(min(pause, left)):
+                return True
 
     async def latency(self) -> float | None:
         """How many seconds a message to ourselves took; None when none came."""

@@ -61,7 +61,8 @@ class Wakeups:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            if self._news != self._seen:
+            before = self._seen
+            if self._news != before:
                 self._seen = self._news
                 return True
             self._waiting.add((loop, future))
@@ -70,8 +71,9 @@ class Wakeups:
         finally:
             with self._lock:
                 self._waiting.discard((loop, future))
-                told, self._seen = future.done() and not future.cancelled(), self._news
-        return told
+        with self._lock:
+            self._seen = self._news  # not whether the future is done: the news may have come at this very moment
+            return self._seen != before
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -190,12 +192,15 @@ class Listener:
         self._asked_at = asked_at = ticking()
         self._notifier.ping(self._ping)
         with self._within(TEST_WITHIN + LATE):
-            self._hear(asked_at + TEST_WITHIN, answered=lambda: self._asked_at is None)
-        if self._asked_at is not None:
+            self._hear(asked_at + TEST_WITHIN, answered=self._is_answered)
+        if not self._is_answered():
             if not self._closing.is_set():
                 raise Overdue('no message of ours came back; if a pooler is in the way, say pooler="transaction"')
             return
         self.healthy, self.settled, self._warned = True, True, False
+
+    def _is_answered(self) -> bool:
+        return self._asked_at is None
 
     @property
     def _ping(self) -> str:
