@@ -11,7 +11,6 @@ import asyncio
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import psycopg
@@ -26,7 +25,8 @@ from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate, own_steps
-from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
+from windlass.drivers.postgres.waiting import Waiting
+from windlass.drivers.postgres.wakeups import Notifier, Wakeups, log
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -43,15 +43,13 @@ from windlass.drivers.protocol import (
     WaitingType,
 )
 from windlass.drivers.statement import Op, Statement, T
-from windlass.errors import DriverClosed, DriverForked, DuplicateId, StoreError
+from windlass.errors import DriverClosed, DriverForked, DuplicateId
 from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
-LONGEST_LOOK: Final = 0.5
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
-FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
 
 _drivers: Final[weakref.WeakSet[PostgresDriver]] = weakref.WeakSet()
 _inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
@@ -69,8 +67,6 @@ class PostgresDriver(Untransactional):
         self._closed = False
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
-        self._look_after = FIRST_LOOK
-        self._pulse: tuple[int, bool] = (0, False)  # of the store, when we last looked
         self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
@@ -82,7 +78,7 @@ class PostgresDriver(Untransactional):
         self._tells = Lane("notify", place, watch)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
-        self._listener: Listener | None = None
+        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, lambda: self._read(inspect.pulse))
         _drivers.add(self)
 
     def _open(self, mode: Migrate) -> None:
@@ -104,7 +100,7 @@ class PostgresDriver(Untransactional):
 
     @property
     def capabilities(self) -> Capabilities:
-        heard = not self.place.pooled and (self._listener is None or self._listener.healthy)
+        heard = self._waiting.pushed
         return Capabilities(durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True)
 
     # --------------------------------------------------------------------------------------------------------- writes
@@ -171,7 +167,7 @@ class PostgresDriver(Untransactional):
             lambda link: self._claim(link, claim, now), lambda link: self._claim_again(link, claim, now)
         )
         if taken:
-            self._look_after = FIRST_LOOK
+            self._waiting.look_soon()
         return taken
 
     def _claim(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
@@ -289,19 +285,8 @@ class PostgresDriver(Untransactional):
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         found = await self._read(lambda: health.examine(self.place, own_steps(), now))
-        heard = await self._wait_for_listener()
+        heard = await self._waiting.latency()
         return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
-
-    async def _wait_for_listener(self) -> float | None:
-        """How long a message to ourselves took; None when none came."""
-        listener = self._listen()
-        if listener is None:
-            return None
-        for _ in range(100):
-            if listener.settled:
-                break
-            await asyncio.sleep(0.05)
-        return listener.latency if listener.healthy else None
 
     async def _read(self, make: Callable[[], Op[T]]) -> T:
         self._check_open()
@@ -334,31 +319,7 @@ class PostgresDriver(Untransactional):
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
-        listener = self._listen()
-        if listener is not None and listener.healthy:
-            return await self._wakeups.wait(timeout)
-        return await self._look_for_work(timeout)
-
-    async def _look_for_work(self, timeout: float) -> bool:
-        """Nobody can tell of it: look, less and less often."""
-        until = ticking() + timeout
-        while True:
-            with suppress(StoreError):  # it cannot be reached; whoever waits will hear of that when they claim
-                pulse = await self._read(inspect.pulse)
-                moved, self._pulse = pulse != self._pulse and (pulse[0] != self._pulse[0] or pulse[1]), pulse
-                if moved:
-                    return True
-            left = until - ticking()
-            if left <= 0:
-                return False
-            pause, self._look_after = self._look_after, min(self._look_after * 1.5, LONGEST_LOOK)
-            if await self._wakeups.wait(min(pause, left)):
-                return True
-
-    def _listen(self) -> Listener | None:
-        if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
-        return self._listener
+        return await self._waiting.wait(timeout)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -376,8 +337,7 @@ class PostgresDriver(Untransactional):
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        self._waiting.close()
         for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
             lane.close()
         self._watch.close()

@@ -59,7 +59,7 @@ def waiting_types(queues: Sequence[str] | None, limit: int) -> Op[list[WaitingTy
 def pulse() -> Op[tuple[int, bool]]:
     """What moves when work arrives: the newest number, and whether anything is ready."""
     [(newest, ready)] = yield SQL.pulse()
-    return newest, ready
+    return newest or 0, ready
 
 
 def shared() -> Op[Shared]:

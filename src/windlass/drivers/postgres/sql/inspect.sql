@@ -51,7 +51,10 @@ with recursive names (queue) as (
 select queue from names where queue is not null;
 
 -- name: pulse
-select last_value, exists (select from windlass.jobs where state = 'queued' and ready) from windlass.jobs_seq;
+-- Who may only read may not know the first.
+select case when has_sequence_privilege('windlass.jobs_seq', 'usage')
+         then pg_sequence_last_value('windlass.jobs_seq'::regclass) end,
+       exists (select from windlass.jobs where state = 'queued' and ready);
 
 -- name: waiting_types
 select type, on_unknown, count(*) from (
