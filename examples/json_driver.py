@@ -38,7 +38,9 @@ class File(msgspec.Struct):
 
 
 class JsonDriver(p.Untransactional):
-    capabilities = p.Capabilities(durable=True, shared=False, wakeups="push", sql=False, transactional=False)
+    capabilities = p.Capabilities(
+        durable=True, shared=False, wakeups="push", sql=False, transactional=False, single_writer=True
+    )
 
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = True) -> None:
         """`sync=False` leaves flushing to the operating system: safe when the process dies, not when the power does."""

@@ -21,7 +21,10 @@ from windlass.drivers.postgres.lane import Lane, Watch
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place, Pooler
 from windlass.drivers.postgres.schema import Migrate, prepare
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.postgres.transactions import PostgresTransaction, Spares, Stored
 from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
+from windlass.drivers.postgres.within import Within
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -35,7 +38,7 @@ from windlass.drivers.protocol import (
     Shared,
     WaitingType,
 )
-from windlass.drivers.statement import Op, Statement, T
+from windlass.drivers.statement import Op, Row, Statement, T
 from windlass.errors import DriverClosed, DriverForked, DuplicateId
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
@@ -71,6 +74,8 @@ class PostgresDriver:
         self._writes = Lane("write", place, watch, size=connections)
         self._reads = Lane("read", place, watch, size=2)
         self._tells = Lane("notify", place, watch)
+        self._spares = Spares(place)
+        self._within = Within(place, self._tell_of)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
         self._listener: Listener | None = None
@@ -92,7 +97,10 @@ class PostgresDriver:
     @property
     def capabilities(self) -> Capabilities:
         heard = not self.place.pooled and (self._listener is None or self._listener.healthy)
-        return Capabilities(durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True)
+        return Capabilities(
+            durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True,
+            single_writer=False,
+        )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------------------- writes
 
@@ -138,12 +146,8 @@ class PostgresDriver:
         return link.run(keys.answers_of(new, found, now))
 
     def _tell_of(self, new: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> None:
-        queues = {
-            job.queue
-            for job, answer in zip(new, answers, strict=True)
-            if not answer.existed and (job.run_at is None or job.run_at <= now)
-        }
-        if queues:
+        queues = jobs.brought(new, answers, now)
+        if queues and not self._closed:
             self._wakeups.tell()
             self._notifier.notify(queues)
 
@@ -202,7 +206,7 @@ class PostgresDriver:
             return link.transact(settlement.settle(units, now))
 
         answers = await self._settles.submit(work, work)
-        if any(type(unit) is not Ack or unit.riders for unit in units):
+        if brings_work(units):
             self._tell_all()
         return answers
 
@@ -230,6 +234,32 @@ class PostgresDriver:
             return link.transact(make())
 
         return await self._writes.submit(work, work if repeatable else None)
+
+    # ---------------------------------------------------------------------------------------------------- transactions
+
+    def transaction(self) -> PostgresTransaction:
+        self._check_open()
+        return PostgresTransaction(self.place, self._spares, self._tell_of_commit)
+
+    def enqueue_within(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        return self._within.enqueue(connection, tuple(jobs_), now, notify, lambda: self._reads.submit_sync(_who, _who))
+
+    async def enqueue_within_async(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        return await self._within.enqueue_async(
+            connection, tuple(jobs_), now, notify, lambda: self._reads.submit(_who, _who)
+        )  # fmt: skip
+
+    def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement]) -> None:
+        for new, answers, now in stored:
+            self._tell_of(new, answers, now)
+        if brings_work(settled):
+            self._tell_all()
 
     # ---------------------------------------------------------------------------------------------------------- reads
 
@@ -309,4 +339,15 @@ class PostgresDriver:
             self._listener.close()
         for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
             lane.close()
+        self._spares.close()
         self._watch.close()
+
+
+def _who(link: Link) -> Row:
+    [row] = link.execute(SQL.who())
+    return row
+
+
+def brings_work(changes: Sequence[Settlement]) -> bool:
+    """Whether something may be claimable after it that was not before."""
+    return any(type(change) is not Ack or change.riders for change in changes)

@@ -76,10 +76,12 @@ def translate(error: BaseException, where: str, *, storing: bool = False) -> Win
         return StoreUnreachable(where, "the server did not answer in time" if isinstance(error, Overdue) else said(error))
     if not isinstance(error, psycopg.Error):
         return StoreUnavailable(f"{where}: {type(error).__name__}: {error}")
-    return _by_state(error, error.sqlstate or "", where)
+    state = error.sqlstate or ("22000" if isinstance(error, psycopg.DataError) else "")
+    return by_state(state, said(error), where)
 
 
-def _by_state(error: psycopg.Error, state: str, where: str) -> WindlassError:
+def by_state(state: str, said: str, where: str) -> WindlassError:
+    """What an error of the server means, whichever library told of it."""
     if state in CONFLICTS:
         return TransactionConflict()
     if state in BUSY:
@@ -89,16 +91,16 @@ def _by_state(error: psycopg.Error, state: str, where: str) -> WindlassError:
     if state in ("53100", "53200"):
         return StoreFull(where)
     if state in ("42P01", "3F000", "42883", "42703"):
-        return SchemaMissing(where, said(error))
+        return SchemaMissing(where, said)
     if state == "42501":
-        return StoreForbidden(where, said(error))
+        return StoreForbidden(where, said)
     if state[:2] == "23":
-        return ConstraintViolated(f"{where}: {said(error)}")
-    if state[:2] == "22" or isinstance(error, psycopg.DataError):
-        return InvalidInput("value", f"cannot be stored: {said(error)}")
+        return ConstraintViolated(f"{where}: {said}")
+    if state[:2] == "22":
+        return InvalidInput("value", f"cannot be stored: {said}")
     if state[:2] in ("28", "3D"):
-        return StoreUnavailable(f"{where}: {said(error)}")
-    return StoreError(f"{where}: {said(error)}")
+        return StoreUnavailable(f"{where}: {said}")
+    return StoreError(f"{where}: {said}")
 
 
 def said(error: BaseException) -> str:

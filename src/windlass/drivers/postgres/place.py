@@ -21,7 +21,7 @@ SWITCHES: Final = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_me
 
 class Place:
     def __init__(self, url: str, schema: str, pooler: Pooler, timeout: float) -> None:
-        if not isinstance(schema, str) or not SCHEMA.fullmatch(schema):
+        if not SCHEMA.fullmatch(str(schema)):
             raise InvalidInput("schema", f"must be a plain lower-case name of at most 41 letters, got {schema!r}")
         if pooler not in ("none", "transaction"):
             raise InvalidInput("pooler", f"must be 'none' or 'transaction', got {pooler!r}")
@@ -45,12 +45,12 @@ class Place:
     def channel(self) -> str:
         return f"windlass_{self.schema}"
 
-    def parameters(self, *, switches: bool = False) -> dict[str, Any]:
-        """What to connect with. Behind a pooler nothing is said that belongs to a session."""
+    def parameters(self, *, switches: bool = False, plain: bool = False) -> dict[str, Any]:
+        """What to connect with. Behind a pooler nothing is said that belongs to a session, nor with `plain`."""
         given: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT, "application_name": "windlass", "client_encoding": "utf8", **self._given
         }  # fmt: skip
-        if not self.pooled:
+        if not (self.pooled or plain):
             milliseconds = int(self.timeout * 1000)
             settings = {
                 "timezone": "UTC", "statement_timeout": milliseconds, "lock_timeout": milliseconds,

@@ -15,9 +15,9 @@ import os
 import select
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
@@ -178,10 +178,13 @@ class Listener:
         self._asked_at = asked_at = ticking()
         with self._within(TEST_WITHIN):
             self._link.execute(Statement("select pg_notify($1, $2)", (self._place.channel, self._ping)))
-            self._hear(asked_at + TEST_WITHIN, answered=lambda: self._asked_at is None)
-        if self._asked_at is not None and not self._closing.is_set():
+            self._hear(asked_at + TEST_WITHIN, answered=self._answered)
+        if not self._answered() and not self._closing.is_set():
             raise Overdue("no message of ours came back")
         self.healthy = True
+
+    def _answered(self) -> bool:
+        return self._asked_at is None
 
     @property
     def _ping(self) -> str:
@@ -205,16 +208,5 @@ class Listener:
         elif not text.startswith(PING) and backend != self._own():
             self._tell()
 
-    def _within(self, seconds: float) -> Any:
-        return _Deadline(self._watch, self._link, seconds)
-
-
-class _Deadline:
-    def __init__(self, watch: Watch, link: Link, seconds: float) -> None:
-        self._watch, self._link, self._until = watch, link, ticking() + seconds
-
-    def __enter__(self) -> None:
-        self._watch.begin(self._link, self._until)
-
-    def __exit__(self, *_: object) -> None:
-        self._watch.end(self._link)
+    def _within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._watch.within(self._link, seconds)
