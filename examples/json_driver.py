@@ -38,9 +38,7 @@ class File(msgspec.Struct):
 
 
 class JsonDriver(p.Untransactional):
-    capabilities = p.Capabilities(
-        durable=True, shared=False, wakeups="push", sql=False, transactional=False, single_writer=True
-    )
+    capabilities = p.Capabilities(durable=True, shared=False, wakeups="push", sql=False, transactional=False)
 
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = True) -> None:
         """`sync=False` leaves flushing to the operating system: safe when the process dies, not when the power does."""

@@ -40,7 +40,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     wakeups: Literal["push", "poll"]  # whether `wait` is told of work, or looks for it
     sql: bool  # the store's rules are also enforced against statements that do not come from the driver
     transactional: bool  # `transaction` works: follow-up jobs and a settlement become true together or not at all
-    single_writer: bool  # while one transaction is open nobody else can write, so it must be short
+    single_writer: bool = False  # while one transaction is open nobody else can write, so it must be short
 
 
 class Enqueued(Struct, frozen=True, gc=False):
