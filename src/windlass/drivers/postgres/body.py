@@ -7,7 +7,6 @@ adapters, handlers) outlives the block, and nothing that the store has set is me
 from __future__ import annotations
 
 from typing import Any, Final, NoReturn
-from weakref import WeakSet
 
 import psycopg
 from psycopg import pq
@@ -18,13 +17,6 @@ ENDS: Final = "this transaction ends with its block: leave the block, or raise t
 
 class BodyConnection(psycopg.Connection[Any]):
     """For threads."""
-
-    cursors: WeakSet[Any]
-
-    def cursor(self, *args: Any, **options: Any) -> Any:
-        made = super().cursor(*args, **options)
-        self.cursors.add(made)
-        return made
 
     def commit(self) -> NoReturn:
         raise psycopg.ProgrammingError(ENDS)
@@ -39,13 +31,6 @@ class BodyConnection(psycopg.Connection[Any]):
 class AsyncBodyConnection(psycopg.AsyncConnection[Any]):
     """For event loops."""
 
-    cursors: WeakSet[Any]
-
-    def cursor(self, *args: Any, **options: Any) -> Any:
-        made = super().cursor(*args, **options)
-        self.cursors.add(made)
-        return made
-
     async def commit(self) -> NoReturn:
         raise psycopg.ProgrammingError(ENDS)
 
@@ -58,23 +43,19 @@ class AsyncBodyConnection(psycopg.AsyncConnection[Any]):
 
 def share(pgconn: pq.abc.PGconn) -> BodyConnection:
     connection = BodyConnection(pgconn, tuple_row)
-    connection.cursors = WeakSet()
     connection._autocommit = True  # the transaction has begun; after a COMMIT of the handler's own none would begin unseen
     return connection
 
 
 def share_async(pgconn: pq.abc.PGconn) -> AsyncBodyConnection:
     connection = AsyncBodyConnection(pgconn, tuple_row)
-    connection.cursors = WeakSet()
     connection._autocommit = True
     return connection
 
 
 def detach(connection: BodyConnection | AsyncBodyConnection) -> None:
-    """Whoever still holds it finds it closed; what it stood on may serve another transaction by now."""
+    """Whoever still holds it, or a cursor of it, finds it closed; what it stood on may serve another transaction by now."""
     connection.pgconn = _closed()
-    for cursor in list(connection.cursors):
-        cursor._closed = True  # each knows the connection below by itself
 
 
 def _closed() -> pq.abc.PGconn:
