@@ -74,7 +74,7 @@ def write(tx: Any, driver: PostgresDriver, n: int) -> None:
 
 
 def states(driver: PostgresDriver, *ids: str) -> list[str | None]:
-    return [found and found.state for found in asyncio.run(driver.get(ids))]
+    return [None if found is None else found.state for found in asyncio.run(driver.get(ids))]
 
 
 def running(driver: PostgresDriver) -> Claimed:
