@@ -54,6 +54,8 @@ class LifecyclePromises(Suite):
         """One without them refuses with WrongConnection and stores nothing; on one with them a closed driver gives none."""
         with pytest.raises(WrongConnection):
             t.driver.enqueue_within(object(), [t.new(id="within")], now=t.now)
+        with pytest.raises(WrongConnection):
+            await t.driver.enqueue_within_async(object(), [t.new(id="within")], now=t.now)
         assert await t.driver.get(["within"]) == [None]
         if t.driver.capabilities.transactional:
             t.driver.transaction().rollback()
@@ -61,6 +63,8 @@ class LifecyclePromises(Suite):
             for call in (t.driver.transaction, lambda: t.driver.enqueue_within(object(), [t.new()], now=t.now)):
                 with pytest.raises(DriverClosed):
                     call()
+            with pytest.raises(DriverClosed):
+                await t.driver.enqueue_within_async(object(), [t.new()], now=t.now)
         else:
             with pytest.raises(WrongConnection):
                 t.driver.transaction()
