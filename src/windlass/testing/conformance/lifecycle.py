@@ -84,8 +84,7 @@ class LifecyclePromises(Suite):
     @promise
     async def test_waiting_ends_when_work_arrives(self, t: Trial) -> None:
         """An enqueue wakes a waiter; without one it returns at its timeout, told of nothing."""
-        while await t.driver.wait(timeout=0.05):
-            pass
+        await t.quiet()
         waiter = asyncio.ensure_future(t.driver.wait(timeout=30))
         await asyncio.sleep(0.01)
         await t.enqueue()
@@ -100,8 +99,7 @@ class LifecyclePromises(Suite):
             await other.enqueue([t.new()], now=t.now)
             assert await t.driver.wait(timeout=30) is True
             await t.claim()
-            while await t.driver.wait(timeout=0.05):
-                pass
+            await t.quiet()
         if other is not t.driver:
             await other.close()
 
@@ -109,8 +107,7 @@ class LifecyclePromises(Suite):
     async def test_calls_that_change_nothing_wake_nobody(self, t: Trial) -> None:
         """Two idle workers do not keep each other awake."""
         other = self.another(t.driver)
-        while await t.driver.wait(timeout=0.05):
-            pass
+        await t.quiet()
         waiter = asyncio.ensure_future(t.driver.wait(timeout=0.1))
         await asyncio.sleep(0.01)
         assert await t.claim() == []
@@ -133,8 +130,7 @@ class LifecyclePromises(Suite):
     @promise
     async def test_several_waiters_are_all_woken(self, t: Trial) -> None:
         """Every waiter of a driver is told."""
-        while await t.driver.wait(timeout=0.05):
-            pass
+        await t.quiet()
         waiters = [asyncio.ensure_future(t.driver.wait(timeout=30)) for _ in range(3)]
         await asyncio.sleep(0.01)
         await t.enqueue()
