@@ -35,6 +35,7 @@ TIERS = {
     "worker": [f"tests/worker/test_{part}.py" for part in ("settling", "leases", "lapsed", "prefetch", "shutdown")],
     "simulator": ["tests/testing/test_seeds.py"],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
+    "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
