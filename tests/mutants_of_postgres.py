@@ -101,7 +101,7 @@ POSTGRES: list[Planted] = [
      "where held.expires_at <= windlass", "where held.expires_at < windlass", ("promises: key_may_expire",)),
     ("pg keys: holders that are gone are named", PG + "sql/jobs.sql", "expires_at > windlass.at(:now))) as", "true)) as", ("promises: key",)),
     ("pg keys: a duplicate is told the first link, not the head", PG + "sql/jobs.sql",
-     "order by depth desc limit 1", "order by depth limit 1", ("promises: key or chain",)),
+     "order by depth desc limit 1", "order by depth limit 1", ("people: long_chain",)),
     ("pg keys: a replaced job is not locked with its limits", PG + "keys.py",
      "        yield from lock_holders(held)\n", "", ("people",)),
     ("pg keys: somebody else's key is an error", PG + "jobs.py",
