@@ -69,7 +69,7 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
         seqs = leased[:n]
         units = [Ack(handle=(seq, 1), token="token", at=NOW, started_at=NOW) for seq in seqs]
         renewals = [(seq, (index, Renewal((seq, 1), "token", NOW))) for index, seq in enumerate(seqs)]
-        hot.append((f"ack of {n}", ack(seqs, units, NOW - 60_000_000), n, 45))
+        hot.append((f"ack of {n}", ack(seqs, units, NOW - 60_000_000), n, 60))
         hot.append((f"extension of {n}", extension(renewals, NOW + 10**12, NOW - 60_000_000), n, 40))
         hot.append((f"guards of {n}", SQL.guards(seqs=Ints(seqs)), n, 6))
         hot.append((f"locked guards of {n}", SQL.lock_guards(seqs=Ints(seqs)), n, 8))

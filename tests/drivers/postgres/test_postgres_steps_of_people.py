@@ -109,6 +109,16 @@ def test_a_job_that_is_replaced_while_it_is_let_through_leaves_its_permit_to_the
         check(stage, outcome)
 
 
+def test_a_duplicate_is_told_the_last_link_of_a_long_chain(stage: Stage) -> None:
+    key = {"idempotency_scope": "s", "idempotency_key": "k"}
+    link = dead(stage, retry_mode="new_job", **key)
+    for later in ("second", "third"):
+        alter(stage, Replay(link, later))
+        link = later
+        bury(stage)
+    assert enqueue(stage, new(**key)) == ["third"]
+
+
 @pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job"}])
 def test_a_key_that_is_free_again_goes_to_the_replayed_or_to_the_new_job(stage: Stage, fields: dict[str, Any]) -> None:
     job = dead(stage, dedupe_key="d", **fields)
@@ -136,6 +146,7 @@ def test_a_replayed_job_is_never_deleted_and_a_deleted_one_never_replayed(stage:
         assert outcome["two"] in (1, ["applied"], 0, ["wrong_state"]), outcome
         left = Counter(state for (state,) in stage.ask("select state from windlass.jobs"))
         assert left["queued"] == replayed, outcome
+        assert what == "delete" or fields or not outcome.waited("two"), outcome
         if fields.get("group_id") is None or replayed:
             check(stage, outcome)
 
