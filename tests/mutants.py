@@ -15,10 +15,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from mutants_of_postgres import POSTGRES
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,6 +34,11 @@ TIERS = {
     "lane": ["tests/drivers/sqlite/test_lane.py"],
     "worker": [f"tests/worker/test_{part}.py" for part in ("settling", "leases", "lapsed", "prefetch", "shutdown")],
     "simulator": ["tests/testing/test_seeds.py"],
+    "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
+    "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
+    "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
+    "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
+    "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
 }
 
 
@@ -401,11 +409,11 @@ def fails(tier: str, directory: Path) -> bool:
     return done.returncode == 1
 
 
-def judge(mutant: Mutant | None, *, first: bool = False) -> dict[str, bool]:
+def judge(mutant: Mutant | None, *, first: bool = False, tiers: Sequence[str] = ()) -> dict[str, bool]:
     found: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="windlass-mutant-") as name:
         plant(mutant, Path(name))
-        for tier in mutant.tiers if mutant else TIERS:
+        for tier in mutant.tiers if mutant else tiers:
             found[tier] = fails(tier, Path(name))
             if first and found[tier]:
                 break
@@ -415,9 +423,13 @@ def judge(mutant: Mutant | None, *, first: bool = False) -> dict[str, bool]:
 def main(words: list[str]) -> int:
     first = "--first" in words
     words = [word for word in words if word != "--first"]
-    chosen = [mutant for mutant in MUTANTS if all(word in mutant.what for word in words)]
+    chosen = [
+        mutant
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in POSTGRES)]
+        if all(word in mutant.what for word in words)
+    ]
     width = max(len(mutant.what) for mutant in chosen)
-    healthy = judge(None)
+    healthy = judge(None, tiers=[tier for tier in TIERS if any(tier in mutant.tiers for mutant in chosen)])
     if any(healthy.values()):
         print(f"the healthy code fails already: {healthy}")
         return 1

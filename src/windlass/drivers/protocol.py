@@ -21,6 +21,7 @@ cannot do it, and then nothing of the call is stored.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn, Protocol
 
@@ -57,6 +58,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     wakeups: Literal["push", "poll"]  # whether `wait` is told of work, or looks for it
     sql: bool  # the store's rules are also enforced against statements that do not come from the driver
     transactional: bool  # `transaction` works: follow-up jobs and a settlement become true together or not at all
+    single_writer: bool = False  # while one transaction is open nobody else can write, so it must be short
 
 
 class Enqueued(Struct, frozen=True, gc=False):
@@ -171,6 +173,17 @@ class Transaction(Protocol):
         `NoConnection` when there is none."""
         ...
 
+    @property
+    def async_connection(self) -> Any:
+        """The same for code on an event loop, which its statements never block for a network. A store without a network
+        answers `connection`."""
+        ...
+
+    def turn(self) -> asyncio.Lock | None:
+        """How code on an event loop calls the blocking methods after `begin`: hold this lock, which statements on
+        `async_connection` take one by one, and call in a thread. None: they wait for no network; call them as they are."""
+        ...
+
     def begin(self) -> None:
         """Once, before everything else."""
         ...
@@ -184,12 +197,36 @@ class Transaction(Protocol):
         ...
 
     def commit(self) -> None:
-        """Make all of it true. When this raises, none of it is."""
+        """Make all of it true. When this raises, none of it is; but for `OutcomeUnknown`, when the connection broke and
+        nobody could be asked."""
         ...
 
     def rollback(self) -> None:
         """Undo everything and give the connection back. Also after the end, and as often as you like."""
         ...
+
+
+class WithoutNetwork:
+    """What a transaction inherits whose store is in this process."""
+
+    @property
+    def connection(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def async_connection(self) -> Any:
+        return self.connection
+
+    def turn(self) -> None:
+        return None
+
+
+def no_async_connection(given: object) -> WrongConnection:
+    """For stores that share none."""
+    return WrongConnection(
+        f"enqueue() takes an async connection, and this store shares none: got {type(given).__module__}."
+        f"{type(given).__qualname__}; inside a sqlite3 transaction call enqueue_sync(), else enqueue after your own commit"
+    )
 
 
 class Untransactional:
@@ -198,8 +235,13 @@ class Untransactional:
     def transaction(self) -> NoReturn:
         raise WrongConnection(f"{type(self).__name__} has no transactions; settle, and enqueue what follows before that")
 
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros) -> NoReturn:
+    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True) -> NoReturn:
         raise WrongConnection(f"{type(self).__name__} cannot write on another connection; enqueue after your own commit")
+
+    async def enqueue_within_async(
+        self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> NoReturn:
+        raise no_async_connection(connection)
 
 
 class Driver(Protocol):
@@ -348,12 +390,21 @@ class Driver(Protocol):
         """A transaction that has not begun. `WrongConnection` when the store is not `transactional`."""
         ...
 
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+    def enqueue_within(
+        self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
         """`enqueue` inside a transaction of the caller's own connection to this store. Blocking; the caller commits.
 
         Nothing is seen by anybody, and nobody is woken, before that. A connection that is in no transaction begins one as
         it would for an INSERT of the caller's. When this raises, the caller's own work is intact. `WrongConnection` for a
-        connection that this store cannot share: of another kind, on another store, or without transactions."""
+        connection that this store cannot share: of another kind, on another store, or without transactions. Where waking
+        needs a statement in the caller's transaction, `notify=False` leaves it out."""
+        ...
+
+    async def enqueue_within_async(
+        self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        """The same on a connection whose calls are awaited."""
         ...
 
     async def wait(self, *, timeout: float) -> bool:

@@ -60,7 +60,8 @@ class Held:
         return self.why is not None
 
     def begin_transaction(self) -> JobTransaction:
-        return JobTransaction(self._client, self, self._client.settings.lease // 3)
+        alone = self._client.driver.capabilities.single_writer
+        return JobTransaction(self._client, self, self._client.settings.lease // 3 if alone else None)
 
     def success(self, result: Any) -> Settlement:
         """The settlement of a transaction's end."""

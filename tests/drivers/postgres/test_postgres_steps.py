@@ -60,6 +60,7 @@ def test_a_claim_that_promotes_does_not_keep_others_from_what_is_ready(stage: St
     enqueue(stage, *(new() for _ in range(4)), *(new(run_at=NOW + 1) for _ in range(2)))
     one, two = wish("one", limit=2), wish("two", limit=2)
     for outcome in stage.every(lambda: {"one": whole(one, NOW + 1), "two": claim(two, NOW + 1)}):
+        assert [name for name in ("one", "two") if outcome.waited(name)] == [], outcome
         got = ids(outcome["one"]) + ids(outcome["two"])
         assert len(got) == len(set(got)) == 4, outcome
         check(stage, outcome)
@@ -94,6 +95,7 @@ def test_two_claims_beside_a_limit_share_what_needs_no_permit(stage: Stage) -> N
     for outcome in stage.every(lambda: {"one": whole(one), "two": whole(two)}):
         got = ids(outcome["one"]) + ids(outcome["two"])
         assert len(got) == len(set(got)) == 4, outcome
+        assert [name for name in ("one", "two") if outcome.waited(name)] == [], outcome
         check(stage, outcome)
 
 
@@ -150,6 +152,18 @@ def test_a_lease_is_settled_or_expired(stage: Stage, outcome_of: Any) -> None:
     for outcome in stage.every(lambda: {"one": settle(jobs, outcome_of, now=LATER - 1), "two": sweep()}):
         expired, _ = outcome["two"]
         assert Counter(outcome["one"])["applied"] == 2 - expired, outcome
+        check(stage, outcome)
+
+
+def test_a_lease_is_extended_or_expired(stage: Stage) -> None:
+    enqueue(stage, new(), new())
+    jobs = claimed(stage)
+    renewals = [Renewal(job.handle, job.token) for job in jobs[:1]]
+    for outcome in stage.every(lambda: {"one": leases.extend(renewals, LEASE, LATER - 1), "two": sweep()}):
+        answer, expired = outcome["one"][0].answer, outcome["two"][0]
+        held = stage.ask("select count(*)::int from windlass.jobs where state = 'running'")[0][0]
+        assert (answer, expired, held) in (("applied", 1, 1), ("not_inflight", 2, 0), ("applied", 2, 0)), outcome
+        assert answer != "applied" or held or outcome["one"][0].expires_at == LATER, outcome
         check(stage, outcome)
 
 

@@ -109,15 +109,14 @@ def test_a_job_that_is_replaced_while_it_is_let_through_leaves_its_permit_to_the
         check(stage, outcome)
 
 
-def test_a_key_that_is_free_again_goes_to_the_replayed_or_to_the_new_job(stage: Stage) -> None:
-    for fields in ({}, {"retry_mode": "new_job"}):
-        stage.clear()
-        job = dead(stage, dedupe_key="d", **fields)
-        fresh = new(dedupe_key="d")
-        for outcome in stage.every(lambda: {"one": wanted(Replay(job, f"{job}-child")), "two": ask_for(fresh)}):  # noqa: B023
-            answers = (outcome["one"], outcome["two"][0].existed)
-            assert answers in ((["applied"], True), (["duplicate"], False)), outcome
-            check(stage, outcome)
+@pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job"}])
+def test_a_key_that_is_free_again_goes_to_the_replayed_or_to_the_new_job(stage: Stage, fields: dict[str, Any]) -> None:
+    job = dead(stage, dedupe_key="d", **fields)
+    fresh = new(dedupe_key="d")
+    for outcome in stage.every(lambda: {"one": wanted(Replay(job, f"{job}-child")), "two": ask_for(fresh)}):
+        answers = (outcome["one"], outcome["two"][0].existed)
+        assert answers in ((["applied"], True), (["duplicate"], False)), outcome
+        check(stage, outcome)
 
 
 # ------------------------------------------------------------------------------------------------------ people, retention
@@ -148,17 +147,17 @@ def test_a_group_goes_whole_or_not_at_all(stage: Stage) -> None:
         assert (outcome["one"], outcome["two"]) in ((["applied"], 0), (["not_found"], 2)), outcome
 
 
-def test_links_of_one_chain_are_deleted_by_two_at_once(stage: Stage) -> None:
+@pytest.mark.parametrize("what", ["prune", "delete"])
+def test_links_of_one_chain_are_deleted_by_two_at_once(stage: Stage, what: str) -> None:
     job = dead(stage, retry_mode="new_job")
     alter(stage, Replay(job, "child"))
     bury(stage)
-    others: dict[str, Callable[[], Op[Any]]] = {"prune": prune, "delete": lambda: wanted(Delete("child"))}
-    for name, other in others.items():
-        for outcome in stage.every(lambda: {"one": wanted(Delete(job)), name: other()}):  # noqa: B023
-            assert stage.ask("select id from windlass.jobs") == [], outcome
-            assert outcome["one"] in (["applied"], ["not_found"]), outcome
-            assert outcome[name] in (0, 2, ["applied"], ["not_found"]), outcome
-        stage.restore()
+    for outcome in stage.every(
+        lambda: {"one": wanted(Delete(job)), "two": prune() if what == "prune" else wanted(Delete("child"))}
+    ):
+        assert stage.ask("select id from windlass.jobs") == [], outcome
+        assert outcome["one"] in (["applied"], ["not_found"]), outcome
+        assert outcome["two"] in (0, 2, ["applied"], ["not_found"]), outcome
 
 
 @pytest.mark.parametrize(
@@ -202,38 +201,61 @@ def test_settlements_bulk_cancels_and_sweeps_over_the_same_jobs_do_not_wait_in_a
             "sweep": sweep(),
         }
 
-    for outcome in stage.some(programs, rounds=60, seed=3):
+    for outcome in stage.some(programs, rounds=30, seed=3):
         assert len(outcome["settle"]) == len(outcome["cancel"]) == 4, outcome
         outcome["sweep"]
         check(stage, outcome)
 
 
-def test_settlements_and_extensions_of_overlapping_batches_never_wait_in_a_ring(stage: Stage) -> None:
-    """A thousand rounds at full speed: two who settle and claim again, two who extend, all of them the same jobs."""
-    enqueue(stage, *(new() for _ in range(40)))
-    known = {job.id: job for job in claimed(stage, limit=40)}
+def at_full_speed(stage: Stage, work: Callable[[int, Link], None], threads: int) -> None:
+    """Each thread with a connection of its own; what any of them raises is raised here."""
     failures: list[BaseException] = []
 
-    def work(number: int) -> None:
-        random, link = Random(number), Link(stage.place)
+    def run(number: int) -> None:
+        link = Link(stage.place)
         try:
-            for _ in range(250):
-                batch = random.sample(list(known.values()), 12)
-                if number % 2:
-                    link.run(leases.extend([Renewal(job.handle, job.token) for job in batch], LEASE, NOW))
-                else:
-                    units = [decide(job, Released(), Execution(at=NOW)) for job in batch]
-                    link.transact(settlement.settle(units, NOW))
-                    known.update({job.id: job for job in link.run(leases.claim_at_once(wish("again"), NOW))[0]})
+            work(number, link)
         except BaseException as error:
             failures.append(error)
         finally:
             link.close()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
+    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    for thread in running:
         thread.start()
-    for thread in threads:
+    for thread in running:
         thread.join()
     assert not failures
     assert_sound(stage.ask)
+
+
+def test_settlements_and_extensions_of_overlapping_batches_never_wait_in_a_ring(stage: Stage) -> None:
+    """A thousand rounds: two who settle and claim again, two who extend, all of them the same jobs."""
+    enqueue(stage, *(new() for _ in range(40)))
+    known = {job.id: job for job in claimed(stage, limit=40)}
+
+    def work(number: int, link: Link) -> None:
+        random = Random(number)
+        for _ in range(250):
+            batch = random.sample(list(known.values()), 12)
+            if number % 2:
+                link.run(leases.extend([Renewal(job.handle, job.token) for job in batch], LEASE, NOW))
+            else:
+                units = [decide(job, Released(), Execution(at=NOW)) for job in batch]
+                link.transact(settlement.settle(units, NOW))
+                known.update({job.id: job for job in link.run(leases.claim_at_once(wish("again"), NOW))[0]})
+
+    at_full_speed(stage, work, 4)
+
+
+def test_large_batches_of_the_same_keys_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
+    together = threading.Barrier(2)
+
+    def work(number: int, link: Link) -> None:
+        for batch in range(12):
+            jobs = [new(dedupe_key=f"{batch}-{key}") for key in range(300)]
+            together.wait(10)
+            link.transact(keys.enqueue(jobs if number % 2 else jobs[::-1], NOW))
+
+    at_full_speed(stage, work, 2)
+    assert stage.ask("select count(*)::int from windlass.jobs") == [(12 * 300,)]

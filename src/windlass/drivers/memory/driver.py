@@ -26,6 +26,7 @@ from windlass.drivers.protocol import (
     Renewal,
     Shared,
     WaitingType,
+    no_async_connection,
 )
 from windlass.errors import DriverClosed, WrongConnection
 from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
@@ -34,7 +35,9 @@ T = TypeVar("T")
 
 
 class MemoryDriver:
-    capabilities = Capabilities(durable=False, shared=False, wakeups="push", sql=False, transactional=True)
+    capabilities = Capabilities(
+        durable=False, shared=False, wakeups="push", sql=False, transactional=True, single_writer=False
+    )
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -130,9 +133,17 @@ class MemoryDriver:
 
         return self._read(look)
 
-    def enqueue_within(self, connection: object, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+    def enqueue_within(
+        self, connection: object, new: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
         self._read(lambda _: None)
         raise WrongConnection("the memory store shares no connection; enqueue after your own commit, or use sqlite://")
+
+    async def enqueue_within_async(
+        self, connection: object, new: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._read(lambda _: None)
+        raise no_async_connection(connection)
 
     async def wait(self, *, timeout: float) -> bool:
         told = asyncio.Event()

@@ -25,8 +25,11 @@ from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate, own_steps
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.postgres.transactions import PostgresTransaction, Spares, Stored
 from windlass.drivers.postgres.waiting import Waiting
 from windlass.drivers.postgres.wakeups import Notifier, Wakeups, log
+from windlass.drivers.postgres.within import Within
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -39,10 +42,9 @@ from windlass.drivers.protocol import (
     Page,
     Renewal,
     Shared,
-    Untransactional,
     WaitingType,
 )
-from windlass.drivers.statement import Op, Statement, T
+from windlass.drivers.statement import Op, Row, Statement, T
 from windlass.errors import DriverClosed, DriverForked, DuplicateId
 from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
@@ -56,7 +58,7 @@ _inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never cl
 os.register_at_fork(after_in_child=lambda: _inherited.extend(_drivers))
 
 
-class PostgresDriver(Untransactional):
+class PostgresDriver:
     def __init__(
         self, url: str, *, schema: str = "windlass", pooler: Pooler = "none", migrate: Migrate = "empty",
         timeout: float = 10.0, connections: int = 4,
@@ -76,6 +78,8 @@ class PostgresDriver(Untransactional):
         self._writes = Lane("write", place, watch, size=connections)
         self._reads = Lane("read", place, watch, size=2)
         self._tells = Lane("notify", place, watch)
+        self._spares = Spares(place)
+        self._within = Within(place, self._tell_of)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
         self._waiting = Waiting(place, watch, self._wakeups, self._notifier, lambda: self._read(inspect.pulse))
@@ -100,8 +104,14 @@ class PostgresDriver(Untransactional):
 
     @property
     def capabilities(self) -> Capabilities:
-        heard = self._waiting.pushed
-        return Capabilities(durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True)
+        return Capabilities(
+            durable=True, shared=True, wakeups="push" if self._waiting.pushed else "poll", sql=True, transactional=True,
+            single_writer=False,
+        )  # fmt: skip
+
+    @property
+    def present_wakeups(self) -> str:
+        return self._waiting.mode
 
     # --------------------------------------------------------------------------------------------------------- writes
 
@@ -147,12 +157,8 @@ class PostgresDriver(Untransactional):
         return link.run(keys.answers_of(new, found, now))
 
     def _tell_of(self, new: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> None:
-        queues = {
-            job.queue
-            for job, answer in zip(new, answers, strict=True)
-            if not answer.existed and (job.run_at is None or job.run_at <= now)
-        }
-        if queues:
+        queues = jobs.brought(new, answers, now)
+        if queues and not self._closed:
             self._wakeups.tell()
             self._notifier.notify(queues)
 
@@ -211,7 +217,7 @@ class PostgresDriver(Untransactional):
             return link.transact(settlement.settle(units, now))
 
         answers = await self._settles.submit(work, work)
-        if any(type(unit) is not Ack or unit.riders for unit in units):
+        if brings_work(units):
             self._tell_all()
         return answers
 
@@ -252,6 +258,32 @@ class PostgresDriver(Untransactional):
             return link.transact(make())
 
         return await self._writes.submit(work, work if repeatable else None)
+
+    # ---------------------------------------------------------------------------------------------------- transactions
+
+    def transaction(self) -> PostgresTransaction:
+        self._check_open()
+        return PostgresTransaction(self.place, self._spares, self._tell_of_commit)
+
+    def enqueue_within(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        return self._within.enqueue(connection, tuple(jobs_), now, notify, lambda: self._reads.submit_sync(_who, _who))
+
+    async def enqueue_within_async(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        return await self._within.enqueue_async(
+            connection, tuple(jobs_), now, notify, lambda: self._reads.submit(_who, _who)
+        )  # fmt: skip
+
+    def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement]) -> None:
+        for new, answers, now in stored:
+            self._tell_of(new, answers, now)
+        if brings_work(settled):
+            self._tell_all()
 
     # ---------------------------------------------------------------------------------------------------------- reads
 
@@ -340,4 +372,15 @@ class PostgresDriver(Untransactional):
         self._waiting.close()
         for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
             lane.close()
+        self._spares.close()
         self._watch.close()
+
+
+def _who(link: Link) -> Row:
+    [row] = link.execute(SQL.who())
+    return row
+
+
+def brings_work(changes: Sequence[Settlement]) -> bool:
+    """Whether something may be claimable after it that was not before."""
+    return any(type(change) is not Ack or change.riders for change in changes)

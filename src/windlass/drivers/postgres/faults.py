@@ -144,7 +144,8 @@ def translate(error: BaseException, place: Place | str, *, storing: bool = False
         )
     if error.sqlstate == "42501":
         return StoreForbidden(where, said(error), grants(place, said(error)))
-    return _by_state(error, error.sqlstate or "", where)
+    state = error.sqlstate or ("22000" if isinstance(error, psycopg.DataError) else "")
+    return by_state(state, said(error), where)
 
 
 def grants(place: Place | str, refused: str = "") -> str:
@@ -163,26 +164,29 @@ def _names(place: Place) -> tuple[str, str, str]:
     return place.user, place.schema, place.database
 
 
-def _by_state(error: psycopg.Error, state: str, where: str) -> WindlassError:
+def by_state(state: str, said: str, where: str) -> WindlassError:
+    """What an error of the server means, whichever library told of it."""
     if state in CONFLICTS:
         return TransactionConflict()
     if state in BUSY:
-        return StoreBusy(where, 0, f"the server gave up waiting ({said(error)})")
+        return StoreBusy(where, 0, f"the server gave up waiting ({said})")
     if state == READ_ONLY:
         return StoreReadOnly(where, ACCEPTS_NO_WRITES)
     if state in SHARED_SESSION:
-        return PoolerInTheWay(where, said(error))
+        return PoolerInTheWay(where, said)
     if state in ("53100", "53200"):
         return StoreFull(where)
     if state in ("42P01", "3F000", "42883", "42703"):
-        return SchemaMissing(where, said(error))
+        return SchemaMissing(where, said)
+    if state == "42501":
+        return StoreForbidden(where, said, grants(where, said))
     if state[:2] == "23":
-        return ConstraintViolated(f"{where}: {said(error)}")
-    if state[:2] == "22" or isinstance(error, psycopg.DataError):
-        return InvalidInput("value", f"cannot be stored: {said(error)}")
+        return ConstraintViolated(f"{where}: {said}")
+    if state[:2] == "22":
+        return InvalidInput("value", f"cannot be stored: {said}")
     if state[:2] in ("28", "3D"):
-        return StoreUnavailable(f"{where}: {said(error)}")
-    return StoreError(f"{where}: {said(error)}")
+        return StoreUnavailable(f"{where}: {said}")
+    return StoreError(f"{where}: {said}")
 
 
 def said(error: BaseException) -> str:

@@ -29,6 +29,7 @@ def runs(job_id: str) -> Op[list[Run]]:
 def find(query: JobQuery) -> Op[Page]:
     check_limit(query.limit)
     rows = yield find_statement(SQL.get_jobs.sql, query, POSTGRES)
+    rows.sort(key=lambda row: -row[0])  # they come in this order, but no statement says so
     jobs = tuple(job_in(row) for row in rows[: query.limit])
     return Page(jobs, jobs[-1].seq if len(rows) > query.limit else None)
 

@@ -98,8 +98,7 @@ def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | Non
             params[f"{name}_each"] = None
         else:
             params[name] = None
-            encoded: list[Any] = list(values if encode is None else map(encode, values))
-            params[f"{name}_each"] = kind(encoded)
+            params[f"{name}_each"] = kind(values) if encode is None else Texts(map(encode, values))
     return SQL.insert_jobs(**params)
 
 
@@ -135,6 +134,11 @@ def insert_child(parent_seq: int, queue: str, priority: int, child: RetryChild, 
         if taken.constraint.endswith("jobs_pkey"):
             raise DuplicateId(child.id) from None
         raise
+
+
+def brought(jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> set[str]:
+    """The queues in which there is something new to be claimed."""
+    return {job.queue for job, answer in zip(jobs, answers, strict=True) if not answer.existed and is_due(job.run_at, now)}
 
 
 def answered(jobs: Sequence[NewJob]) -> list[Enqueued]:

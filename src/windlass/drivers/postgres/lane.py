@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any, Final, Generic
 
@@ -60,6 +60,14 @@ class Watch:
 
     def end(self, link: Link) -> None:
         self._until.pop(link, None)
+
+    @contextmanager
+    def within(self, link: Link, seconds: float) -> Iterator[None]:
+        self.begin(link, ticking() + seconds)
+        try:
+            yield
+        finally:
+            self.end(link)
 
     def close(self) -> None:
         with self._changed:

@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 import psycopg
-from psycopg.abc import Buffer
-from psycopg.adapt import Dumper
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
-from windlass.drivers.postgres.arrays import KINDS, Array, packed
+from windlass.drivers.postgres.arrays import KINDS, Array, Texts, packed
 from windlass.drivers.postgres.faults import Overdue, Taken
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import Op, Row, Statement, T
@@ -30,8 +30,12 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
         oid = array_oid
         format = Format.BINARY
 
+        def __init__(self, cls: type, context: AdaptContext | None = None) -> None:
+            super().__init__(cls, context)
+            self._encoding = self.connection.info.encoding if kind is Texts and self.connection is not None else "utf-8"
+
         def dump(self, obj: Array) -> Buffer:
-            return packed(obj)
+            return packed(obj, self._encoding)
 
     ArrayDumper.__name__ = f"{kind.__name__}Dumper"
     return ArrayDumper
@@ -40,21 +44,30 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
 _DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
 
 
-def connect(place: Place, *, switches: bool = False) -> psycopg.Connection[Row]:
-    connection = psycopg.Connection.connect(**place.parameters(switches=switches), autocommit=True)
-    connection.prepare_threshold = None if place.pooled else 0
-    connection.cursor_factory = psycopg.RawCursor
+def adapt(adapters: AdaptersMap) -> None:
+    """How parameters of ours are written."""
     for kind, dumper in _DUMPERS.items():
-        connection.adapters.register_dumper(kind, dumper)
-    connection.adapters.register_dumper(int, Int8BinaryDumper)
+        adapters.register_dumper(kind, dumper)
+    adapters.register_dumper(int, Int8BinaryDumper)
+
+
+def connect(place: Place, *, switches: bool = False, plain: bool = False) -> psycopg.Connection[Row]:
+    connection = psycopg.Connection.connect(**place.parameters(switches=switches, plain=plain), autocommit=True)
+    connection.prepare_threshold = None if place.pooled or plain else 0
+    connection.cursor_factory = psycopg.RawCursor
+    adapt(connection.adapters)
     return connection
 
 
 class Link:
-    def __init__(self, place: Place, *, switches: bool = False, opened: Callable[[Link], None] | None = None) -> None:
-        """`opened` is called with every new connection, before anything else is."""
+    def __init__(
+        self, place: Place, *, switches: bool = False, plain: bool = False, opened: Callable[[Link], None] | None = None
+    ) -> None:
+        """`opened` is called with every new connection, before anything else is. `plain`: somebody else's statements come
+        this way too, so the session is as the server makes it, and the names of prepared statements are theirs."""
         self._place = place
         self._switches = switches
+        self._plain = plain
         self._opened = opened
         self._aborted = False
         self.connection: psycopg.Connection[Row] | None = None
@@ -64,16 +77,20 @@ class Link:
         self._aborted = False
         if self.connection is None or self.connection.closed:
             self.storing = False
-            self.connection = connect(self._place, switches=self._switches)
+            self.connection = connect(self._place, switches=self._switches, plain=self._plain)
             if self._opened is not None:
                 self._opened(self)
         return self.connection
+
+    @property
+    def _prepares(self) -> bool:
+        return not (self._place.pooled or self._plain)
 
     def execute(self, statement: Statement) -> list[Row]:
         connection = self.open()
         cursor = connection.cursor(binary=True)
         try:
-            cursor.execute(self._place.text(statement.sql), statement.params, prepare=not self._place.pooled)
+            cursor.execute(self._place.text(statement.sql), statement.params, prepare=self._prepares)
             return cursor.fetchall() if cursor.description is not None else []
         except psycopg.errors.UniqueViolation as error:
             raise Taken(error.diag.constraint_name or "", error.diag.message_detail or "") from error
@@ -141,8 +158,8 @@ def drive(op: Op[T], execute: Callable[[Statement], Any]) -> T:
         while True:
             try:
                 rows = execute(statement)
-            except Taken as taken:
-                statement = op.throw(taken)
+            except BaseException as error:
+                statement = op.throw(error)
             else:
                 statement = op.send(rows)
     except StopIteration as done:

@@ -67,12 +67,12 @@ class Place:
     def channel(self) -> str:
         return f"windlass_{self.schema}"
 
-    def parameters(self, *, switches: bool = False) -> dict[str, Any]:
-        """What to connect with. Behind a pooler nothing is said that belongs to a session."""
+    def parameters(self, *, switches: bool = False, plain: bool = False) -> dict[str, Any]:
+        """What to connect with. Behind a pooler nothing is said that belongs to a session, nor with `plain`."""
         given: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT, "application_name": "windlass", "client_encoding": "utf8", **self._given
         }  # fmt: skip
-        if not self.pooled:
+        if not (self.pooled or plain):
             milliseconds = int(self.timeout * 1000)
             settings = {
                 "timezone": "UTC", "statement_timeout": milliseconds, "lock_timeout": milliseconds,

@@ -36,6 +36,14 @@ class Waiting:
         """Whether one is told, as far as is known."""
         return not self._place.pooled and (self._listener is None or self._listener.healthy)
 
+    @property
+    def mode(self) -> str:
+        """How one hears of work at present, and how long that took the last time it was tried."""
+        listener = self._listener
+        if listener is None or not listener.healthy or listener.latency is None:
+            return "poll"
+        return f"push, {listener.latency * 1000:.1f} ms"
+
     def look_soon(self) -> None:
         """Where there was work, there is often more."""
         self._look_after = FIRST_LOOK

@@ -17,9 +17,9 @@ import secrets
 import select
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
@@ -192,14 +192,14 @@ class Listener:
         self._asked_at = asked_at = ticking()
         self._notifier.ping(self._ping)
         with self._within(TEST_WITHIN + LATE):
-            self._hear(asked_at + TEST_WITHIN, answered=self._is_answered)
-        if not self._is_answered():
+            self._hear(asked_at + TEST_WITHIN, answered=self._answered)
+        if not self._answered():
             if not self._closing.is_set():
                 raise Overdue('no message of ours came back; if a pooler is in the way, say pooler="transaction"')
             return
         self.healthy, self.settled, self._warned = True, True, False
 
-    def _is_answered(self) -> bool:
+    def _answered(self) -> bool:
         return self._asked_at is None
 
     @property
@@ -224,16 +224,5 @@ class Listener:
         elif not text.startswith(PING) and backend != self._notifier.backend:
             self._tell()
 
-    def _within(self, seconds: float) -> Any:
-        return _Deadline(self._watch, self._link, seconds)
-
-
-class _Deadline:
-    def __init__(self, watch: Watch, link: Link, seconds: float) -> None:
-        self._watch, self._link, self._until = watch, link, ticking() + seconds
-
-    def __enter__(self) -> None:
-        self._watch.begin(self._link, self._until)
-
-    def __exit__(self, *_: object) -> None:
-        self._watch.end(self._link)
+    def _within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._watch.within(self._link, seconds)

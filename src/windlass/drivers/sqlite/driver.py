@@ -30,6 +30,7 @@ from windlass.drivers.protocol import (
     Renewal,
     Shared,
     WaitingType,
+    no_async_connection,
 )
 from windlass.drivers.sqlite import duties, fleet, inspect, jobs, leases, people, samples, settlement
 from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
@@ -101,7 +102,10 @@ class SqliteDriver:
     @property
     def capabilities(self) -> Capabilities:
         pushes = self._inotify if self._watcher is None else self._watcher.pushes
-        return Capabilities(durable=True, shared=True, wakeups="push" if pushes else "poll", sql=True, transactional=True)
+        return Capabilities(
+            durable=True, shared=True, wakeups="push" if pushes else "poll", sql=True, transactional=True,
+            single_writer=True,
+        )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------------------- writes
 
@@ -207,10 +211,18 @@ class SqliteDriver:
         self._transactions.discard(transaction)
         _files.leave(self._place.identity)
 
-    def enqueue_within(self, connection: object, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+    def enqueue_within(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
         self._check_open()
         new = tuple(jobs_)
         return within(connection, jobs.enqueue(new, now), self._place, self.library, guarded=self._guarded)
+
+    async def enqueue_within_async(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        raise no_async_connection(connection)
 
     @property
     def _guarded(self) -> bool:

@@ -137,6 +137,12 @@ class Trial:
         assert done is not None, "a person was refused"
         return done.rows
 
+    async def quiet(self) -> None:
+        """Until nobody is told of anything for some time: a store that has just begun to listen tells of that once."""
+        silent = 0
+        while silent < 4:
+            silent = 0 if await self.driver.wait(timeout=0.05) else silent + 1
+
     async def job(self, job_id: str) -> Job:
         [job] = await self.driver.get([job_id])
         assert job is not None, f"{job_id} is not in the store"

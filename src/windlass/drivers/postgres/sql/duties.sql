@@ -1,32 +1,49 @@
 -- Maintenance: what a leader does for all.
 
 -- name: prunable
--- core/retention.py: the heads of chains that may go and ended in one state, oldest first, in the order of the index: a
--- bite costs the same however much there is to prune. A null cutoff keeps for ever. What ended after the watermark is not
--- counted yet and keeps its chain and its group; without a watermark nothing does.
-select windlass.micros(finished_at), seq from windlass.jobs as head
- where finished_at is not null and dead_kind is distinct from 'superseded'
-   and state = :state
-   and finished_at <= windlass.at(case :state::text when 'succeeded' then :succeeded::bigint when 'cancelled' then :cancelled::bigint
-                                                    else :dead::bigint end)
-   and not exists (select from windlass.groups where groups.group_id = head.group_id and remaining > 0)
-   and (group_id is null or not exists (
-     select from windlass.jobs as member
-      where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
-        and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
-                         or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
-                         or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)))
-   and not exists (select from windlass.runs where job_seq = head.seq and runs.finished_at > windlass.at(:watermark))
-   and (retry_of is null or :watermark::bigint is null or not exists (
-     with recursive chain (seq, retry_of) as (
-       select head.seq, head.retry_of
-       union all
-       select link.seq, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
-     select from chain join windlass.runs on job_seq = chain.seq where runs.finished_at > windlass.at(:watermark)))
-   and (group_id is null or :watermark::bigint is null or not exists (
-     select from windlass.jobs as member join windlass.runs on job_seq = member.seq
-      where member.group_id = head.group_id and runs.finished_at > windlass.at(:watermark)))
- order by finished_at, seq
+-- core/retention.py: the heads of chains that may go and ended in one state, oldest first. A null cutoff keeps for ever. What
+-- ended after the watermark is not counted yet and keeps its chain and its group; without a watermark nothing does.
+-- The index is walked row by row until there are enough: a bite costs the same however much there is to prune, and whatever
+-- the planner believes of it. `limit 1` keeps it from answering the other questions for all jobs at once.
+with recursive kept as materialized (
+  select windlass.at(case :state::text when 'succeeded' then :succeeded::bigint when 'cancelled' then :cancelled::bigint
+                                       else :dead::bigint end) as cutoff
+), walk (finished_at, seq) as (
+  (select finished_at, seq from windlass.jobs
+    where state = :state and finished_at is not null and finished_at <= (select cutoff from kept)
+    order by finished_at, seq limit 1)
+  union all
+  select next.finished_at, next.seq from walk cross join lateral (
+    select finished_at, seq from windlass.jobs
+     where state = :state and finished_at is not null and finished_at <= (select cutoff from kept)
+       and (finished_at, seq) > (walk.finished_at, walk.seq)
+     order by finished_at, seq limit 1) as next
+)
+select windlass.micros(head.finished_at), head.seq from walk cross join lateral (
+  select seq, finished_at, group_id, retry_of, dead_kind from windlass.jobs where jobs.seq = walk.seq offset 0) as head
+ where dead_kind is distinct from 'superseded'
+   and (group_id is null or (
+     (select true from windlass.groups where groups.group_id = head.group_id and remaining > 0 limit 1) is null
+     and (select true from windlass.jobs as member
+           where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
+             and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
+                              or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
+                              or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)
+           limit 1) is null))
+   and (:watermark::bigint is null or (
+     (select true from windlass.runs where job_seq = head.seq and runs.finished_at > windlass.at(:watermark) limit 1) is null
+     and (retry_of is null or (
+       with recursive chain (seq, retry_of) as (
+         select head.seq, head.retry_of
+         union all
+         select link.seq, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
+       select true from chain cross join lateral (
+         select from windlass.runs where job_seq = chain.seq and runs.finished_at > windlass.at(:watermark) offset 0) as late
+        limit 1) is null)
+     and (group_id is null or (
+       select true from windlass.jobs as member cross join lateral (
+         select from windlass.runs where job_seq = member.seq and runs.finished_at > windlass.at(:watermark) offset 0) as late
+        where member.group_id = head.group_id limit 1) is null)))
  limit :limit;
 
 -- name: chains

@@ -160,8 +160,9 @@ select -priority, position, windlass.micros(created_at), seq, limit_keys::text f
  limit :limit;
 
 -- name: take
--- Those of the picked rows that are still there and that nobody else holds.
-select seq from windlass.jobs where seq = any(:seqs::bigint[]) and state = 'queued' and ready order by seq for update skip locked;
+-- Those of the picked rows that are still there and that nobody else holds. Said so that no index of ready jobs is thought of.
+select seq from windlass.jobs where seq = any(:seqs::bigint[]) and case when ready then state end = 'queued'
+ order by seq for update skip locked;
 
 -- name: claim
 -- Rows that are locked already.
