@@ -113,8 +113,13 @@ SKIPPED = {("demo",), ("init",), ("completion",)}  # they open no store of ours
 def test_no_command_ever_shows_the_password(pg: Cli, url: str, path: tuple[str, ...]) -> None:
     pg("migrate")
     words = [*path, *ARGUMENTS.get(path, [])]
-    for more in ([], ["--json"], ["--store", url], ["--store", url, "--json"], ["--store", url, "--no-such-option"]):
+    for more in ([], ["--json"], ["--store", url], ["--store", url, "--json"], ["--storre", url]):
         clean(pg(*words, *more))
+
+
+def test_what_was_typed_in_the_wrong_place_is_shown_without_the_password(pg: Cli, url: str) -> None:
+    done = clean(pg("queues", "list", url))
+    assert (done.code, "postgresql://postgres:***@" in done.err) == (2, True)
 
 
 def test_a_worker_says_where_it_works_without_the_password(pg: Cli, url: str) -> None:

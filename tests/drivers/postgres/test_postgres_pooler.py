@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,9 +14,14 @@ import pytest
 from postgres.pgbouncer import PgBouncer
 from postgres.server import Server, unique_name
 from windlass import Windlass
-from windlass.drivers.postgres import PostgresDriver, sharing, wakeups
+from windlass.drivers.postgres import PostgresDriver, wakeups
+from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.drivers.postgres.link import Link
+from windlass.drivers.postgres.place import Place
+from windlass.drivers.postgres.sharing import check_own_session
+from windlass.drivers.postgres.wakeups import Listener, Notifier
 from windlass.drivers.protocol import Driver
-from windlass.errors import PoolerInTheWay, WindlassError
+from windlass.errors import PoolerInTheWay
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
 
 pytestmark = pytest.mark.full
@@ -57,27 +63,34 @@ def test_a_pooler_in_session_mode_is_let_through(postgres_server: Server, name: 
         asyncio.run(run())
 
 
+def test_a_session_that_is_lent_to_another_is_noticed(postgres_server: Server, name: str) -> None:
+    """Newer poolers carry prepared statements from session to session; so the sharing itself is looked for."""
+    with PgBouncer(postgres_server, options=LENIENT) as pooler:
+        link = Link(Place(pooler.dsn(), name, "transaction", 5.0))
+        try:
+            with pytest.raises(PoolerInTheWay, match="two clients were given one session"):
+                check_own_session(link, Place(pooler.dsn(), name, "none", 5.0))
+        finally:
+            link.close()
+
+
 def test_a_listener_that_hears_nothing_is_noticed(
     bouncer: PgBouncer, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Should the look at the start miss it: what one says to oneself comes back even so, what others say does not."""
-    monkeypatch.setattr(sharing, "LOOKS", 0)
+    """What one says to oneself comes back even through such a pooler; what others say does not."""
     monkeypatch.setattr(wakeups, "TEST_WITHIN", 0.5)
     caplog.set_level(logging.WARNING, "windlass.postgres")
-
-    async def run() -> str:
-        try:
-            driver = PostgresDriver(bouncer.dsn(), schema=name)
-        except WindlassError as error:
-            return str(error)  # a prepared statement of somebody else was there first
-        try:
-            await driver.examine(now=driver.clock.now())
-            assert driver.capabilities.wakeups == "poll"
-        finally:
-            await driver.close()
-        return caplog.text
-
-    assert 'pooler="transaction"' in asyncio.run(run())
+    place, watch, told = Place(bouncer.dsn(), name, "transaction", 5.0), Watch(), threading.Event()
+    lane = Lane("notify", place, watch)
+    listener = Listener(place, watch, told.set, Notifier(place, lane))
+    try:
+        assert told.wait(20)
+        assert (listener.settled, listener.healthy) == (True, False)
+        assert 'pooler="transaction"' in caplog.text
+    finally:
+        listener.close()
+        lane.close()
+        watch.close()
 
 
 # ------------------------------------------------------------------------------------------------------- when it was said

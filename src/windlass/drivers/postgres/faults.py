@@ -38,9 +38,9 @@ READ_ONLY: Final = "25006"
 STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
 SHARED_SESSION: Final = frozenset({"26000", "42P05"})  # a prepared statement is gone, or somebody else's is there
 
-# A connection that is refused carries no code, only words: libpq's own, and those of the server that it passes on. The
-# first that fits decides. `None`: it may pass, so it is tried again for as long as a call may last.
-REFUSALS: Final[tuple[tuple[str, str | None], ...]] = (
+# A connection that is refused carries no code, only words: libpq's own, and those of the server that it passes on. These
+# stay until somebody does something; the first that fits decides. All others, and those in another language, may pass.
+REFUSALS: Final[tuple[tuple[str, str], ...]] = (
     ("unsupported startup parameter", "pooler"),
     ("password authentication failed", "check user and password (in the URL, PGPASSWORD or ~/.pgpass)"),
     ("no password supplied", "give a password (in the URL, PGPASSWORD or ~/.pgpass)"),
