@@ -33,8 +33,9 @@ R = TypeVar("R")
 class Windlass:
     """A program's jobs: where they are stored, which tasks there are, how they are run.
 
-    `url` is `sqlite:///jobs.db`, `memory://`; left out it is `$WINDLASS_URL`, else `sqlite:///windlass.db`. Nothing is
-    opened before the first use. Settings are those of `windlass.config.Settings`, also as `WINDLASS_<NAME>`."""
+    `url` is `sqlite:///jobs.db`, `postgresql://user@host/database` or `memory://`; left out it is `$WINDLASS_URL`, else
+    `sqlite:///windlass.db`. Nothing is opened before the first use. Settings are those of `windlass.config.Settings`, also
+    as `WINDLASS_<NAME>`."""
 
     def __init__(
         self, url: str | None = None, *, driver: Driver | None = None, clock: Clock | None = None,

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 
 import msgspec
 
-from windlass.clock import Clock, SystemClock, duration
+from windlass.clock import SECOND, Clock, SystemClock, duration
 from windlass.config import Settings
 from windlass.core.changes import AlterAnswer, Alteration, Cancel, Delete, Move, Replay, RunNow
 from windlass.core.eligibility import label_of
-from windlass.drivers import open_driver
+from windlass.drivers import POSTGRES, open_driver
 from windlass.drivers.protocol import Driver, Enqueued
 from windlass.errors import AppClosed, InvalidInput, JobCancelled, JobDead, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
 from windlass.policies import Duration
 from windlass.results import ResultWatch
 from windlass.types import Job, Micros, NewJob, Run
+from windlass.urls import redacted, scheme_of
 from windlass.words import System, Words, words_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ class Client:
     # ------------------------------------------------------------------------------------------------------ the store
 
     @property
+    def where(self) -> str:
+        """The URL for people: without its password."""
+        return redacted(self.url)
+
+    @property
     def driver(self) -> Driver:
         driver = self._driver
         return driver if driver is not None and self._pid == os.getpid() and not self._closed else self._open()
@@ -79,15 +85,22 @@ class Client:
             if self._pid != os.getpid():  # after a fork the parent's connections are the parent's
                 self._driver, self._pid = None, os.getpid()
             if self._driver is None:
-                self._driver = self._given if self._given is not None else open_driver(self.url, **self._options())
+                self._driver = self._given if self._given is not None else open_driver(self.url, **self.options())
                 if self._clock is None:
                     self._clock = getattr(self._driver, "clock", None) or SystemClock()
             return self._driver
 
-    def _options(self) -> dict[str, Any]:
-        if not self.url.startswith("sqlite:"):
-            return {}
-        return {"durability": self.settings.durability, "sqlite": self.settings.sqlite}
+    def options(self) -> dict[str, Any]:
+        """What the settings say to the driver that the URL names."""
+        settings, scheme = self.settings, scheme_of(self.url)
+        if scheme == "sqlite":
+            return {"durability": settings.durability, "sqlite": settings.sqlite}
+        if scheme in POSTGRES:
+            return {
+                "schema": settings.schema, "pooler": settings.pooler, "migrate": settings.migrate,
+                "timeout": settings.store_timeout / SECOND, "connections": settings.connections,
+            }  # fmt: skip
+        return {}
 
     def now(self) -> Micros:
         if self._clock is None:

@@ -7,6 +7,7 @@ default below.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypedDict, cast, get_args
@@ -20,6 +21,8 @@ from windlass.words import did_you_mean
 
 Durability = Literal["full", "relaxed"]
 SqliteLibrary = Literal["apsw", "stdlib"]
+Pooler = Literal["none", "transaction"]
+Migrate = Literal["empty", "auto", "never"]
 
 DEFAULT_URL: Final = "sqlite:///windlass.db"
 DAY: Final = 86_400 * SECOND
@@ -30,6 +33,8 @@ class Settings:
     """Durations are microseconds once they are here; write them as you like in `Windlass(lease="30s")`."""
 
     lease: Micros = 30 * SECOND  # renewed every third of it; a worker that cannot stops its handlers at two thirds
+    leader_lease: Micros = 30 * SECOND  # renewed every third of it; a leader that cannot stops acting at two thirds
+    worker_timeout: Micros = 60 * SECOND  # a worker that was silent for so long is removed, and its leases end
     grace: Micros = 30 * SECOND  # how long a stopping worker lets its handlers finish
     poll: Micros = 1 * SECOND  # how often an idle worker looks for work that nobody told it of
     concurrency: int = 20  # async handlers at once
@@ -48,12 +53,24 @@ class Settings:
     keep_dead: Micros = 90 * DAY
     durability: Durability = "full"
     sqlite: SqliteLibrary = "apsw"
+    schema: str = "windlass"  # from here on PostgreSQL alone
+    pooler: Pooler = "none"  # "transaction": nothing of a session is used, because a pooler shares connections
+    migrate: Migrate = "empty"  # at start only an empty schema is made; "auto" also brings an older one up to date
+    store_timeout: Micros = 10 * SECOND  # of one call, reconnections and repetitions included
+    connections: int = 4  # for enqueues and changes; a worker has six more of its own
+
+    @property
+    def silence(self) -> Micros:
+        """How long a worker may be silent before others may take its jobs."""
+        return min(self.lease, self.worker_timeout)
 
 
 class SettingsOptions(TypedDict, total=False):
     """The same, as they are given to `Windlass(...)`."""
 
     lease: Duration
+    leader_lease: Duration
+    worker_timeout: Duration
     grace: Duration
     poll: Duration
     concurrency: int
@@ -72,20 +89,34 @@ class SettingsOptions(TypedDict, total=False):
     keep_dead: Duration
     durability: Durability
     sqlite: SqliteLibrary
+    schema: str
+    pooler: Pooler
+    migrate: Migrate
+    store_timeout: Duration
+    connections: int
 
 
-_DURATIONS: Final = frozenset({"lease", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead"})
-_COUNTS: Final = {"concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2}
+_DURATIONS: Final = frozenset({
+    "lease", "leader_lease", "worker_timeout", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead",
+    "store_timeout",
+})  # fmt: skip
+_COUNTS: Final = {
+    "concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2, "connections": 1,
+}  # fmt: skip
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "idempotency_scope": get_args(KeyScope),
     "on_duplicate": get_args(OnDuplicate),
     "on_unknown": get_args(OnUnknown),
     "durability": get_args(Durability),
     "sqlite": get_args(SqliteLibrary),
+    "pooler": get_args(Pooler),
+    "migrate": get_args(Migrate),
 }
 NAMES: Final = tuple(field.name for field in fields(Settings))
 MOST: Final = Settings.payload_limit
 SHORTEST_LEASE: Final = SECOND // 10
+SHORTEST_STORE_TIMEOUT: Final = SECOND // 10
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,40}")
 
 
 def settings_from(given: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -104,9 +135,30 @@ def settings_from(given: Mapping[str, Any], environment: Mapping[str, str] | Non
     settings = replace(Settings(), **found)
     if settings.payload_limit > MOST:
         raise InvalidInput("payload_limit", f"must be at most {MOST:,}, because no store takes more; store a reference")
-    if settings.lease < SHORTEST_LEASE:
-        raise InvalidInput("lease", "must be at least 100 ms: it has to be renewed three times as often")
+    if settings.store_timeout < SHORTEST_STORE_TIMEOUT:
+        raise InvalidInput("store_timeout", "must be at least 100 ms: a call may need a new connection")
+    check_leases(settings)
     return settings
+
+
+def check_leases(settings: Settings) -> None:
+    """Each has to be renewed three times as often as it lasts. A leader that is dead must have lost its leadership by the
+    time it is removed, or workers that slept (a suspended machine) would wake up and be removed by one that still leads."""
+    for name in ("lease", "leader_lease"):
+        if getattr(settings, name) < SHORTEST_LEASE:
+            raise InvalidInput(name, "must be at least 100 ms: it has to be renewed three times as often")
+    if settings.worker_timeout < settings.leader_lease:
+        raise InvalidInput(
+            "worker_timeout", f"({settings.worker_timeout / SECOND:g} s) must not be shorter than leader_lease "
+            f"({settings.leader_lease / SECOND:g} s); shorten both, or lengthen worker_timeout",
+        )  # fmt: skip
+
+
+def check_schema(name: object, field: str = "schema") -> None:
+    if not isinstance(name, str) or not _SCHEMA.fullmatch(name):
+        raise InvalidInput(
+            field, f"must be lower-case letters, digits and _, at most 41 and not beginning with pg_, got {name!r}"
+        )
 
 
 def _from_text(name: str, text: str, key: str) -> object:
@@ -127,6 +179,8 @@ def _checked(name: str, value: object, field: str) -> object:
     elif name in _CHOICES:
         if value not in _CHOICES[name]:
             raise InvalidInput(field, f"must be one of {', '.join(_CHOICES[name])}, got {value!r}")
+    elif name == "schema":
+        check_schema(value, field)
     elif not isinstance(value, Retry):
         raise InvalidInput(field, f"must be a windlass.Retry, got {value!r}")
     return value

@@ -6,6 +6,8 @@ later without anything being changed: a busy file, yes; a stale lease token, nev
 
 from __future__ import annotations
 
+from windlass.urls import redacted
+
 
 class WindlassError(Exception):
     """The root: catch this to catch everything of ours."""
@@ -172,8 +174,10 @@ class StoreError(WindlassError):
 class StoreBusy(StoreError):
     retryable = True
 
-    def __init__(self, path: str, waited: float) -> None:
-        super().__init__(f"{path}: another connection held the write lock for more than {waited:g} s; try again")
+    def __init__(self, path: str, waited: float, what: str | None = None) -> None:
+        super().__init__(
+            f"{path}: {what or f'another connection held the write lock for more than {waited:g} s'}; try again"
+        )
 
 
 class StoreFull(StoreError):
@@ -207,8 +211,10 @@ class OutcomeUnknown(StoreError):
 
 
 class StoreForbidden(StoreError):
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"{where}: {what}; grant the rights to this role, or connect as the owner of the schema")
+    """The role lacks a right; the message ends with what its owner would type."""
+
+    def __init__(self, where: str, what: str, grant: str) -> None:
+        super().__init__(f"{where}: {what}; let the owner of the schema or database say: {grant}")
 
 
 class SchemaMissing(StoreError):
@@ -225,8 +231,18 @@ class SchemaTooOld(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: the file or its directory is read-only; check with: ls -l {path}")
+    def __init__(self, path: str, why: str | None = None) -> None:
+        super().__init__(f"{path}: {why or f'the file or its directory is read-only; check with: ls -l {path}'}")
+
+
+class PoolerInTheWay(StoreUnavailable):
+    """Between us and the server somebody lends one connection to many clients, and nothing of a session survives that."""
+
+    def __init__(self, where: str, sign: str) -> None:
+        super().__init__(
+            f"{where}: a pooler in transaction mode is in the way ({sign}); "
+            'say pooler="transaction" (or WINDLASS_POOLER=transaction), or connect to the server directly'
+        )
 
 
 class StoreReplaced(StoreError):
@@ -268,10 +284,13 @@ class SchemaTooNew(StoreError):
 
 
 class MigrationChanged(StoreError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"migration {name} was applied with another text; the schema is not the one this version expects")
+    def __init__(self, where: str, name: str) -> None:
+        super().__init__(
+            f"{where}: migration {name} was applied with another text, so the schema is not the one this version expects; "
+            "use the version of Windlass that made it, or compare with: windlass migrate --plan"
+        )
 
 
 class UnknownStore(WindlassError, ValueError):
     def __init__(self, url: str, known: str) -> None:
-        super().__init__(f"{url!r} names no store I know; use one of {known}")
+        super().__init__(f"{redacted(url)!r} names no store I know; use one of {known}")

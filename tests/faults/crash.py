@@ -39,6 +39,7 @@ CALLS: Final[dict[str, tuple[Any, str]]] = {
     "before_handler": (Held, "begin"),
     "before_settle_is_sent": (Settler, "put"),
     "transaction:before_commit": (SqliteTransaction, "commit"),
+    "before_duty": (SqliteDriver, "maintain"),
 }
 AFTER: Final[dict[str, tuple[Any, str]]] = {"transaction:after_commit": (SqliteTransaction, "commit")}
 LINES: Final[dict[str, str]] = {"inside_handler": "start", "inside_transaction": "done"}
@@ -83,9 +84,9 @@ def _nothing() -> None:
 def _around(
     real: Callable[..., Any], before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
 ) -> Callable[..., Any]:
-    def observed(*args: Any) -> Any:
+    def observed(*args: Any, **kwargs: Any) -> Any:
         before()
-        answer = real(*args)
+        answer = real(*args, **kwargs)
         after()
         return answer
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor
+from windlass.admin import dead_letters, doctor, fleet
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
@@ -14,6 +14,7 @@ from windlass.admin.views import (
     Diagnosis,
     ErrorGroups,
     Filter,
+    Fleet,
     JobDetail,
     JobList,
     JobView,
@@ -31,7 +32,7 @@ from windlass.clock import moment
 from windlass.core.admission import check_name
 from windlass.core.changes import SetPaused
 from windlass.core.uniqueness import stable_json
-from windlass.drivers import migrations_of
+from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import InvalidInput, JobNotFound, UnknownTask
 from windlass.options import OF_JOB, JobOptions, check_options, plan
@@ -117,6 +118,10 @@ class Admin:
         rows = {queue.name: queue for queue in shared.queues}
         views = [queue_view(name, rows.get(name), counts[name]) for name in sorted(counts)]
         return Overview(at=moment(now), queues=tuple(views))
+
+    async def workers(self) -> Fleet:
+        """Who is registered as a worker, who of them lives, and who leads."""
+        return await fleet.fleet(self.client)
 
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""
@@ -208,11 +213,16 @@ class Admin:
     # -------------------------------------------------------------------------------------------------------- the store
 
     async def doctor(self) -> Diagnosis:
-        return await doctor.examine(self.client)
+        """What is wrong with the store, and with who works on it."""
+        store = await doctor.examine(self.client)
+        return Diagnosis((*store.checks, *await fleet.checks(self.client)))
 
     def migrations(self) -> MigrationStatus:
-        """Which steps the store has, without changing it. Opening it applies what is missing."""
-        where, steps = migrations_of(self.client.url, self.client.settings.sqlite)
-        return MigrationStatus(
-            where, tuple(MigrationStep(f"{step.version:04d}_{step.name}", done, step.text) for step, done in steps)
-        )
+        """Which steps the store has, without changing it."""
+        found = migrations_of(self.client.url, **self.client.options())
+        steps = (MigrationStep(step.label, done, step.concurrent, step.text) for step, done in found.steps)
+        return MigrationStatus(found.where, tuple(steps), found.script)
+
+    def migrate(self) -> tuple[str, ...]:
+        """Apply what is missing, and answer the names of what was."""
+        return tuple(migrate(self.client.url, **self.client.options()))

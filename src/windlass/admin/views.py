@@ -144,6 +144,31 @@ class Overview(Struct, frozen=True, kw_only=True):
     queues: tuple[QueueView, ...]
 
 
+class WorkerView(Struct, frozen=True, kw_only=True):
+    """A worker as the registry knows it. `leader_until` of one that led last may lie in the past."""
+
+    id: str
+    hostname: str
+    pid: int
+    pool_size: int
+    running: int
+    queues: tuple[str, ...]
+    types: tuple[str, ...]
+    wakeups: str
+    version: str
+    started_at: datetime
+    last_heartbeat: datetime
+    alive: bool
+    is_leader: bool
+    leader_until: datetime | None
+
+
+class Fleet(Struct, frozen=True, kw_only=True):
+    at: datetime
+    leader: str | None
+    workers: tuple[WorkerView, ...]
+
+
 class Changed(Struct, frozen=True):
     """`job_id` is the link that was changed, or the one that will run."""
 
@@ -201,12 +226,16 @@ class Diagnosis(Struct, frozen=True):
 class MigrationStep(Struct, frozen=True):
     name: str
     applied: bool
+    concurrent: bool  # outside of transactions, while workers go on
     sql: str
 
 
 class MigrationStatus(Struct, frozen=True):
+    """`script` applies what is missing, when it is given to the store's own shell."""
+
     where: str
     steps: tuple[MigrationStep, ...]
+    script: str = ""
 
     @property
     def missing(self) -> tuple[MigrationStep, ...]:

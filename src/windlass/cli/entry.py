@@ -25,6 +25,7 @@ from windlass.errors import (
     UnknownTask,
     WindlassError,
 )
+from windlass.urls import redacted
 
 _FLAGS: Final = frozenset({"--json"})
 _VALUES: Final = ("--store", "--words")
@@ -47,7 +48,7 @@ def run(tokens: Sequence[str]) -> int:
         return answer if isinstance(answer, int) else OK
     except CycloptsError as error:
         typed = " ".join(error.command_chain or ())
-        return out.fail(_said(error), f"windlass {typed} --help".replace("  ", " "), USAGE)
+        return out.fail(_said(error, tokens), f"windlass {typed} --help".replace("  ", " "), USAGE)
     except WindlassError as error:
         _debug()
         code, hint = _verdict(error, typed)
@@ -78,8 +79,12 @@ def common_last(tokens: Sequence[str]) -> list[str]:
     return [*rest[:place], *leading, *rest[place:]]
 
 
-def _said(error: CycloptsError) -> str:
-    return " ".join(str(error).split())
+def _said(error: CycloptsError, tokens: Sequence[str]) -> str:
+    """It quotes what was typed, which may be a URL with a password."""
+    text = str(error)
+    for token in tokens:
+        text = text.replace(token, redacted(token)) if token else text
+    return " ".join(text.split())
 
 
 def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:

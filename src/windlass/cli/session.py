@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote, urlsplit
@@ -15,6 +15,7 @@ from cyclopts import Group, Parameter
 from windlass.cli.output import EXIT_CODES, Output
 from windlass.config import DEFAULT_URL, settings_from
 from windlass.errors import StoreUnavailable, WindlassError
+from windlass.urls import redacted, scheme_of
 from windlass.words import System
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 class Common:
     """Options of every command, also before its name."""
 
-    store: Annotated[str | None, Parameter(help="URL of the store; else $WINDLASS_URL, else sqlite:///windlass.db")] = None
+    store: Annotated[str | None, Parameter(help="URL of the store; else $WINDLASS_URL, else sqlite:///windlass.db")] = (
+        field(default=None, repr=False)
+    )
     json: Annotated[Flag, Parameter(help="answer with one JSON object")] = False
     words: Annotated[System | None, Parameter(help="show and accept states in this system's words")] = None
 
@@ -44,7 +47,7 @@ class Common:
 
     def again(self, command: str) -> str:
         """A command to type next, on the same store."""
-        return f"windlass {command}" + (f" --store {self.store}" if self.store else "")
+        return f"windlass {command}" + (f" --store {redacted(self.store)}" if self.store else "")
 
 
 @Parameter(name="*")
@@ -74,12 +77,14 @@ class NoStore(StoreUnavailable):
 
 def file_of(url: str) -> str | None:
     """The absolute path of the file behind a URL, where there is one."""
-    parts = urlsplit(url)
-    return os.path.abspath(unquote(parts.path[1:])) if parts.scheme == "sqlite" and len(parts.path) > 1 else None
+    if scheme_of(url) != "sqlite":
+        return None
+    path = urlsplit(url).path
+    return os.path.abspath(unquote(path[1:])) if len(path) > 1 else None
 
 
 def described(url: str) -> str:
-    return file_of(url) or url
+    return file_of(url) or redacted(url)
 
 
 def _check_there(url: str) -> None:
@@ -96,7 +101,8 @@ async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin
     from windlass.admin import Admin  # the overview and every --help do without
     from windlass.client import Client
 
-    client = Client(common.url, settings_from({}))
+    settings = settings_from({})
+    client = Client(common.url, settings if create else replace(settings, migrate="never"))
     try:
         yield Admin(client)
     finally:

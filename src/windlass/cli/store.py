@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from windlass.cli.output import FAILED, OK, STYLES
 from windlass.cli.session import Common, Flag, opened
 from windlass.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from windlass.admin.views import MigrationStep
+
 
 async def doctor(*, common: Common = Common()) -> int:
-    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters."""
+    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters, workers."""
     async with opened(common) as admin:
         found = await admin.doctor()
     if common.json:
@@ -26,28 +30,36 @@ async def doctor(*, common: Common = Common()) -> int:
 async def migrate(
     *, plan: Flag = False, sql: Flag = False, common: Common = Common()
 ) -> None:  # fmt: skip
-    """Bring the store's schema up to date. Opening a SQLite store does this by itself.
+    """Bring the store's schema up to date. Opening a SQLite file, or a PostgreSQL schema that is empty, does it by itself.
 
     Args:
         plan: only say which steps are missing
-        sql: print the statements of the missing steps instead of running them
+        sql: print a script for psql or sqlite3 that does the same, instead of running it
     """
     if plan and sql:
         raise InvalidInput("plan", "give --plan or --sql, not both")
     async with opened(common, create=True) as admin:
         status = admin.migrations()
-        if not plan and not sql:
-            admin.client.driver  # noqa: B018 - opening it applies what is missing
-    names = [step.name for step in status.missing]
+        applied = () if plan or sql else admin.migrate()
     if common.json:
-        steps = [{"name": s.name, "applied": s.applied, **({"sql": s.sql} if sql else {})} for s in status.steps]
-        common.out.emit(where=status.where, steps=steps, applied_now=[] if plan or sql else names)
+        steps = [_step(step, sql) for step in status.steps]
+        script = {"script": status.script} if sql else {}
+        common.out.emit(where=status.where, steps=steps, applied_now=applied, **script)
     elif sql:
-        sys.stdout.write("\n".join(step.sql for step in status.missing))
+        sys.stdout.write(status.script)
     else:
         common.out.note(status.where)
         for step in status.steps:
-            word = "applied before" if step.applied else "missing" if plan else "applied now"
+            word = "applied before" if step.applied else _to_do(step) if plan else "applied now"
             common.out.line(step.name, "  ", word)
-        if plan and names:
+        if plan and status.missing:
             common.out.note(f"apply them: {common.again('migrate')}")
+
+
+def _to_do(step: MigrationStep) -> str:
+    return "missing, concurrent: outside of transactions, workers go on" if step.concurrent else "missing, one transaction"
+
+
+def _step(step: MigrationStep, sql: bool) -> dict[str, object]:
+    told = {"name": step.name, "applied": step.applied, "concurrent": step.concurrent}
+    return {**told, "sql": step.sql} if sql else told

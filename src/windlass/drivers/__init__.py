@@ -6,38 +6,83 @@ import sys
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from windlass.drivers.migrations import Migration
+from windlass.drivers.migrations import Status
 from windlass.drivers.protocol import Driver
 from windlass.errors import StoreUnavailable, UnknownStore
+from windlass.urls import redacted, scheme_of
 
 KNOWN: Final = (
     "memory://, sqlite:///jobs.db (relative), sqlite:////var/lib/jobs.db (absolute) or postgresql://user@host:5432/database"
 )
+POSTGRES: Final = ("postgresql", "postgres")
 
 
 def open_driver(url: str, **options: Any) -> Driver:
     """The driver that a URL names, opened. Its module is imported only now; `options` are the driver's own."""
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
+    scheme = scheme_of(url)
+    if scheme == "memory":
         from windlass.drivers.memory import MemoryDriver
 
         return MemoryDriver(**options)
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+    if scheme == "sqlite":
+        path = _file(url)
         if sys.platform == "win32":  # its wake-ups, locks and clock are written for POSIX, and tested nowhere else
             raise StoreUnavailable(f"{url}: the SQLite store does not run on Windows; use WSL there, or memory:// in tests")
         from windlass.drivers.sqlite import SqliteDriver
 
-        return SqliteDriver(unquote(parts.path[1:]), **options)
+        return SqliteDriver(path, **options)
+    if scheme in POSTGRES:
+        _check_psycopg(url)
+        from windlass.drivers.postgres import PostgresDriver
+
+        return PostgresDriver(url, **options)
     raise UnknownStore(url, KNOWN)
 
 
-def migrations_of(url: str, library: Any = "apsw") -> tuple[str, list[tuple[Migration, bool]]]:
+def migrations_of(url: str, **options: Any) -> Status:
     """Where a URL leads, and its schema steps with whether each was applied. Changes nothing, creates no file."""
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
-        return url, []
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+    scheme = scheme_of(url)
+    if scheme == "memory":
+        return Status(url)
+    if scheme == "sqlite":
         from windlass.drivers.sqlite.store import migration_status
 
-        return migration_status(unquote(parts.path[1:]), library)
+        return migration_status(_file(url), options.get("sqlite", "apsw"))
+    if scheme in POSTGRES:
+        _check_psycopg(url)
+        from windlass.drivers.postgres.place import Place
+        from windlass.drivers.postgres.schema import status
+
+        return status(Place.of(url, **options))
     raise UnknownStore(url, KNOWN)
+
+
+def migrate(url: str, **options: Any) -> list[str]:
+    """Apply what is missing, and answer what was. A SQLite file is brought up to date by whoever opens it."""
+    if scheme_of(url) in POSTGRES:
+        _check_psycopg(url)
+        from windlass.drivers.postgres import schema
+        from windlass.drivers.postgres.place import Place
+
+        return schema.migrate(Place.of(url, **options))
+    before = migrations_of(url, **options)
+    if scheme_of(url) == "sqlite":
+        from windlass.drivers.sqlite.store import bring_up_to_date
+
+        bring_up_to_date(_file(url), options.get("sqlite", "apsw"))
+    return [step.label for step, done in before.steps if not done]
+
+
+def _file(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc or len(parts.path) < 2:
+        raise UnknownStore(url, KNOWN)
+    return unquote(parts.path[1:])
+
+
+def _check_psycopg(url: str) -> None:
+    try:
+        import psycopg  # noqa: F401 - asked for before our own modules are, so that nothing of them is blamed
+    except ImportError as error:
+        why = str(error).splitlines()[0]
+        raise StoreUnavailable(f"{redacted(url)} needs psycopg ({why}): pip install 'windlass[postgres]'") from None

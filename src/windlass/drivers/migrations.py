@@ -1,4 +1,8 @@
-"""Numbered, forward-only schema steps: which are known, which are applied, which are missing. No IO on a database."""
+"""Numbered, forward-only schema steps: which are known, which are applied, which are missing. No IO on a database.
+
+A step whose text begins with `-- concurrently` runs outside of transactions while workers go on; every other step is one
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ import hashlib
 import sqlite3
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from typing import Final
 
 from msgspec import Struct
 
 from windlass.errors import MigrationChanged, SchemaTooNew
+
+CONCURRENTLY: Final = "-- concurrently\n"
 
 
 class Migration(Struct, frozen=True):
@@ -18,8 +25,24 @@ class Migration(Struct, frozen=True):
     text: str
 
     @property
+    def label(self) -> str:
+        return f"{self.version:04d}_{self.name}"
+
+    @property
+    def concurrent(self) -> bool:
+        return self.text.startswith(CONCURRENTLY)
+
+    @property
     def checksum(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class Status(Struct, frozen=True):
+    """Where a store is, its steps with whether each was applied, and the missing ones as a script for the store's shell."""
+
+    where: str
+    steps: tuple[tuple[Migration, bool], ...] = ()
+    script: str = ""
 
 
 def known(package: str) -> list[Migration]:
@@ -37,7 +60,7 @@ def missing(steps: list[Migration], applied: Mapping[int, str], where: str) -> l
         raise SchemaTooNew(where, newest, len(steps))
     for step in steps:
         if step.version in applied and applied[step.version] != step.checksum:
-            raise MigrationChanged(f"{step.version:04d}_{step.name}")
+            raise MigrationChanged(where, step.label)
     return [step for step in steps if step.version not in applied]
 
 

@@ -28,8 +28,26 @@ from typing import Any, Literal, NoReturn, Protocol
 from msgspec import Struct
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.duties import Done, Duty
 from windlass.errors import WrongConnection
-from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, OnUnknown, Queue, Run, State
+from windlass.types import (
+    Claimed,
+    Event,
+    Group,
+    Handle,
+    Job,
+    Label,
+    Limit,
+    Micros,
+    NewJob,
+    OnUnknown,
+    Queue,
+    QueueSample,
+    Run,
+    State,
+    Usage,
+    WorkerInfo,
+)
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -110,12 +128,21 @@ class WaitingType(Struct, frozen=True, gc=False):
     jobs: int
 
 
-class Retention(Struct, frozen=True, kw_only=True):
-    """How long finished jobs are kept, from `finished_at`. None = for ever."""
+class Leadership(Struct, frozen=True, kw_only=True, gc=False):
+    """Who leads, since which change of leaders, and until when. The epoch is the fence of everything a leader does."""
 
-    succeeded: Micros | None = None
-    cancelled: Micros | None = None
-    dead: Micros | None = None
+    worker_id: str | None = None
+    epoch: int = 0
+    until: Micros | None = None
+
+
+class Finding(Struct, frozen=True, gc=False):
+    """What a store says of its own health. `status` is ok, warning or problem; `command` is what to type next."""
+
+    name: str
+    status: Literal["ok", "warning", "problem"]
+    text: str
+    command: str | None = None
 
 
 class Shared(Struct, frozen=True, kw_only=True):
@@ -273,7 +300,8 @@ class Driver(Protocol):
         would bring a `new_job` row back to the queue is `never_twice`.
 
         A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel) and is
-        stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again.
+        stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again. One that ended
+        so long ago that the roll-up of usage has passed it (core: late_until) is added to the usage here.
         """
         ...
 
@@ -289,7 +317,8 @@ class Driver(Protocol):
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
         Move: queued only, `unchanged` when it stands there already; later arrivals are not bound by it. Delete: finished,
         with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
-        else changes; `unchanged` when it holds none. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
+        else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
+        `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
         PutGroup: insert or change. A job that is not there is `not_found`.
         """
         ...
@@ -320,10 +349,41 @@ class Driver(Protocol):
         """Queues, groups, limits and the outbox."""
         ...
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        """Delete finished jobs, with their runs, that are older than their state's retention: at most `limit` chains, the
-        oldest first; answer the number of rows. A chain goes as one, by its last link's rule and date; members of a
-        group go only when all of them may. Idempotency keys stay."""
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        """The registry's heartbeat: write the worker's row with last_heartbeat = now. Of a worker that is there already
+        everything is renewed but started_at."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The registry, sorted by id. `is_leader` and `leader_until` tell who leads, or led last."""
+        ...
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        """Ask for leadership, or renew it; answer who leads now. One write transaction.
+
+        Granted to a registered worker when nobody leads at `now` (with epoch + 1), and renewed for the one that leads
+        still (same epoch). One whose own leadership has lapsed begins a new epoch like anybody else. A worker that is not
+        in the registry is refused. The instant of expiry is expired. When nobody leads after the call, `worker_id` and
+        `until` are None and `epoch` is the last one."""
+        ...
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        """Do one piece of maintenance (`windlass.core.duties`) in one transaction, if leadership is at this epoch and
+        has not expired at `now`; None = refused, and nothing was changed. `epoch` None: a person asks, not a leader."""
+        ...
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        """What `SampleQueues` wrote, of minutes that began at `since` or later, sorted by minute and queue."""
+        ...
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        """What `RollUpUsage` added up, of hours that began at `since` or later, sorted by hour, org, queue, type and
+        outcome."""
+        ...
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        """What the store knows of its own health: space, versions, what holds it up. Only reads; what cannot be known on
+        this kind of store is left out."""
         ...
 
     def transaction(self) -> Transaction:

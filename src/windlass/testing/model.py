@@ -45,16 +45,16 @@ from windlass.core.settle import (
     settle,
 )
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal, Retention
+from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal
 from windlass.errors import WindlassError
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked, shown
-from windlass.types import ACTIVE, TERMINAL, Claimed, Job, NewJob, Run
+from windlass.testing.model_fleet import WORKERS, FleetRules
+from windlass.types import ACTIVE, TERMINAL, Claimed, Job, NewJob, Positions, Run
 
 QUEUES = ("a", "b")
 KEYS = ("k1", "k2")
-WORKERS = ("w", "v")
 POLICIES = (
     None, Retry(backoff=fixed(5)).encode(), Retry(backoff=fixed(0), count_lost=False).encode(),
     Retry(rules=(error_rule("fatal", dead=True),)).encode(),
@@ -106,7 +106,7 @@ def differential(make_driver: Callable[[], Driver]) -> type[RuleBasedStateMachin
     return Differential
 
 
-class _Differential(RuleBasedStateMachine):
+class _Differential(FleetRules):
     def make_driver(self) -> Driver:
         raise NotImplementedError
 
@@ -117,6 +117,7 @@ class _Differential(RuleBasedStateMachine):
         self.driver = self.make_driver()
         self.now = 1_000_000 * SECOND
         self.names = 0
+        self.positions: dict[str, Positions] = {}
         self.held: list[Pair] = []  # what both drivers leased, valid or not
         self.sent: list[Change] = []  # settlements that were sent once, for sending again
         self.replayed: set[str] = set()
@@ -152,9 +153,17 @@ class _Differential(RuleBasedStateMachine):
     def time_passes(self, by: int) -> None:
         self.now += by
 
-    @initialize(batch=st.lists(new_jobs, min_size=1, max_size=4))
-    def begin(self, batch: list[dict[str, Any]]) -> None:
+    @initialize(batch=st.lists(new_jobs, min_size=1, max_size=4), dense=st.booleans())
+    def begin(self, batch: list[dict[str, Any]], dense: bool) -> None:
+        self.positions = {queue: "dense" if dense and queue == "b" else "tail" for queue in QUEUES}
+        self.both("alter", [PutQueue("b", "dense")] if dense else [], now=self.now)
         self.enqueue(batch)
+
+    @rule(queue=st.sampled_from(QUEUES), preset=st.none() | st.just("mail"))
+    def describe(self, queue: str, preset: str | None) -> None:
+        """How positions are given stays: numbers of the tail may have gaps in one driver and none in the other, so only
+        within one kind is their order the same."""
+        self.both("alter", [PutQueue(queue, self.positions[queue], preset)], now=self.now)
 
     @rule(batch=st.lists(new_jobs, min_size=1, max_size=4))
     def enqueue(self, batch: list[dict[str, Any]]) -> None:
@@ -208,7 +217,7 @@ class _Differential(RuleBasedStateMachine):
         chosen=picks,
         ends=st.lists(outcomes, min_size=3, max_size=3),
         began=st.booleans(),
-        ago=st.sampled_from((0, 0, SECOND)),
+        ago=st.sampled_from((0, 0, SECOND, 70 * SECOND)),
         token=st.sampled_from((None, None, None, "wrong")),
         by_id=st.booleans(),
     )
@@ -267,7 +276,6 @@ class _Differential(RuleBasedStateMachine):
 
     @rule(
         change=st.one_of(
-            st.builds(PutQueue, st.sampled_from(QUEUES), st.sampled_from(("tail", "dense"))),
             st.builds(SetPaused, st.sampled_from(QUEUES), SELDOM),
             st.builds(Revoke, st.sampled_from((*WORKERS, "nobody"))),
             st.builds(PutLimit, st.sampled_from(("l1", "l2")), st.none() | st.integers(0, 3)),
@@ -277,14 +285,11 @@ class _Differential(RuleBasedStateMachine):
     def configure(self, change: Alteration) -> None:
         self.both("alter", [change], now=self.now)
 
-    @rule(kept=st.sampled_from((None, 0, SECOND)), limit=st.sampled_from((1, 5)))
-    def prune(self, kept: int | None, limit: int) -> None:
-        self.both("prune", Retention(succeeded=kept, cancelled=0, dead=kept), now=self.now, limit=limit)
-        self._forget()
-
     def _forget(self) -> None:
+        """Jobs that went, and of their runs those that nobody counted."""
         jobs = {job.id for job in self._jobs(self.spec)}
         self.before = {job_id: job for job_id, job in self.before.items() if job_id in jobs}
+        self.ended = {run.run_id: run for run in self.ended.values() if run.job_id in jobs or not self.uncounted(run)}
 
     # ----------------------------------------------------------------------------------------------------- invariants
 
@@ -318,6 +323,7 @@ class _Differential(RuleBasedStateMachine):
                 _check_maxima(job)
             self._check_history(job, runs)
         assert all(count == 1 for count in self.acked.values()), "one lease was settled twice"
+        self.check_usage()
 
     def _check_history(self, job: Job, runs: list[Run]) -> None:
         before = self.before.get(job.id)

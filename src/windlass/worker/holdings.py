@@ -78,7 +78,7 @@ class Held:
         """Note that its handler begins. False: it must not, since it was interrupted, or since this process slept through
         so much of the lease (it was stopped, its event loop was blocked) that somebody else may have the job by now."""
         now = self.started_at = self._client.now()
-        if self.why is None and now - self.granted_at >= 2 * self._client.settings.lease // 3:
+        if self.why is None and now - self.granted_at >= 2 * self._client.settings.silence // 3:
             self.why = "lost"
         if self.why is None:  # looked at after the start was noted: see Finisher.lose
             return True

@@ -70,7 +70,7 @@ class Slots:
         self._finisher = finisher
         self._settler = settler
         self.size: Final = size
-        self.pace: Final = Pace(prefetch)
+        self.pace: Final = Pace(prefetch, size)
         self._waiting: deque[Held] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
@@ -142,13 +142,15 @@ class Slots:
                 self._on_free()
                 continue
             self._busy += 1
+            began = loop.time()
             try:
                 await self._handle(held, task, loop)
             finally:
                 self._busy -= 1
-            self.pace.finished()
+            ended = loop.time()
+            self.pace.finished(began, ended)
             self._on_free()
-            if self._turn_is_over or loop.time() >= self._turn_ends:
+            if self._turn_is_over or ended >= self._turn_ends:
                 await self._let_others_run(loop)
 
     async def _let_others_run(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -37,11 +37,11 @@ class Threads:
         self._finisher = finisher
         self._settler = settler
         self.size: Final = size
-        self.pace: Final = Pace(min(prefetch, 4 * size))
+        self.pace: Final = Pace(min(prefetch, 4 * size), size)
         self._queue: SimpleQueue[Held | None] = SimpleQueue()
         self._outstanding = 0
         self._threads: list[threading.Thread] = []
-        self._ended: deque[Ended] = deque()
+        self._ended: deque[tuple[float, float, Ended]] = deque()  # when each began and ended, and how
         self._collecting = False
         self._confirming: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop
@@ -97,7 +97,9 @@ class Threads:
 
     def _work(self) -> None:
         while (held := self._next()) is not None:
-            self._ended.append(self._call(held))
+            began = self._loop.time()
+            outcome = self._call(held)
+            self._ended.append((began, self._loop.time(), outcome))
             if not self._collecting:
                 self._collecting = True
                 try:
@@ -135,8 +137,8 @@ class Threads:
     def _collect(self) -> None:
         self._collecting = False
         while self._ended:
-            held, value, error, called = self._ended.popleft()
-            self.pace.finished()
+            began, ended, (held, value, error, called) = self._ended.popleft()
+            self.pace.finished(began, ended)
             if not called:
                 self._finisher.skipped(held)
             elif error is None:

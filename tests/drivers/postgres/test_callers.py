@@ -201,7 +201,7 @@ def test_no_jobs_are_no_statement(store: tuple[str, str], kind: type[Kind]) -> N
 async def listening(dsn: str, schema: str) -> PostgresDriver:
     """Another process, in effect: a driver that hears of work and knows of none."""
     other = PostgresDriver(dsn, schema=schema)
-    while not (other._listener is not None and other._listener.healthy):
+    while other.present_wakeups == "poll":
         await other.wait(timeout=0.02)
     while await other.wait(timeout=0.1):
         pass

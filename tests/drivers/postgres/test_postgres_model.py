@@ -27,7 +27,7 @@ def fresh_postgres() -> Driver:
             (store["schema"],),
         ).fetchone()
         if names is not None and names[0]:
-            connection.execute(f"truncate {names[0]}".encode())
+            connection.execute(f"truncate {names[0]} restart identity".encode())
     return PostgresDriver(store["dsn"], schema=store["schema"])
 
 

@@ -13,17 +13,22 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import psycopg
+
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
-from windlass.drivers.postgres import inspect, jobs, keys, leases, people, settlement
-from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.drivers.postgres import duties, fleet, health, inspect, jobs, keys, leases, people, samples, settlement
+from windlass.drivers.postgres.faults import Overdue, Taken, translate
+from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.postgres.place import Place, Pooler
-from windlass.drivers.postgres.schema import Migrate, prepare
+from windlass.drivers.postgres.place import Migrate, Place, Pooler
+from windlass.drivers.postgres.schema import look, migrate, own_steps
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.postgres.transactions import PostgresTransaction, Spares, Stored
-from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
+from windlass.drivers.postgres.waiting import Waiting
+from windlass.drivers.postgres.wakeups import Notifier, Wakeups, log
 from windlass.drivers.postgres.within import Within
 from windlass.drivers.protocol import (
     Capabilities,
@@ -31,22 +36,22 @@ from windlass.drivers.protocol import (
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
     WaitingType,
 )
 from windlass.drivers.statement import Op, Row, Statement, T
 from windlass.errors import DriverClosed, DriverForked, DuplicateId
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
-FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
 
 _drivers: Final[weakref.WeakSet[PostgresDriver]] = weakref.WeakSet()
 _inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
@@ -64,7 +69,6 @@ class PostgresDriver:
         self._closed = False
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
-        self._look_after = FIRST_LOOK
         self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
@@ -78,17 +82,21 @@ class PostgresDriver:
         self._within = Within(place, self._tell_of)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
-        self._listener: Listener | None = None
+        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, lambda: self._read(inspect.pulse))
         _drivers.add(self)
 
-    def _open(self, migrate: Migrate) -> None:
+    def _open(self, mode: Migrate) -> None:
         """Is it there, is it what we know, and what time is it there?"""
-        link = Link(self.place)
-        watch = Watch()
-        watch.begin(link, ticking() + 6 * self.place.timeout)
+        link, watch = Link(self.place), Watch()
         try:
-            prepare(link, self.place, migrate)
+            watch.begin(link, ticking() + 2 * self.place.timeout)
+            if look(link, self.place, mode):
+                watch.end(link)
+                migrate(self.place, mode=mode)
+                watch.begin(link, ticking() + self.place.timeout)
             self._measure(link)
+        except (psycopg.Error, Taken, Overdue) as error:
+            raise translate(error, self.place) from error
         finally:
             watch.end(link)
             watch.close()
@@ -96,11 +104,14 @@ class PostgresDriver:
 
     @property
     def capabilities(self) -> Capabilities:
-        heard = not self.place.pooled and (self._listener is None or self._listener.healthy)
         return Capabilities(
-            durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True,
+            durable=True, shared=True, wakeups="push" if self._waiting.pushed else "poll", sql=True, transactional=True,
             single_writer=False,
         )  # fmt: skip
+
+    @property
+    def present_wakeups(self) -> str:
+        return self._waiting.mode
 
     # --------------------------------------------------------------------------------------------------------- writes
 
@@ -162,7 +173,7 @@ class PostgresDriver:
             lambda link: self._claim(link, claim, now), lambda link: self._claim_again(link, claim, now)
         )
         if taken:
-            self._look_after = FIRST_LOOK
+            self._waiting.look_soon()
         return taken
 
     def _claim(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
@@ -201,7 +212,7 @@ class PostgresDriver:
             return []
 
         def work(link: Link) -> list[Answer]:
-            if settlement.is_simple(units):
+            if settlement.is_simple(units, now):
                 return link.run(settlement.ack_at_once(units, now))
             return link.transact(settlement.settle(units, now))
 
@@ -223,8 +234,21 @@ class PostgresDriver:
             self._tell_all()
         return answers
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return await self._transact(lambda: inspect.prune(retention, now, limit), repeatable=True)
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        await self._heartbeat(lambda link: link.run(fleet.beat(worker, now)))
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return await self._heartbeat(lambda link: link.transact(fleet.lead(worker_id, lease_for, now)))
+
+    async def _heartbeat(self, work: Work[T]) -> T:
+        self._check_open()
+        return await self._beats.submit(work, work)
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
+            found = await self._read(lambda: samples.look(epoch, now))
+            return await self._transact(lambda: samples.write(duty, found, epoch, now), repeatable=True)
+        return await self._transact(lambda: duties.maintain(duty, epoch, now), repeatable=True)
 
     async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
         """`repeatable`: doing it twice is as good as once."""
@@ -282,6 +306,20 @@ class PostgresDriver:
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
 
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(fleet.workers)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return await self._read(lambda: inspect.samples(since))
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return await self._read(lambda: inspect.usage(since))
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        found = await self._read(lambda: health.examine(self.place, own_steps(), now))
+        heard = await self._waiting.latency()
+        return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
+
     async def _read(self, make: Callable[[], Op[T]]) -> T:
         self._check_open()
 
@@ -313,11 +351,7 @@ class PostgresDriver:
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
-        if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, lambda: self._notifier.backend)
-        if self._listener is None or not self._listener.healthy:  # look for oneself, less and less often
-            timeout, self._look_after = min(timeout, self._look_after), min(self._look_after * 1.5, timeout)
-        return await self._wakeups.wait(timeout)
+        return await self._waiting.wait(timeout)
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -335,8 +369,7 @@ class PostgresDriver:
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        self._waiting.close()
         for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
             lane.close()
         self._spares.close()

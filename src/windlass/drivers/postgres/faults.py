@@ -6,14 +6,17 @@ change and hearing of it. *Final*: everything else.
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 import psycopg
 
+from windlass.drivers.postgres.place import Place
 from windlass.errors import (
     ConstraintViolated,
     InvalidInput,
     OutcomeUnknown,
+    PoolerInTheWay,
     SchemaMissing,
     StoreBusy,
     StoreError,
@@ -32,6 +35,40 @@ CONFLICTS: Final = frozenset({"40001", "40P01"})
 BUSY: Final = frozenset({"55P03", "57014"})  # a lock, or the whole statement, took too long
 RESTARTING: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})
 READ_ONLY: Final = "25006"
+STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
+SHARED_SESSION: Final = frozenset({"26000", "42P05"})  # a prepared statement is gone, or somebody else's is there
+
+# A connection that is refused carries no code, only words: libpq's own, and those of the server that it passes on. The
+# first that fits decides. `None`: it may pass, so it is tried again for as long as a call may last.
+REFUSALS: Final[tuple[tuple[str, str | None], ...]] = (
+    ("unsupported startup parameter", "pooler"),
+    ("password authentication failed", "check user and password (in the URL, PGPASSWORD or ~/.pgpass)"),
+    ("no password supplied", "give a password (in the URL, PGPASSWORD or ~/.pgpass)"),
+    ("authentication failed", "check how this user may log in: pg_hba.conf of the server"),
+    ("no pg_hba.conf entry", "let the server's pg_hba.conf admit this user from this host"),
+    ("is not permitted to log in", "let the server's owner say: alter role … login"),
+    ("does not support SSL", "take sslmode out of the URL, or turn on ssl in the server"),
+    ("certificate", "check sslrootcert, sslmode and the host's name in the URL"),
+    ("no such user", "check the user in the URL and in the pooler's auth_file"),
+    ("no such database", "check the database in the URL and in the pooler's configuration"),
+)
+NO_ROLE: Final = re.compile(r'role "([^"]*)" does not exist')
+NO_DATABASE: Final = re.compile(r'database "([^"]*)" does not exist')
+PASSING: Final[tuple[tuple[str, str], ...]] = (
+    ("Connection refused", "nothing listens there; check host and port, and whether the server runs: pg_isready -h … -p …"),
+    ("resolve host", "the name of the host is not known here; check the URL, or PGHOST"),
+    ("translate host name", "the name of the host is not known here; check the URL, or PGHOST"),
+    ("Name or service not known", "the name of the host is not known here; check the URL, or PGHOST"),
+    ("too many clients", "raise max_connections, use fewer connections per process, or a pooler"),
+    ("connection slots are reserved", "raise max_connections, use fewer connections per process, or a pooler"),
+    ("timeout expired", "the host does not answer; check the URL and firewalls"),
+)
+
+
+ACCEPTS_NO_WRITES: Final = (
+    "the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary, or name "
+    "all hosts and say target_session_attrs=read-write in the URL"
+)
 
 
 class Taken(Exception):
@@ -52,7 +89,25 @@ def is_lost(error: BaseException) -> bool:
         return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
+    if _refusal(error) is not None:
+        return False
     return error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate in RESTARTING
+
+
+def _refusal(error: BaseException) -> str | None:
+    """What to do about a connection that was refused for good, "pooler" for one that asks for another setting."""
+    if getattr(error, "sqlstate", None) is not None:
+        return None
+    words = str(error)
+    if (found := NO_DATABASE.search(words)) is not None:
+        return f"make it with: createdb {found[1]}, or check the URL"
+    if (found := NO_ROLE.search(words)) is not None:
+        return f"make it with: createuser {found[1]}, or check the URL"
+    return next((remedy for sign, remedy in REFUSALS if sign in words), None)
+
+
+def _advice(words: str) -> str:
+    return next((f"{words}: {remedy}" for sign, remedy in PASSING if sign in words), words)
 
 
 def verdict(error: BaseException, *, storing: bool) -> Verdict:
@@ -61,11 +116,14 @@ def verdict(error: BaseException, *, storing: bool) -> Verdict:
         return "indeterminate" if storing else "retryable"
     if isinstance(error, psycopg.Error) and (error.sqlstate in CONFLICTS or error.sqlstate == READ_ONLY):
         return "retryable"  # a standby may be promoted, or another server be the first one now
+    if isinstance(error, psycopg.Error) and error.sqlstate == STALE_PLAN and "cached plan" in str(error):
+        return "retryable"
     return "final"
 
 
-def translate(error: BaseException, where: str, *, storing: bool = False) -> WindlassError:
+def translate(error: BaseException, place: Place | str, *, storing: bool = False) -> WindlassError:
     """Foreign exceptions do not leave the driver. The text of the server is kept, that of the caller is not."""
+    where = str(place)
     if isinstance(error, WindlassError):
         return error
     if isinstance(error, Taken):
@@ -73,11 +131,37 @@ def translate(error: BaseException, where: str, *, storing: bool = False) -> Win
     if is_lost(error):
         if storing:
             return OutcomeUnknown(where)
-        return StoreUnreachable(where, "the server did not answer in time" if isinstance(error, Overdue) else said(error))
+        return StoreUnreachable(
+            where, "the server did not answer in time" if isinstance(error, Overdue) else _advice(said(error))
+        )
     if not isinstance(error, psycopg.Error):
         return StoreUnavailable(f"{where}: {type(error).__name__}: {error}")
+    if error.sqlstate is None and (remedy := _refusal(error)) is not None:
+        return (
+            PoolerInTheWay(where, said(error))
+            if remedy == "pooler"
+            else StoreUnavailable(f"{where}: {said(error)}; {remedy}")
+        )
+    if error.sqlstate == "42501":
+        return StoreForbidden(where, said(error), grants(place, said(error)))
     state = error.sqlstate or ("22000" if isinstance(error, psycopg.DataError) else "")
     return by_state(state, said(error), where)
+
+
+def grants(place: Place | str, refused: str = "") -> str:
+    """What the owner types so that a role can work: on the database to make the schema, else on what is in it."""
+    user, schema, database = ("ROLE", "SCHEMA", "DATABASE") if isinstance(place, str) else _names(place)
+    if "for database" in refused:
+        return f"grant create on database {database} to {user}; or let somebody who may run: windlass migrate"
+    return (
+        f"grant usage on schema {schema} to {user}; "
+        f"grant select, insert, update, delete on all tables in schema {schema} to {user}; "
+        f"grant usage on all sequences in schema {schema} to {user}"
+    )
+
+
+def _names(place: Place) -> tuple[str, str, str]:
+    return place.user, place.schema, place.database
 
 
 def by_state(state: str, said: str, where: str) -> WindlassError:
@@ -85,15 +169,17 @@ def by_state(state: str, said: str, where: str) -> WindlassError:
     if state in CONFLICTS:
         return TransactionConflict()
     if state in BUSY:
-        return StoreBusy(where, 0)
+        return StoreBusy(where, 0, f"the server gave up waiting ({said})")
     if state == READ_ONLY:
-        return StoreReadOnly(where)
+        return StoreReadOnly(where, ACCEPTS_NO_WRITES)
+    if state in SHARED_SESSION:
+        return PoolerInTheWay(where, said)
     if state in ("53100", "53200"):
         return StoreFull(where)
     if state in ("42P01", "3F000", "42883", "42703"):
         return SchemaMissing(where, said)
     if state == "42501":
-        return StoreForbidden(where, said)
+        return StoreForbidden(where, said, grants(where, said))
     if state[:2] == "23":
         return ConstraintViolated(f"{where}: {said}")
     if state[:2] == "22":

@@ -32,12 +32,14 @@ _NUMBERS: Final = frozenset(
     "priority run_at timeout_ns attempts max_attempts max_lost template_version fire_at group_seq".split()
 )
 # Fields that are one value for most batches: (place in NewJob, name, kind of array, how it is encoded)
-_COLUMNS: Final = [
+_COLUMNS: Final[list[tuple[int, str, Any, Any]]] = [
     (place, name, Ints if name in _NUMBERS else Texts, _ENCODED.get(name))
     for place, name in enumerate(_FIELDS)
     if name not in ("id", "payload", "idempotency_expires_at", "on_duplicate")
 ]
 _ID, _PAYLOAD, _QUEUE = _FIELDS.index("id"), _FIELDS.index("payload"), _FIELDS.index("queue")
+# Two who insert the same keys in another order must not wait for each other in a ring
+IN_ORDER: Final = "order by each.dedupe_key, each.schedule_id, each.fire_at on conflict do nothing returning id"
 _USED: Final = re.compile(r"\(id\)=\((.*)\)")
 
 
@@ -68,7 +70,7 @@ def insert_free(jobs: Sequence[NewJob], now: Micros) -> Op[set[str]]:
     """Those of the jobs whose keys nobody holds; answers their ids. Inside a transaction."""
     positions = yield from dense_positions(jobs)
     statement = insertion(jobs, now, positions)
-    rows = yield Statement(statement.sql.replace("returning id", "on conflict do nothing returning id"), statement.params)
+    rows = yield Statement(statement.sql.replace("returning id", IN_ORDER), statement.params)
     return {row[0] for row in rows}
 
 

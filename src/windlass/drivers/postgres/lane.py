@@ -167,7 +167,7 @@ class Lane:
         work, pause = call.work, FIRST_PAUSE
         while True:
             if ticking() >= call.until:
-                raise translate(Overdue(), str(self._place))
+                raise translate(Overdue(), self._place)
             self._watch.begin(link, call.until)
             try:
                 return work(link)
@@ -180,7 +180,7 @@ class Lane:
                     link.close()
                 unknown = said == "indeterminate"
                 if said == "final" or (unknown and call.again is None) or ticking() + pause >= call.until:
-                    raise translate(error, str(self._place), storing=storing) from error
+                    raise translate(error, self._place, storing=storing) from error
                 if unknown and call.again is not None:
                     work = call.again
             finally:

@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import psycopg
-from psycopg import conninfo
+from psycopg import conninfo, pq
 
+from windlass.config import Migrate, Pooler, check_schema
 from windlass.errors import InvalidInput, StoreUnavailable
 
-Pooler = Literal["none", "transaction"]
+__all__ = ["CONNECT_TIMEOUT", "Migrate", "Place", "Pooler"]
 
-SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 CONNECT_TIMEOUT: Final = 5
 # An optimisation only: plans are pinned by the shape of the statements, and proved so without these. They keep a plan that
 # was made for an empty table from being used on a full one.
 SWITCHES: Final = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
+QUOTED: Final = re.compile(r'"[^"]*"')
 
 
 class Place:
     def __init__(self, url: str, schema: str, pooler: Pooler, timeout: float) -> None:
-        if not SCHEMA.fullmatch(str(schema)):
-            raise InvalidInput("schema", f"must be a plain lower-case name of at most 41 letters, got {schema!r}")
+        check_schema(schema)
         if pooler not in ("none", "transaction"):
             raise InvalidInput("pooler", f"must be 'none' or 'transaction', got {pooler!r}")
         self.schema: Final = schema
         self.pooled: Final = pooler == "transaction"
         self.timeout: Final = timeout
-        try:
-            self._given: Final[dict[str, Any]] = conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:
-            raise StoreUnavailable(f"this is not a PostgreSQL URL: {str(error).strip()}") from None
+        self._given: Final = _taken_apart(url)
         self._texts: dict[str, str] = {}
 
+    @classmethod
+    def of(
+        cls, url: str, *, schema: str = "windlass", pooler: Pooler = "none", timeout: float = 10.0, **_: object
+    ) -> Place:
+        """By a driver's options; those that are not about the place are left alone."""
+        return cls(url, schema, pooler, timeout)
+
     def __str__(self) -> str:
-        given = self._given
-        host = given.get("host") or "localhost"
-        port = given.get("port") or 5432
-        database = given.get("dbname") or given.get("user") or ""
-        return f"postgresql://{host}:{port}/{database} (schema {self.schema})"
+        return f"{self.url} (schema {self.schema})"
+
+    @property
+    def url(self) -> str:
+        """Where libpq will go, without a password."""
+        hosts, ports = self._asked("host").split(","), self._asked("port").split(",")
+        if hosts[0].startswith("/"):  # a directory, with the server's socket in it
+            return f"postgresql://{self.user}@/{self.database}?host={hosts[0]}&port={ports[0]}"
+        where = ",".join(f"{host or 'localhost'}:{ports[n % len(ports)]}" for n, host in enumerate(hosts))
+        return f"postgresql://{self.user}@{where}/{self.database}"
+
+    @property
+    def user(self) -> str:
+        return self._asked("user")
+
+    @property
+    def database(self) -> str:
+        return self._asked("dbname") or self.user
+
+    def _asked(self, name: str) -> str:
+        """What libpq will use: the URL's, else the environment's (PGHOST, PGUSER, …), else its own default."""
+        given = self._given.get(name)
+        return str(given if given else _defaults().get(name, ""))
 
     @property
     def channel(self) -> str:
@@ -61,12 +83,37 @@ class Place:
         return given
 
     def text(self, sql: str) -> str:
-        """A statement with this schema's name in it."""
+        """A statement with this schema's name in it: quoted, for a schema may be called `user` or `order`."""
         if self.schema == "windlass":
             return sql
         text = self._texts.get(sql)
         if text is None:
             if len(self._texts) > 1_000:  # listings are built at run time, so their number has no bound
                 self._texts.clear()
-            text = self._texts[sql] = sql.replace("windlass.", f"{self.schema}.")
+            text = self._texts[sql] = sql.replace("windlass.", f'"{self.schema}".')
         return text
+
+
+def _defaults() -> dict[str, str]:
+    options = pq.Conninfo.get_defaults()
+    return {option.keyword.decode(): option.val.decode() for option in options if option.val is not None}
+
+
+def _taken_apart(url: str) -> dict[str, Any]:
+    scheme, colon, rest = url.partition(":")
+    try:
+        given = conninfo.conninfo_to_dict(f"{scheme.lower()}{colon}{rest}")
+    except (psycopg.Error, UnicodeError) as error:  # what it quotes may be half of a password
+        raise _malformed(QUOTED.sub('"…"', str(error).strip().split("\n", 1)[0])) from None
+    if not all(port == "" or port.isdecimal() for port in str(given.get("port", "")).split(",")):
+        raise _malformed("the port is no number")
+    if "@" in str(given.get("dbname", "")):
+        raise _malformed("there is an @ behind the first /")
+    return given
+
+
+def _malformed(why: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"this is not a PostgreSQL URL ({why}); write postgresql://user:password@host:5432/database, "
+        "with special characters of a password as %40 for @, %2F for /, %3A for :"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from windlass.core.changes import (
     OUTCOME_OF,
@@ -20,6 +21,7 @@ from windlass.core.changes import (
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
+from windlass.core.usage import late_until
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
 from windlass.drivers.postgres.jobs import insert_child
@@ -28,6 +30,7 @@ from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.statement import Op, Statement
 from windlass.types import Handle, Micros
 
+BITE: Final = 200  # rows of `move`: what it looks up in arrays of texts grows with the square of their length
 Unit = tuple[int, tuple[int, Settlement]]  # (seq, (index in the batch, change))
 
 
@@ -54,9 +57,10 @@ def is_plain(change: Settlement) -> bool:
     )
 
 
-def is_simple(changes: Sequence[Settlement]) -> bool:
-    """Whether one statement does it all: plain successes of jobs that claims named, each once."""
-    if not all(map(is_plain, changes)):
+def is_simple(changes: Sequence[Settlement], now: Micros) -> bool:
+    """Whether one statement does it all: plain successes of jobs that claims named, each once, and none of long ago."""
+    edge = late_until(now)
+    if not all(map(is_plain, changes)) or any(change.at <= edge for change in changes):
         return False
     handles = [change.handle for change in changes]
     return str not in set(map(type, handles)) and len({handle[0] for handle in handles}) == len(handles)
@@ -77,10 +81,19 @@ def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
 
 
 def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros) -> Statement:
+    order = sorted(range(len(seqs)), key=seqs.__getitem__)
+    tokens, which = indexed([changes[n].token for n in order])
     return SQL.ack(
-        seqs=Ints(seqs), tokens=Texts([change.token for change in changes]), ats=Ints([change.at for change in changes]),
-        starts=Ints([change.started_at for change in changes]), now=now,
+        seqs=Ints([seqs[n] for n in order]), tokens=tokens, which=which, ats=Ints([changes[n].at for n in order]),
+        starts=Ints([changes[n].started_at or 0 for n in order]), now=now,
     )  # fmt: skip
+
+
+def indexed(tokens: Sequence[str]) -> tuple[Texts, Ints]:
+    """The different ones among many, and which of them each is: a batch comes from a few claims."""
+    place: dict[str, int] = {}
+    which = Ints([place.setdefault(token, len(place) + 1) for token in tokens])
+    return Texts(place), which
 
 
 def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
@@ -93,7 +106,25 @@ def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
         yield from move(held, now)
         for seq, (_, change) in held:
             yield from ride(seq, change, now)
+    edge = late_until(now)
+    late = [seqs[index] for index, change in enumerate(changes) if change.at <= edge and answers[index] == "applied"]
+    if late:
+        yield from count_late(late)
     return answers
+
+
+def count_late(seqs: Sequence[int]) -> Op[None]:
+    """Runs that ended behind the watermark, where no roll-up looks again."""
+    yield SQL.share_usage()
+    counted = yield from watermark()
+    if counted is not None:
+        yield SQL.count_late(seqs=Ints(seqs), counted=counted)
+
+
+def watermark() -> Op[Micros | None]:
+    """Up to here all runs are in `usage_hourly`; None before the first roll-up."""
+    rows = yield SQL.watermark()
+    return rows[0][0] if rows else None
 
 
 def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
@@ -139,13 +170,14 @@ def move(units: Sequence[Unit], now: Micros) -> Op[None]:
         yield ack([seq for seq, _ in plain], [change for _, change in plain], now)
     done = {seq for seq, _ in plain}
     rest = [(seq, change, effect_of(change)) for seq, (_, change) in units if seq not in done]
-    if rest:
-        yield moves(rest, now)
-        yield closings(rest)
+    rest.sort(key=lambda unit: unit[0])
+    for start in range(0, len(rest), BITE):
+        yield moves(rest[start : start + BITE], now)
 
 
 def moves(rest: Sequence[tuple[int, Settlement, Effect]], now: Micros) -> Statement:
     changes, effects = [change for _, change, _ in rest], [effect for _, _, effect in rest]
+    reports = [stored_report(change.report) for change in changes]
     return SQL.move(
         now=now, seqs=Ints(seq for seq, _, _ in rest), tokens=Texts(c.token for c in changes),
         states=Texts(e.state for e in effects),
@@ -153,21 +185,13 @@ def moves(rest: Sequence[tuple[int, Settlement, Effect]], now: Micros) -> Statem
         keep_run_at=Bools(e.keep_run_at for e in effects), run_at=Ints(e.run_at for e in effects),
         attempts=Ints(e.attempts for e in effects), skipped=Ints(e.skipped for e in effects),
         lost=Ints(e.lost for e in effects), outcomes=Texts(e.outcome for e in effects),
-        started_at=Ints(c.started_at for c in changes), finished_at=Ints(e.finished_at for e in effects),
+        starts=Ints(c.started_at for c in changes), finished_at=Ints(e.finished_at for e in effects),
         failed_at=Ints(e.failed_at for e in effects), last_errors=Texts(e.last_error for e in effects),
         results=Blobs(e.result for e in effects), dead_kinds=Texts(e.dead_kind for e in effects),
         dead_at=Ints(e.finished_at if e.state == "dead" else None for e in effects),
         dead_reasons=Texts(e.dead_reason for e in effects), superseded_by=Texts(e.superseded_by for e in effects),
-    )  # fmt: skip
-
-
-def closings(rest: Sequence[tuple[int, Settlement, Effect]]) -> Statement:
-    changes = [change for _, change, _ in rest]
-    reports = [stored_report(change.report) for change in changes]
-    return SQL.close_run(
-        seqs=Ints(seq for seq, _, _ in rest), statuses=Texts(e.run_status for _, _, e in rest),
-        ats=Ints(c.at for c in changes), starts=Ints(c.started_at for c in changes),
-        errors=Texts(e.error for _, _, e in rest), tracebacks=Texts(r.traceback for r in reports),
+        statuses=Texts(e.run_status for e in effects), ats=Ints(c.at for c in changes),
+        errors=Texts(e.error for e in effects), tracebacks=Texts(r.traceback for r in reports),
         exit_codes=Ints(r.exit_code for r in reports), cpu_us=Ints(r.cpu_us for r in reports),
         peak_rss=Ints(r.peak_rss for r in reports), log_paths=Texts(r.log_path for r in reports),
         artifacts=Texts(to_json(r.artifacts) for r in reports),

@@ -195,7 +195,7 @@ class PostgresTransaction:
 
     def settle(self, change: Settlement, *, now: Micros) -> Answer:
         units = (change,)
-        simple = settlement.is_simple(units)
+        simple = settlement.is_simple(units, now)
         [answer] = self._run(settlement.ack_at_once(units, now) if simple else settlement.settle(units, now))
         if answer == "applied":
             self._settled.append(change)

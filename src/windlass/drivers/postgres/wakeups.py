@@ -3,8 +3,9 @@
 Telling happens after the commit, on a connection of its own: a notification inside the transaction would make all commits
 that notify wait for each other. The first is sent at once, what comes in the next milliseconds together.
 
-Hearing is tested: every few seconds the listener sends itself a message and waits for it. A connection that looks open but
-carries nothing is thus noticed; until another one works, waiters look for themselves.
+Hearing is tested: every few seconds a message goes out on the connection that tells, and must come in on the one that
+listens. One that looks open but carries nothing is thus noticed, and so is a pooler that gives what we hear to others (it
+passes on what a client says to itself). Until it works, waiters look for themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import select
 import threading
 from collections.abc import Callable
@@ -32,6 +34,7 @@ log: Final = logging.getLogger("windlass.postgres")
 GATHER: Final = 0.005
 TEST_EVERY: Final = 10.0
 TEST_WITHIN: Final = 3.0
+LATE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
 PING: Final = "?"
 
@@ -58,7 +61,8 @@ class Wakeups:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            if self._news != self._seen:
+            before = self._seen
+            if self._news != before:
                 self._seen = self._news
                 return True
             self._waiting.add((loop, future))
@@ -67,8 +71,9 @@ class Wakeups:
         finally:
             with self._lock:
                 self._waiting.discard((loop, future))
-                told, self._seen = future.done() and not future.cancelled(), self._news
-        return told
+        with self._lock:
+            self._seen = self._news  # not whether the future is done: the news may have come at this very moment
+            return self._seen != before
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -113,20 +118,28 @@ class Notifier:
                 link.close()
             threading.Event().wait(GATHER)
 
+    def ping(self, text: str) -> None:
+        """To everybody who listens, and meant for one. Does not wait."""
+        with suppress(Exception):  # closed meanwhile, and so is whoever asked
+            self._lane.post(lambda link: link.execute(Statement("select pg_notify($1, $2)", (self._place.channel, text))))
+
 
 class Listener:
-    def __init__(self, place: Place, watch: Watch, tell: Callable[[], None], own: Callable[[], int]) -> None:
+    def __init__(self, place: Place, watch: Watch, tell: Callable[[], None], notifier: Notifier) -> None:
         self._place = place
         self._watch = watch
         self._tell = tell
-        self._own = own  # the backend of our own notifier
+        self._notifier = notifier
         self._link = Link(place)
         self._random = Random()  # noqa: S311 - spreads reconnections, nothing more
         self._closing = threading.Event()
         self._wake_in, self._wake_out = os.pipe()
         self._asked_at: float | None = None
         self._test = 0
+        self._name = secrets.token_hex(4)
+        self._warned = False
         self.healthy = False
+        self.settled = False  # whether the first test has ended, well or not: both are told, so one may wait for it
         self.latency: float | None = None  # of the last test, in seconds
         self._thread = threading.Thread(target=self._run, name="windlass-listener", daemon=True)
         self._thread.start()
@@ -156,9 +169,10 @@ class Listener:
         self._link.close()
 
     def _unheard(self, error: BaseException) -> None:
-        if self.healthy and not self._closing.is_set():
+        if not self._warned and not self._closing.is_set():
             log.warning("%s: new work is not heard of (%s); looking for it instead", self._place, said(error))
-        self.healthy = False
+            self._warned = True
+        self.healthy, self.settled = False, True
         self._link.close()
         self._tell()  # a claimer that relied on being told should look now
 
@@ -176,19 +190,21 @@ class Listener:
             return
         self._test += 1
         self._asked_at = asked_at = ticking()
-        with self._within(TEST_WITHIN):
-            self._link.execute(Statement("select pg_notify($1, $2)", (self._place.channel, self._ping)))
+        self._notifier.ping(self._ping)
+        with self._within(TEST_WITHIN + LATE):
             self._hear(asked_at + TEST_WITHIN, answered=self._answered)
-        if not self._answered() and not self._closing.is_set():
-            raise Overdue("no message of ours came back")
-        self.healthy = True
+        if not self._answered():
+            if not self._closing.is_set():
+                raise Overdue('no message of ours came back; if a pooler is in the way, say pooler="transaction"')
+            return
+        self.healthy, self.settled, self._warned = True, True, False
 
     def _answered(self) -> bool:
         return self._asked_at is None
 
     @property
     def _ping(self) -> str:
-        return f"{PING}{os.getpid()}.{self._test}"
+        return f"{PING}{self._name}.{self._test}"
 
     def _hear(self, until: float, answered: Callable[[], bool] = lambda: False) -> None:
         """Messages, until that moment or until the answer is among them."""
@@ -205,7 +221,7 @@ class Listener:
     def _on_message(self, backend: int, text: str) -> None:
         if text == self._ping and self._asked_at is not None:
             self.latency, self._asked_at = ticking() - self._asked_at, None
-        elif not text.startswith(PING) and backend != self._own():
+        elif not text.startswith(PING) and backend != self._notifier.backend:
             self._tell()
 
     def _within(self, seconds: float) -> AbstractContextManager[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import time
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.clock import SECOND, AnchoredClock, since_boot, wall
-from windlass.drivers.migrations import Migration, known, missing, statements
+from windlass.drivers.migrations import Migration, Status, known, missing, statements
 from windlass.drivers.sqlite.library import BUSY, ERRORS, Connection, Library, connect, translate
 from windlass.types import Micros
 
@@ -27,6 +26,10 @@ create table if not exists migrations (version integer primary key, name text no
                                        applied_at integer not null) strict;
 create table if not exists meta (key text primary key, value text not null) strict, without rowid;
 """
+
+
+_NOW: Final = "cast((julianday('now') - 2440587.5) * 86400000000 as integer)"
+_NAMED: Final = "insert into meta values ('store_id', lower(hex(randomblob(16)))) on conflict do nothing;"
 
 
 class Anchor(Struct, frozen=True):
@@ -89,20 +92,42 @@ def migrate(connection: Connection, path: str, busy_s: float) -> list[str]:
     return applied
 
 
-def migration_status(path: str, library: Library, busy_s: float = 5.0) -> tuple[str, list[tuple[Migration, bool]]]:
-    """The file's real path, and each known step with whether it was applied. A file that is not there is not made."""
-    path, steps, absent = os.path.realpath(path), known("windlass.drivers.sqlite.migrations"), set[int]()
+def bring_up_to_date(path: str, library: Library, busy_s: float = 5.0) -> None:
+    path = os.path.realpath(path)
+    connection = open_connection(library, path, busy_s=busy_s, durable=True)
+    try:
+        migrate(connection, path, busy_s)
+    finally:
+        connection.close()
+
+
+def migration_status(path: str, library: Library, busy_s: float = 5.0) -> Status:
+    """By the file's real path. A file that is not there is not made."""
+    path, steps = os.path.realpath(path), known("windlass.drivers.sqlite.migrations")
+    left = steps
     if os.path.exists(path):
         connection = open_connection(library, path, busy_s=busy_s, durable=True)
         try:
-            absent = {step.version for step in missing(steps, _applied(connection), path)}
+            left = missing(steps, _applied(connection), path)
         except ERRORS as error:
             raise translate(error, path, busy_s) from error
         finally:
             connection.close()
-    else:
-        absent = {step.version for step in steps}
-    return path, [(step, step.version not in absent) for step in steps]
+    return Status(path, tuple((step, step not in left) for step in steps), script(left))
+
+
+def script(left: list[Migration]) -> str:
+    """What `migrate` does, as text for the sqlite3 shell."""
+    if not left:
+        return ""
+    parts = [
+        f"-- {', '.join(step.label for step in left)}. Run it with: sqlite3 -bail FILE < SCRIPT\nbegin immediate;",
+        _BOOTSTRAP,
+    ]
+    for step in left:
+        values = f"({step.version}, '{step.name}', '{step.checksum}', {_NOW})"
+        parts.append(f"{step.text}\ninsert into migrations values {values};\n")
+    return "\n".join([*parts, f"{_NAMED}\ncommit;\n"])
 
 
 def _is_current(connection: Connection, path: str) -> bool:
@@ -123,8 +148,8 @@ def _migrate(connection: Connection, path: str) -> list[str]:
         for statement in statements(step.text):
             connection.execute(statement)
         connection.execute("insert into migrations values (?, ?, ?, ?)", (step.version, step.name, step.checksum, wall()))
-    connection.execute("insert into meta values ('store_id', ?) on conflict do nothing", (secrets.token_hex(16),))
-    return [f"{step.version:04d}_{step.name}" for step in steps]
+    connection.execute(_NAMED)
+    return [step.label for step in steps]
 
 
 # -------------------------------------------------------------------------------------------------------------- clock

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from windlass.core.changes import Ack
-from windlass.drivers.protocol import JobQuery, Renewal, Retention
+from windlass.core.duties import Prune, SampleQueues
+from windlass.drivers.protocol import JobQuery, Renewal
 from windlass.errors import DriverClosed, WrongConnection
-from windlass.testing.conformance.trial import Suite, Trial, promise
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
 
 class LifecyclePromises(Suite):
@@ -34,7 +35,14 @@ class LifecyclePromises(Suite):
             lambda: t.driver.count(now=t.now),
             lambda: t.driver.waiting_types(None, limit=1),
             lambda: t.driver.shared(),
-            lambda: t.driver.prune(Retention(), now=t.now, limit=1),
+            lambda: t.beat("w"),
+            lambda: t.driver.workers(),
+            lambda: t.lead("w"),
+            lambda: t.driver.maintain(Prune(), epoch=None, now=t.now),
+            lambda: t.driver.maintain(SampleQueues(keep=MINUTE), epoch=None, now=t.now),
+            lambda: t.driver.samples(since=0),
+            lambda: t.driver.usage(since=0),
+            lambda: t.driver.examine(now=t.now),
             lambda: t.driver.wait(timeout=0),
         ]
         for call in calls:

@@ -4,6 +4,14 @@
 -- Always in the order of their keys, and before any job: two that need the same rows never wait for each other in a ring.
 select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update;
 
+-- name: try_limits
+-- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
+with free as materialized (
+  select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
+)
+select key, free.used, free.max_used, free.used is not null
+  from windlass.limits left join free using (key) where key = any(:keys::text[]);
+
 -- name: limit_keys
 select seq, limit_keys::text from windlass.jobs where seq = any(:seqs::bigint[]) and limit_keys is not null;
 
@@ -16,9 +24,9 @@ update windlass.limits set used = used + taken.permits
 update windlass.limits set used = greatest(used - 1, 0) where key = any(:keys::text[]);
 
 -- name: park
-update windlass.jobs set ready = false, parked_on = parked.key, updated_at = windlass.touched(updated_at, :now)
-  from unnest(:seqs::bigint[], :keys::text[]) as parked (seq, key)
- where jobs.seq = any(:seqs::bigint[]) and jobs.seq = parked.seq;
+update windlass.jobs set ready = false, parked_on = (:keys::text[])[width_bucket(seq, :seqs::bigint[])],
+                         updated_at = windlass.touched(updated_at, :now)
+ where seq = any(:seqs::bigint[]);
 
 -- name: unpark
 -- The first waiting job of every queue and type: one alone might stand in a queue that nobody serves. The kinds are found

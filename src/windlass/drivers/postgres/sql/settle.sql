@@ -25,63 +25,74 @@ select group_id from windlass.groups where group_id = any(:ids::text[]) order by
 
 -- name: ack
 -- The hot path: any number of plain successes in one statement. What the fence refuses is not answered.
-with done as materialized (
-  select * from unnest(:seqs::bigint[], :tokens::text[], :ats::bigint[], :starts::bigint[]) as done (seq, token, at, started_at)
-), locked as materialized (
+-- Values are not joined but looked up: `:seqs` is sorted, so width_bucket finds a row's place in it, and a join that could be
+-- done the wrong way round is one that some day will be. `:which` tells which of the (few) tokens is a row's; 0 stands for
+-- no start, because places in an array without nulls are found at once.
+with locked as materialized (
   select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update
 ), acked as (
   update windlass.jobs
-     set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = done.token, last_outcome = 'ack',
-         finished_at = windlass.at(done.at), started_at = coalesce(jobs.started_at, windlass.at(done.started_at)),
+     set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = lease_token, last_outcome = 'ack',
+         finished_at = windlass.at((:ats::bigint[])[width_bucket(seq, :seqs::bigint[])]),
+         started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
          updated_at = windlass.touched(updated_at, :now)
-    from done
-   where jobs.seq = any(array(select seq from locked)) and done.seq = jobs.seq
-     and state = 'running' and lease_token = done.token and lease_expires_at > windlass.at(:now)
-  returning jobs.seq
+   where seq = any(array(select seq from locked)) and state = 'running' and lease_expires_at > windlass.at(:now)
+     and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
+  returning seq
 ), closed as (
   update windlass.runs
-     set status = 'completed', finished_at = windlass.at(done.at),
-         started_at = coalesce(runs.started_at, windlass.at(done.started_at), windlass.at(done.at))
-    from done
-   where job_seq = any(array(select seq from acked)) and done.seq = job_seq and status is null
+     set status = 'completed', finished_at = windlass.at((:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])]),
+         started_at = coalesce(started_at, windlass.at(coalesce(
+           nullif((:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])], 0),
+           (:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])])))
+   where job_seq = any(array(select seq from acked)) and status is null
 )
 select seq from acked;
 
 -- name: move
--- Everything else: any number of judged rows, whatever becomes of each.
-update windlass.jobs
-   set state = moved.state,
-       ready = case when moved.finished_at is null
-                    then moved.ready or (moved.keep_run_at and (jobs.run_at is null or jobs.run_at <= windlass.at(:now)))
-                    else jobs.ready end,
-       run_at = case when moved.keep_run_at then jobs.run_at else windlass.at(moved.run_at) end,
-       attempts = coalesce(moved.attempts, jobs.attempts), skipped = jobs.skipped + moved.skipped,
-       lost = jobs.lost + moved.lost, lease_token = null, lease_expires_at = null, last_token = moved.token,
-       last_outcome = moved.outcome, worker_id = case when moved.finished_at is null then null else worker_id end,
-       started_at = coalesce(jobs.started_at, windlass.at(moved.started_at)), finished_at = windlass.at(moved.finished_at),
-       failed_at = coalesce(windlass.at(moved.failed_at), jobs.failed_at),
-       last_error = coalesce(moved.last_error, jobs.last_error), result = moved.result, dead_kind = moved.dead_kind,
-       dead_at = windlass.at(moved.dead_at), dead_reason = moved.dead_reason,
-       superseded_by = coalesce(moved.superseded_by, jobs.superseded_by),
-       updated_at = windlass.touched(updated_at, :now)
-  from unnest(:seqs::bigint[], :tokens::text[], :states::text[], :ready::boolean[], :keep_run_at::boolean[], :run_at::bigint[],
-              :attempts::bigint[], :skipped::bigint[], :lost::bigint[], :outcomes::text[], :started_at::bigint[],
-              :finished_at::bigint[], :failed_at::bigint[], :last_errors::text[], :results::bytea[], :dead_kinds::text[],
-              :dead_at::bigint[], :dead_reasons::text[], :superseded_by::text[])
-       as moved (seq, token, state, ready, keep_run_at, run_at, attempts, skipped, lost, outcome, started_at, finished_at,
-                 failed_at, last_error, result, dead_kind, dead_at, dead_reason, superseded_by)
- where jobs.seq = any(:seqs::bigint[]) and jobs.seq = moved.seq and jobs.state = 'running' and lease_token = moved.token;
-
--- name: close_run
+-- Everything else: any number of judged rows, whatever becomes of each. `:seqs` is sorted here too.
+with moved as (
+  update windlass.jobs
+     set state = (:states::text[])[width_bucket(seq, :seqs::bigint[])],
+         ready = case when (:finished_at::bigint[])[width_bucket(seq, :seqs::bigint[])] is not null then ready
+                      else (:ready::boolean[])[width_bucket(seq, :seqs::bigint[])]
+                           or ((:keep_run_at::boolean[])[width_bucket(seq, :seqs::bigint[])]
+                               and (run_at is null or run_at <= windlass.at(:now))) end,
+         run_at = case when (:keep_run_at::boolean[])[width_bucket(seq, :seqs::bigint[])] then run_at
+                       else windlass.at((:run_at::bigint[])[width_bucket(seq, :seqs::bigint[])]) end,
+         attempts = coalesce((:attempts::bigint[])[width_bucket(seq, :seqs::bigint[])], attempts),
+         skipped = skipped + (:skipped::bigint[])[width_bucket(seq, :seqs::bigint[])],
+         lost = lost + (:lost::bigint[])[width_bucket(seq, :seqs::bigint[])],
+         lease_token = null, lease_expires_at = null, last_token = lease_token,
+         last_outcome = (:outcomes::text[])[width_bucket(seq, :seqs::bigint[])],
+         worker_id = case when (:finished_at::bigint[])[width_bucket(seq, :seqs::bigint[])] is not null then worker_id end,
+         started_at = coalesce(started_at, windlass.at((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])])),
+         finished_at = windlass.at((:finished_at::bigint[])[width_bucket(seq, :seqs::bigint[])]),
+         failed_at = coalesce(windlass.at((:failed_at::bigint[])[width_bucket(seq, :seqs::bigint[])]), failed_at),
+         last_error = coalesce((:last_errors::text[])[width_bucket(seq, :seqs::bigint[])], last_error),
+         result = (:results::bytea[])[width_bucket(seq, :seqs::bigint[])],
+         dead_kind = (:dead_kinds::text[])[width_bucket(seq, :seqs::bigint[])],
+         dead_at = windlass.at((:dead_at::bigint[])[width_bucket(seq, :seqs::bigint[])]),
+         dead_reason = (:dead_reasons::text[])[width_bucket(seq, :seqs::bigint[])],
+         superseded_by = coalesce((:superseded_by::text[])[width_bucket(seq, :seqs::bigint[])], superseded_by),
+         updated_at = windlass.touched(updated_at, :now)
+   where seq = any(:seqs::bigint[]) and state = 'running'
+     and lease_token = (:tokens::text[])[width_bucket(seq, :seqs::bigint[])]
+  returning seq
+)
 update windlass.runs
-   set status = closed.status, finished_at = windlass.at(closed.at),
-       started_at = coalesce(runs.started_at, windlass.at(closed.started_at), windlass.at(closed.at)), error = closed.error,
-       traceback = closed.traceback, exit_code = closed.exit_code, cpu_us = closed.cpu_us, peak_rss = closed.peak_rss,
-       log_path = closed.log_path, artifacts = runs.artifacts || closed.artifacts::jsonb
-  from unnest(:seqs::bigint[], :statuses::text[], :ats::bigint[], :starts::bigint[], :errors::text[], :tracebacks::text[],
-              :exit_codes::bigint[], :cpu_us::bigint[], :peak_rss::bigint[], :log_paths::text[], :artifacts::text[])
-       as closed (seq, status, at, started_at, error, traceback, exit_code, cpu_us, peak_rss, log_path, artifacts)
- where job_seq = any(:seqs::bigint[]) and job_seq = closed.seq and runs.status is null;
+   set status = (:statuses::text[])[width_bucket(job_seq, :seqs::bigint[])],
+       finished_at = windlass.at((:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])]),
+       started_at = coalesce(started_at, windlass.at(coalesce((:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])],
+                                                              (:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])]))),
+       error = (:errors::text[])[width_bucket(job_seq, :seqs::bigint[])],
+       traceback = (:tracebacks::text[])[width_bucket(job_seq, :seqs::bigint[])],
+       exit_code = (:exit_codes::bigint[])[width_bucket(job_seq, :seqs::bigint[])],
+       cpu_us = (:cpu_us::bigint[])[width_bucket(job_seq, :seqs::bigint[])],
+       peak_rss = (:peak_rss::bigint[])[width_bucket(job_seq, :seqs::bigint[])],
+       log_path = (:log_paths::text[])[width_bucket(job_seq, :seqs::bigint[])],
+       artifacts = artifacts || (:artifacts::text[])[width_bucket(job_seq, :seqs::bigint[])]::jsonb
+ where job_seq = any(array(select seq from moved)) and status is null;
 
 -- name: count_member
 -- core/counters.py: count_member, as a delta.
