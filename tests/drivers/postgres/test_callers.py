@@ -235,6 +235,22 @@ def test_a_commit_wakes_a_worker_and_nothing_else_does(store: tuple[str, str], k
     play(store, kind, scene)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "Session" in kind.__name__], ids=lambda kind: kind.__name__)
+def test_a_savepoint_that_is_released_wakes_nobody(store: tuple[str, str], kind: type[Kind]) -> None:
+    async def scene(driver: PostgresDriver, own: Any) -> None:
+        other = await listening(*store)
+        await own.savepoint()
+        await own.enqueue(driver, [job("a")])
+        await own.inner.commit() if kind.awaited else own.inner.commit()
+        assert not await other.wait(timeout=0.1)
+        waiting = asyncio.create_task(other.wait(timeout=20))
+        await own.commit()
+        assert await waiting
+        await other.close()
+
+    play(store, kind, scene)
+
+
 @kinds
 def test_only_those_that_do_not_tell_of_their_commit_notify_inside(store: tuple[str, str], kind: type[Kind]) -> None:
     """A notification inside makes commits wait for each other, so it is sent only where nobody calls us afterwards."""
@@ -391,6 +407,8 @@ def test_a_key_that_this_transaction_cannot_see_is_a_conflict(store: tuple[str, 
 @pytest.mark.parametrize("kind", [Psycopg, AsyncPsycopg], ids=lambda kind: kind.__name__)
 def test_psycopg_connections_keep_their_ways_and_we_ours(store: tuple[str, str], kind: type[Kind]) -> None:
     class Shouting(psycopg.adapt.Loader):
+        format = psycopg.pq.Format.BINARY
+
         def load(self, data: Any) -> str:
             return bytes(data).decode() + "!"
 
@@ -401,7 +419,7 @@ def test_psycopg_connections_keep_their_ways_and_we_ours(store: tuple[str, str],
         key = {"idempotency_scope": "s", "idempotency_key": "k"}
         await own.enqueue(driver, [job("a", **key)])
         assert [answer.id for answer in await own.enqueue(driver, [job("b", **key)])] == ["a"]
-        query = own.conn.execute("select 'tea' as drink, pg_typeof(%s)::text as kind", [1])
+        query = own.conn.execute("select 'tea' as drink, pg_typeof(%s)::text as kind", [1], binary=True)
         row = await (await query).fetchone() if kind.awaited else query.fetchone()
         assert row == {"drink": "tea!", "kind": "smallint!"}
         await own.rollback()
