@@ -7,7 +7,7 @@ from collections import Counter
 from postgres.programs import LATER, NOW, alter, check, claimed, enqueue, new, one_stage, settle, stage
 from postgres.stepping import Stage
 from windlass.core.changes import Ack, Cancel, PutLimit
-from windlass.core.settle import Execution, Failed, Rejected, Succeeded
+from windlass.core.settle import Execution, Failed, Outcome, Rejected, Succeeded
 from windlass.core.settle import settle as decide
 from windlass.drivers.postgres import settlement
 
@@ -28,7 +28,7 @@ def test_a_plain_success_is_fenced(stage: Stage) -> None:
 def test_each_of_a_batch_gets_its_own_ending(stage: Stage) -> None:
     enqueue(stage, new(), new(), new())
     jobs = claimed(stage)
-    ends = [Failed("no"), Succeeded(b"x"), Rejected("never")]
+    ends: list[Outcome] = [Failed("no"), Succeeded(b"x"), Rejected("never")]
     units = [decide(job, end, Execution(at=NOW)) for job, end in zip(jobs, ends, strict=True)]
     assert stage.do(settlement.settle(units, NOW)) == ["applied"] * 3
     assert stage.ask("select state from windlass.jobs order by seq") == [("queued",), ("succeeded",), ("dead",)]
