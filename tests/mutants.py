@@ -336,7 +336,7 @@ MUTANTS = [
     Mutant("worker: no fence", "worker/keeper.py",
            "latest = self._client.now() - 2 * self._lease // 3", "latest = self._client.now() - 2000 * self._lease // 3"),
     Mutant("worker: a claim that comes too late is begun", "worker/holdings.py",
-           ">= 2 * self._client.settings.lease // 3:", ">= 2000 * self._client.settings.lease // 3:"),
+           ">= 2 * self._client.settings.silence // 3:", ">= 2000 * self._client.settings.silence // 3:"),
     Mutant("worker: an outcome is dropped when the store cannot be reached", "worker/settler.py",
            "                await self._wait_for_store(len(batch), error, backoff)\n",
            "                self._answered(batch, [\"not_inflight\" for _ in batch])\n"

@@ -8,7 +8,7 @@ from postgres.programs import LEASE, NOW, check, claimed, enqueue, new, one_stag
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Leave
-from windlass.core.duties import Done, Duty, Prune, RemoveDeadWorkers, RollUpUsage
+from windlass.core.duties import Done, Prune, RemoveDeadWorkers, RollUpUsage
 from windlass.drivers.postgres import duties, fleet, people, settlement
 from windlass.drivers.protocol import Leadership
 from windlass.drivers.statement import Op
@@ -34,7 +34,7 @@ def bid(name: str, now: int = NOW) -> Op[Leadership]:
     return (yield from transaction(fleet.lead(name, TERM, now)))
 
 
-def duty(what: Duty, epoch: int, now: int = NOW) -> Op[Done | None]:
+def duty(what: Prune | RemoveDeadWorkers | RollUpUsage, epoch: int, now: int = NOW) -> Op[Done | None]:
     return (yield from transaction(duties.maintain(what, epoch, now)))
 
 
