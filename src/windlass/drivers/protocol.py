@@ -23,13 +23,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
 from windlass.core.duties import Done, Duty
-from windlass.errors import WrongConnection
+from windlass.drivers.untransactional import Untransactional as Untransactional
+from windlass.drivers.untransactional import WithoutNetwork as WithoutNetwork
+from windlass.drivers.untransactional import no_async_connection as no_async_connection
 from windlass.types import (
     Claimed,
     Event,
@@ -204,44 +206,6 @@ class Transaction(Protocol):
     def rollback(self) -> None:
         """Undo everything and give the connection back. Also after the end, and as often as you like."""
         ...
-
-
-class WithoutNetwork:
-    """What a transaction inherits whose store is in this process."""
-
-    @property
-    def connection(self) -> Any:
-        raise NotImplementedError
-
-    @property
-    def async_connection(self) -> Any:
-        return self.connection
-
-    def turn(self) -> None:
-        return None
-
-
-def no_async_connection(given: object) -> WrongConnection:
-    """For stores that share none."""
-    return WrongConnection(
-        f"enqueue() takes an async connection, and this store shares none: got {type(given).__module__}."
-        f"{type(given).__qualname__}; inside a sqlite3 transaction call enqueue_sync(), else enqueue after your own commit"
-    )
-
-
-class Untransactional:
-    """What a driver with `transactional=False` inherits."""
-
-    def transaction(self) -> NoReturn:
-        raise WrongConnection(f"{type(self).__name__} has no transactions; settle, and enqueue what follows before that")
-
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True) -> NoReturn:
-        raise WrongConnection(f"{type(self).__name__} cannot write on another connection; enqueue after your own commit")
-
-    async def enqueue_within_async(
-        self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True
-    ) -> NoReturn:
-        raise no_async_connection(connection)
 
 
 class Driver(Protocol):

@@ -340,3 +340,26 @@ def test_one_that_is_open_while_the_driver_closes_may_end(fresh_schema: tuple[st
     asyncio.run(other.close())
     tx.commit()
     assert states(driver, "next") == ["queued"]
+
+
+def test_a_statement_that_nobody_awaits_does_not_keep_the_transaction_open(driver: PostgresDriver) -> None:
+    """A task of the body still runs one when the block is left by an exception."""
+    tx = driver.transaction()
+    tx.begin()
+
+    async def block() -> None:
+        straggler = asyncio.create_task(tx.async_connection.execute("select pg_sleep(60), 'straggler'"))
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(tx.rollback)
+        with pytest.raises(psycopg.Error):
+            await asyncio.wait_for(straggler, 10)
+
+    asyncio.run(block())
+    look = driver.transaction()
+    look.begin()
+    left = "select count(*) from pg_stat_activity where query like '%''straggler''%' and state = 'active'"
+    until = time.monotonic() + 10
+    while look.connection.execute(left).fetchone() != (1,) and time.monotonic() < until:  # this very look
+        time.sleep(0.05)
+    assert look.connection.execute(left).fetchone() == (1,)
+    look.rollback()

@@ -53,7 +53,7 @@ def share_async(pgconn: pq.abc.PGconn) -> AsyncBodyConnection:
     return connection
 
 
-def detach(connection: BodyConnection | AsyncBodyConnection) -> None:
+def detach(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Whoever still holds it, or a cursor of it, finds it closed; what it stood on may serve another transaction by now."""
     connection.pgconn = _closed()
 

@@ -99,6 +99,8 @@ class Spares:
 
     def forget(self, link: Held) -> None:
         """Somebody still looks at it, and is told that it broke; then it goes by itself."""
+        if link.connection is not None:
+            body.detach(link.connection)
         with self._lock:
             self._out.discard(link)
 
@@ -238,18 +240,20 @@ class PostgresTransaction:
         link, self._link = self._link, None
         if link is None or self._pid != os.getpid():  # in a child the connection is the parent's
             return
-        link.in_use = False
         for shared in (self._body, self._async_body):
             if shared is not None:
                 body.detach(shared)
         self._body = self._async_body = None
         if link.status == TransactionStatus.ACTIVE:  # a task of the body still waits for an answer on it
+            with suppress(psycopg.Error, OSError):
+                link.open().cancel_safe(timeout=self._place.timeout)  # the server would go on with it, and keep its locks
             link.abort()
             self._spares.forget(link)
             return
         if link.status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
             with suppress(psycopg.Error, Overdue), self._spares.watch.within(link, self._place.timeout):
                 link.execute(ROLLBACK)
+        link.in_use = False
         self._spares.give(link)
 
     def _held(self) -> Held:
