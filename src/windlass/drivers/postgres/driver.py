@@ -46,10 +46,12 @@ from windlass.errors import DriverClosed, DriverForked, DuplicateId, StoreError
 from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
+LONGEST_MEASURE: Final = 0.1
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
 LONGEST_LOOK: Final = 0.5
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
+SHORTEST_LOOK: Final = 0.1
 FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
 
 _drivers: Final[weakref.WeakSet[PostgresDriver]] = weakref.WeakSet()
@@ -69,6 +71,7 @@ class PostgresDriver(Untransactional):
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
         self._look_after = FIRST_LOOK
+        self._beat_within = timeout  # as the latest leases want it: nothing on that lane may hold up their renewal
         self._pulse: tuple[int, bool] = (0, False)  # of the store, when we last looked
         self._open(migrate)
         watch = self._watch = Watch()
@@ -99,7 +102,7 @@ class PostgresDriver(Untransactional):
         finally:
             watch.end(link)
             watch.close()
-            link.close()
+            link.give_up()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -200,7 +203,8 @@ class PostgresDriver(Untransactional):
         def work(link: Link) -> list[Extended]:
             return link.run(leases.extend(asked, lease_for, now))
 
-        return await self._beats.submit(work, work, min(self.place.timeout, max(lease_for / SECOND / 3, SHORTEST_BEAT)))
+        self._beat_within = min(self.place.timeout, max(lease_for / SECOND / 3, SHORTEST_BEAT))
+        return await self._beats.submit(work, work, self._beat_within)
 
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
         self._check_open()
@@ -239,7 +243,7 @@ class PostgresDriver(Untransactional):
 
     async def _heartbeat(self, work: Work[T]) -> T:
         self._check_open()
-        return await self._beats.submit(work, work)
+        return await self._beats.submit(work, work, self._beat_within)
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
@@ -286,13 +290,13 @@ class PostgresDriver(Untransactional):
     async def usage(self, *, since: Micros) -> list[Usage]:
         return await self._read(lambda: inspect.usage(since))
 
-    async def _read(self, make: Callable[[], Op[T]]) -> T:
+    async def _read(self, make: Callable[[], Op[T]], timeout: float | None = None) -> T:
         self._check_open()
 
         def work(link: Link) -> T:
-            return link.run(make())
+            return link.read(make())
 
-        return await self._reads.submit(work, work)
+        return await self._reads.submit(work, work, timeout)
 
     # ------------------------------------------------------------------------------------------------ time and wake-ups
 
@@ -302,6 +306,8 @@ class PostgresDriver(Untransactional):
             asked = ticking()
             [(said,)] = link.execute(CLOCK)
             samples.append((asked, ticking(), said))
+            if ticking() - samples[0][0] > LONGEST_MEASURE:  # a slow network: heartbeats wait for this connection
+                break
         step = self.clock.adopt(samples)
         if abs(step) > abs(self._moved):
             self._moved = step
@@ -312,7 +318,7 @@ class PostgresDriver(Untransactional):
         """By how much the server's clock was seen to move since the last call; looks again in the background."""
         self._check_open()
         moved, self._moved = self._moved, 0
-        self._beats.post(self._measure)
+        self._beats.post(self._measure, self._beat_within)
         return moved
 
     async def wait(self, *, timeout: float) -> bool:
@@ -328,7 +334,7 @@ class PostgresDriver(Untransactional):
         until = ticking() + timeout
         while True:
             with suppress(StoreError):  # it cannot be reached; whoever waits will hear of that when they claim
-                pulse = await self._read(inspect.pulse)
+                pulse = await self._read(inspect.pulse, min(max(until - ticking(), SHORTEST_LOOK), self.place.timeout))
                 moved, self._pulse = pulse != self._pulse and (pulse[0] != self._pulse[0] or pulse[1]), pulse
                 if moved:
                     return True

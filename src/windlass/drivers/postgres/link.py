@@ -21,6 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.drivers.postgres.arrays import KINDS, Array, packed
 from windlass.drivers.postgres.faults import Overdue, Taken
+from windlass.drivers.postgres.opening import Opening
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import Op, Row, Statement, T
 
@@ -40,8 +41,9 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
 _DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
 
 
-def connect(place: Place, *, switches: bool = False) -> psycopg.Connection[Row]:
-    connection = psycopg.Connection.connect(**place.parameters(switches=switches), autocommit=True)
+def prepared(connection: psycopg.Connection[Row], place: Place) -> psycopg.Connection[Row]:
+    """A connection as the statements of this driver want it."""
+    connection.autocommit = True
     connection.prepare_threshold = None if place.pooled else 0
     connection.cursor_factory = psycopg.RawCursor
     for kind, dumper in _DUMPERS.items():
@@ -57,6 +59,7 @@ class Link:
         self._switches = switches
         self._opened = opened
         self._aborted = False
+        self._opening: Opening | None = None  # begun by a call that had to give up
         self.connection: psycopg.Connection[Row] | None = None
         self.storing = False  # a change was sent, and its answer has not come
 
@@ -64,10 +67,20 @@ class Link:
         self._aborted = False
         if self.connection is None or self.connection.closed:
             self.storing = False
-            self.connection = connect(self._place, switches=self._switches)
+            self.connection = self._connected()
             if self._opened is not None:
                 self._opened(self)
         return self.connection
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        if self._opening is None:
+            self._opening = Opening(self._place.parameters(switches=self._switches))
+        opening, self._opening = self._opening, None
+        try:
+            return prepared(opening.go_on(lambda: self._aborted), self._place)
+        except Overdue:
+            self._opening = opening  # where the network is slow, the next call finds half of the way done
+            raise
 
     def execute(self, statement: Statement) -> list[Row]:
         connection = self.open()
@@ -81,6 +94,12 @@ class Link:
             if self._aborted:
                 raise Overdue from error
             raise
+
+    def read(self, op: Op[T]) -> T:
+        """Changes nothing, so that a lost answer leaves nothing open."""
+        self.open()
+        self.storing = False
+        return drive(op, self.execute)
 
     def run(self, op: Op[T]) -> T:
         """Every statement commits by itself."""
@@ -121,6 +140,12 @@ class Link:
             return
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
             wire.shutdown(socket.SHUT_RDWR)
+
+    def give_up(self) -> None:
+        """For good: also what was begun for a later call."""
+        self.close()
+        if self._opening is not None:
+            self._opening.close()
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
