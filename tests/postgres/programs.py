@@ -86,7 +86,7 @@ def claimed(stage: Stage, *queues: str, now: int = NOW, **fields: Any) -> list[C
 
 def settle(jobs: list[Claimed], outcome: Any = None, now: int = NOW) -> Op[list[Answer]]:
     units = [decide(job, outcome or Succeeded(), Execution(at=now, child_id=f"{job.id}-next")) for job in jobs]
-    if settlement.is_simple(units):
+    if settlement.is_simple(units, now):
         return (yield from settlement.ack_at_once(units, now))
     return (yield from transaction(settlement.settle(units, now)))
 

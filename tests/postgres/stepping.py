@@ -22,7 +22,7 @@ import psycopg
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.postgres.schema import prepare
+from windlass.drivers.postgres.schema import migrate
 from windlass.drivers.statement import Op, Row, Statement, T
 
 Program = Generator[Statement, list[Row], Any]
@@ -76,7 +76,8 @@ class Side:
         try:
             rows = future.result()
         except Taken as taken:
-            self._advance(lambda: self._program.throw(taken))
+            refusal = taken
+            self._advance(lambda: self._program.throw(refusal))
         except psycopg.Error as error:
             self._fail(error)
         else:
@@ -147,7 +148,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.place = Place(f"{self.dsn}?options=-c%20deadlock_timeout%3D50ms", self.schema, "none", 20.0)
         self.own = Link(self.place)
-        prepare(self.own, self.place, "auto")
+        migrate(self.place)
         self.pool = ThreadPoolExecutor(max_workers=4)
 
     def close(self) -> None:

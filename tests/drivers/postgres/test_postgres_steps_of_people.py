@@ -4,28 +4,43 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
 from postgres.programs import (
-    LATER, LEASE, NOW, alter, check, claimed, enqueue, new, one_stage, settle, stage, sweep, wanted, wish,
+    LATER,
+    LEASE,
+    NOW,
+    alter,
+    check,
+    claimed,
+    enqueue,
+    new,
+    one_stage,
+    settle,
+    stage,
+    sweep,
+    wanted,
+    wish,
 )  # fmt: skip
 from postgres.soundness import assert_sound
 from postgres.stepping import Stage, transaction
 from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.duties import Prune
 from windlass.core.settle import Execution, Failed, Rejected, Released, Succeeded
 from windlass.core.settle import settle as decide
-from windlass.drivers.postgres import inspect, keys, leases, settlement
+from windlass.drivers.postgres import duties, keys, leases, settlement
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.protocol import Enqueued, Renewal, Retention
+from windlass.drivers.protocol import Enqueued, Renewal
 from windlass.drivers.statement import Op
 from windlass.types import NewJob
 
 __all__ = ["one_stage", "stage"]
 
-KEEP_NOTHING = Retention(succeeded=0, cancelled=0, dead=0)
+KEEP_NOTHING = Prune(succeeded=0, cancelled=0, dead=0, limit=10)
 
 
 def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
@@ -33,7 +48,9 @@ def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
 
 
 def prune() -> Op[int]:
-    return (yield from transaction(inspect.prune(KEEP_NOTHING, NOW, 10)))
+    done = yield from transaction(duties.maintain(KEEP_NOTHING, None, NOW))
+    assert done is not None
+    return done.rows
 
 
 def dead(stage: Stage, **fields: Any) -> str:
@@ -135,7 +152,7 @@ def test_links_of_one_chain_are_deleted_by_two_at_once(stage: Stage) -> None:
     job = dead(stage, retry_mode="new_job")
     alter(stage, Replay(job, "child"))
     bury(stage)
-    others = {"prune": prune, "delete": lambda: wanted(Delete("child"))}
+    others: dict[str, Callable[[], Op[Any]]] = {"prune": prune, "delete": lambda: wanted(Delete("child"))}
     for name, other in others.items():
         for outcome in stage.every(lambda: {"one": wanted(Delete(job)), name: other()}):  # noqa: B023
             assert stage.ask("select id from windlass.jobs") == [], outcome

@@ -20,12 +20,12 @@ from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
-from windlass.drivers.postgres import duties, fleet, inspect, jobs, keys, leases, people, samples, settlement
+from windlass.drivers.postgres import duties, fleet, health, inspect, jobs, keys, leases, people, samples, settlement
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
 from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
-from windlass.drivers.postgres.schema import look, migrate
+from windlass.drivers.postgres.schema import look, migrate, own_steps
 from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
 from windlass.drivers.protocol import (
     Capabilities,
@@ -33,6 +33,7 @@ from windlass.drivers.protocol import (
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
     Leadership,
     Page,
@@ -290,6 +291,22 @@ class PostgresDriver(Untransactional):
     async def usage(self, *, since: Micros) -> list[Usage]:
         return await self._read(lambda: inspect.usage(since))
 
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        found = await self._read(lambda: health.examine(self.place, own_steps(), now))
+        heard = await self._wait_for_listener()
+        return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
+
+    async def _wait_for_listener(self) -> float | None:
+        """How long a message to ourselves took; None when none came."""
+        listener = self._listen()
+        if listener is None:
+            return None
+        for _ in range(100):
+            if listener.settled:
+                break
+            await asyncio.sleep(0.05)
+        return listener.latency if listener.healthy else None
+
     async def _read(self, make: Callable[[], Op[T]], timeout: float | None = None) -> T:
         self._check_open()
 
@@ -323,9 +340,8 @@ class PostgresDriver(Untransactional):
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
-        if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
-        if self._listener is not None and self._listener.healthy:
+        listener = self._listen()
+        if listener is not None and listener.healthy:
             return await self._wakeups.wait(timeout)
         return await self._look_for_work(timeout)
 
@@ -344,6 +360,11 @@ class PostgresDriver(Untransactional):
             pause, self._look_after = self._look_after, min(self._look_after * 1.5, LONGEST_LOOK)
             if await self._wakeups.wait(min(pause, left)):
                 return True
+
+    def _listen(self) -> Listener | None:
+        if self._listener is None and not self.place.pooled:
+            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
+        return self._listener
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

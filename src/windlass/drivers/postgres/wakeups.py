@@ -148,6 +148,7 @@ class Listener:
         self._name = secrets.token_hex(4)
         self._warned = False
         self.healthy = False
+        self.settled = False  # whether the first test has ended, well or not: both are told, so one may wait for it
         self.latency: float | None = None  # of the last test, in seconds
         self._thread = threading.Thread(target=self._run, name="windlass-listener", daemon=True)
         self._thread.start()
@@ -180,7 +181,7 @@ class Listener:
         if not self._warned and not self._closing.is_set():
             log.warning("%s: new work is not heard of (%s); looking for it instead", self._place, said(error))
             self._warned = True
-        self.healthy = False
+        self.healthy, self.settled = False, True
         self._link.close()
         self._tell()  # a claimer that relied on being told should look now
 
@@ -205,7 +206,7 @@ class Listener:
             if not self._closing.is_set():
                 raise Overdue('no message of ours came back; if a pooler is in the way, say pooler="transaction"')
             return
-        self.healthy, self._warned = True, False
+        self.healthy, self.settled, self._warned = True, True, False
 
     def _is_answered(self) -> bool:
         return self._asked_at is None

@@ -317,11 +317,15 @@ def quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def simulate(seed: int, worker: WorkerMain, *, profile: str = "swarm", store: StoreName = "memory") -> Report:
+def simulate(
+    seed: int, worker: WorkerMain, *, profile: str = "swarm", store: StoreName | MemoryDriver = "memory"
+) -> Report:
     """Run one seed to its end. The history says whether a rule was broken."""
     with ExitStack() as opened:
         driver: Driver
-        if store == "memory":
+        if isinstance(store, MemoryDriver):
+            driver = store
+        elif store == "memory":
             driver = MemoryDriver()
         else:
             from windlass.drivers.sqlite import SqliteDriver  # heavy, and most campaigns need none
