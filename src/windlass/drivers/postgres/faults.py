@@ -87,11 +87,13 @@ def is_lost(error: BaseException) -> bool:
     """Whether the connection is gone, however politely it was said."""
     if isinstance(error, Overdue):
         return True
+    if isinstance(error, psycopg.Error) and error.sqlstate in RESTARTING:  # whatever class the library files it under
+        return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     if _refusal(error) is not None:
         return False
-    return error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate in RESTARTING
+    return error.sqlstate is None or error.sqlstate[:2] == "08"
 
 
 def _refusal(error: BaseException) -> str | None:

@@ -126,7 +126,7 @@ class Notifier:
         """To everybody who listens, and meant for one. Does not wait."""
         statement = Statement("select pg_notify($1, $2)", (self._place.channel, text))
         with suppress(DriverClosed):  # and so is whoever asked
-            self._lane.post(lambda link: link.execute(statement), within)
+            self._lane.post(lambda link: link.execute(statement), min(within, self._place.timeout))
 
 
 class Listener:
