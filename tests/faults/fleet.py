@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -112,11 +112,10 @@ class Fleet:
 
     def start(
         self, *words: str, waits: bool = False, module: str = "faults.program", url: str | None = None,
-        under: Sequence[str] = (), **environment: str,
+        **environment: str,
     ) -> Process:  # fmt: skip
         """`python -m module` with these words. `waits`: it does nothing before `go`, so that a recovery is not
-        measured together with the start of an interpreter. `url`: another way to the store. `under`: a program that
-        runs it."""
+        measured together with the start of an interpreter. `url`: another way to the store."""
         number = len(self.processes)
         output, errors = self.directory / f"{number}.out", self.directory / f"{number}.err"
         surroundings = {**self._environment, **environment, **({"FAULTS_WAITS": "1"} if waits else {})}
@@ -124,7 +123,7 @@ class Fleet:
             surroundings["WINDLASS_URL"] = url
         with output.open("wb") as out, errors.open("wb") as err:
             popen = subprocess.Popen(
-                [*under, sys.executable, "-m", module, *words], env=surroundings, stdout=out, stderr=err,
+                [sys.executable, "-m", module, *words], env=surroundings, stdout=out, stderr=err,
                 stdin=subprocess.PIPE if waits else subprocess.DEVNULL, process_group=0,
             )  # fmt: skip
         process = Process(" ".join(words), popen, output, errors)
