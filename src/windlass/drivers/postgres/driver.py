@@ -49,6 +49,7 @@ from windlass.errors import DriverClosed, DriverForked, DuplicateId
 from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
+LONGEST_MEASURE: Final = 0.1
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
@@ -69,6 +70,7 @@ class PostgresDriver:
         self._closed = False
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
+        self._beat_within = timeout  # as the latest leases want it: nothing on that lane may hold up their renewal
         self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
@@ -82,7 +84,7 @@ class PostgresDriver:
         self._within = Within(place, self._tell_of)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
-        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, lambda: self._read(inspect.pulse))
+        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, self._take_pulse)
         _drivers.add(self)
 
     def _open(self, mode: Migrate) -> None:
@@ -100,7 +102,7 @@ class PostgresDriver:
         finally:
             watch.end(link)
             watch.close()
-            link.close()
+            link.give_up()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -203,7 +205,8 @@ class PostgresDriver:
         def work(link: Link) -> list[Extended]:
             return link.run(leases.extend(asked, lease_for, now))
 
-        return await self._beats.submit(work, work, min(self.place.timeout, max(lease_for / SECOND / 3, SHORTEST_BEAT)))
+        self._beat_within = min(self.place.timeout, max(lease_for / SECOND / 3, SHORTEST_BEAT))
+        return await self._beats.submit(work, work, self._beat_within)
 
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
         self._check_open()
@@ -242,7 +245,7 @@ class PostgresDriver:
 
     async def _heartbeat(self, work: Work[T]) -> T:
         self._check_open()
-        return await self._beats.submit(work, work)
+        return await self._beats.submit(work, work, self._beat_within)
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
@@ -320,13 +323,13 @@ class PostgresDriver:
         heard = await self._waiting.latency()
         return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
 
-    async def _read(self, make: Callable[[], Op[T]]) -> T:
+    async def _read(self, make: Callable[[], Op[T]], timeout: float | None = None) -> T:
         self._check_open()
 
         def work(link: Link) -> T:
-            return link.run(make())
+            return link.read(make())
 
-        return await self._reads.submit(work, work)
+        return await self._reads.submit(work, work, timeout)
 
     # ------------------------------------------------------------------------------------------------ time and wake-ups
 
@@ -336,6 +339,8 @@ class PostgresDriver:
             asked = ticking()
             [(said,)] = link.execute(CLOCK)
             samples.append((asked, ticking(), said))
+            if ticking() - samples[0][0] > LONGEST_MEASURE:  # a slow network: heartbeats wait for this connection
+                break
         step = self.clock.adopt(samples)
         if abs(step) > abs(self._moved):
             self._moved = step
@@ -346,12 +351,15 @@ class PostgresDriver:
         """By how much the server's clock was seen to move since the last call; looks again in the background."""
         self._check_open()
         moved, self._moved = self._moved, 0
-        self._beats.post(self._measure)
+        self._beats.post(self._measure, self._beat_within)
         return moved
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
         return await self._waiting.wait(timeout)
+
+    async def _take_pulse(self, within: float) -> tuple[int, bool]:
+        return await self._read(inspect.pulse, min(within, self.place.timeout))
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

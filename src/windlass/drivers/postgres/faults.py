@@ -87,11 +87,13 @@ def is_lost(error: BaseException) -> bool:
     """Whether the connection is gone, however politely it was said."""
     if isinstance(error, Overdue):
         return True
+    if isinstance(error, psycopg.Error) and error.sqlstate in RESTARTING:  # whatever class the library files it under
+        return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     if _refusal(error) is not None:
         return False
-    return error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate in RESTARTING
+    return error.sqlstate is None or error.sqlstate[:2] == "08"
 
 
 def _refusal(error: BaseException) -> str | None:
@@ -110,11 +112,16 @@ def _advice(words: str) -> str:
     return next((f"{words}: {remedy}" for sign, remedy in PASSING if sign in words), words)
 
 
+def is_conflict(error: BaseException) -> bool:
+    """Two transactions were in each other's way. The connection is as good as before."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in CONFLICTS
+
+
 def verdict(error: BaseException, *, storing: bool) -> Verdict:
     """`storing`: a change had been sent whose answer tells whether it was stored."""
     if is_lost(error):
         return "indeterminate" if storing else "retryable"
-    if isinstance(error, psycopg.Error) and (error.sqlstate in CONFLICTS or error.sqlstate == READ_ONLY):
+    if is_conflict(error) or (isinstance(error, psycopg.Error) and error.sqlstate == READ_ONLY):
         return "retryable"  # a standby may be promoted, or another server be the first one now
     if isinstance(error, psycopg.Error) and error.sqlstate == STALE_PLAN and "cached plan" in str(error):
         return "retryable"
@@ -122,15 +129,16 @@ def verdict(error: BaseException, *, storing: bool) -> Verdict:
 
 
 def translate(error: BaseException, place: Place | str, *, storing: bool = False) -> WindlassError:
-    """Foreign exceptions do not leave the driver. The text of the server is kept, that of the caller is not."""
+    """Foreign exceptions do not leave the driver. The text of the server is kept, that of the caller is not. `storing`: a
+    change was sent, now or in an earlier try, and what became of it is not known."""
     where = str(place)
     if isinstance(error, WindlassError):
         return error
+    if storing:
+        return OutcomeUnknown(where)
     if isinstance(error, Taken):
         return ConstraintViolated(f"{where}: {error}")
     if is_lost(error):
-        if storing:
-            return OutcomeUnknown(where)
         return StoreUnreachable(
             where, "the server did not answer in time" if isinstance(error, Overdue) else _advice(said(error))
         )

@@ -21,6 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.drivers.postgres.arrays import KINDS, Array, Texts, packed
 from windlass.drivers.postgres.faults import Overdue, Taken
+from windlass.drivers.postgres.opening import Opening
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import Op, Row, Statement, T
 
@@ -51,14 +52,6 @@ def adapt(adapters: AdaptersMap) -> None:
     adapters.register_dumper(int, Int8BinaryDumper)
 
 
-def connect(place: Place, *, switches: bool = False, plain: bool = False) -> psycopg.Connection[Row]:
-    connection = psycopg.Connection.connect(**place.parameters(switches=switches, plain=plain), autocommit=True)
-    connection.prepare_threshold = None if place.pooled or plain else 0
-    connection.cursor_factory = psycopg.RawCursor
-    adapt(connection.adapters)
-    return connection
-
-
 class Link:
     def __init__(
         self, place: Place, *, switches: bool = False, plain: bool = False, opened: Callable[[Link], None] | None = None
@@ -70,6 +63,7 @@ class Link:
         self._plain = plain
         self._opened = opened
         self._aborted = False
+        self._opening: Opening | None = None  # begun by a call that had to give up
         self.connection: psycopg.Connection[Row] | None = None
         self.storing = False  # a change was sent, and its answer has not come
 
@@ -77,7 +71,7 @@ class Link:
         self._aborted = False
         if self.connection is None or self.connection.closed:
             self.storing = False
-            self.connection = connect(self._place, switches=self._switches, plain=self._plain)
+            self.connection = self._connected()
             if self._opened is not None:
                 self._opened(self)
         return self.connection
@@ -85,6 +79,24 @@ class Link:
     @property
     def _prepares(self) -> bool:
         return not (self._place.pooled or self._plain)
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        if self._opening is None:
+            self._opening = Opening(self._place.parameters(switches=self._switches, plain=self._plain))
+        opening, self._opening = self._opening, None
+        try:
+            return self._prepared(opening.go_on(lambda: self._aborted))
+        except Overdue:
+            self._opening = opening  # where the network is slow, the next call finds half of the way done
+            raise
+
+    def _prepared(self, connection: psycopg.Connection[Row]) -> psycopg.Connection[Row]:
+        """As the statements of this driver want it."""
+        connection.autocommit = True
+        connection.prepare_threshold = 0 if self._prepares else None
+        connection.cursor_factory = psycopg.RawCursor
+        adapt(connection.adapters)
+        return connection
 
     def execute(self, statement: Statement) -> list[Row]:
         connection = self.open()
@@ -98,6 +110,12 @@ class Link:
             if self._aborted:
                 raise Overdue from error
             raise
+
+    def read(self, op: Op[T]) -> T:
+        """Changes nothing, so that a lost answer leaves nothing open."""
+        self.open()
+        self.storing = False
+        return drive(op, self.execute)
 
     def run(self, op: Op[T]) -> T:
         """Every statement commits by itself."""
@@ -138,6 +156,12 @@ class Link:
             return
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
             wire.shutdown(socket.SHUT_RDWR)
+
+    def give_up(self) -> None:
+        """For good: also what was begun for a later call."""
+        self.close()
+        if self._opening is not None:
+            self._opening.close()
 
     def close(self) -> None:
         connection, self.connection = self.connection, None

@@ -76,7 +76,7 @@ class Place:
             milliseconds = int(self.timeout * 1000)
             settings = {
                 "timezone": "UTC", "statement_timeout": milliseconds, "lock_timeout": milliseconds,
-                "idle_in_transaction_session_timeout": 10 * milliseconds, **(SWITCHES if switches else {}),
+                "idle_in_transaction_session_timeout": milliseconds, **(SWITCHES if switches else {}),
             }  # fmt: skip
             own = " ".join(f"-c {name}={value}" for name, value in settings.items())
             given["options"] = f"{own} {given.get('options') or ''}".strip()

@@ -15,15 +15,16 @@ from windlass.errors import StoreError
 
 FIRST_LOOK: Final = 0.02
 LONGEST_LOOK: Final = 0.5
+SHORTEST_LOOK: Final = 0.1  # seconds that a look may take
 VERDICT_WITHIN: Final = 10.0
 
 
 class Waiting:
-    """`look` answers the store's pulse: what moves when work arrives."""
+    """`look` answers the store's pulse, what moves when work arrives, within so many seconds."""
 
     def __init__(
         self, place: Place, watch: Watch, wakeups: Wakeups, notifier: Notifier,
-        look: Callable[[], Awaitable[tuple[int, bool]]],
+        look: Callable[[float], Awaitable[tuple[int, bool]]],
     ) -> None:  # fmt: skip
         self._place, self._watch, self._wakeups, self._notifier = place, watch, wakeups, notifier
         self._look = look
@@ -57,7 +58,7 @@ class Waiting:
     async def _look_for_news(self, until: float) -> bool:
         while True:
             with suppress(StoreError):  # it is away: whoever claims is told
-                before, self._pulse = self._pulse, await self._look()
+                before, self._pulse = self._pulse, await self._look(max(until - ticking(), SHORTEST_LOOK))
                 if self._pulse[0] != before[0] or (self._pulse[1] and not before[1]):
                     return True
             left = until - ticking()

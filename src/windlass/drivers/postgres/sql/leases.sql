@@ -200,7 +200,7 @@ with locked as materialized (
          progress = coalesce((:progress::double precision[])[width_bucket(seq, :seqs::bigint[])], progress),
          progress_note = coalesce((:notes::text[])[width_bucket(seq, :seqs::bigint[])], progress_note),
          updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from locked)) and state = 'running' and lease_expires_at > windlass.at(:now)
+   where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now)
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
   returning seq, cancel_requested_at is not null as wish
 ), begun as (
