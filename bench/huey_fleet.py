@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from peer_env import interpreter, prepare
-from processes import cpu_percent, cpu_seconds, latencies_ms, percentile, rss_mb, wait_until
+from processes import cpu_percent, cpu_seconds, latencies_ms, percentiles, rss_mb, wait_until
 
 PARTS: Final = ("drain", "one", "latency", "idle")
 GAP_S: Final = 0.020
@@ -112,7 +112,7 @@ def latency(scripts: Scripts, jobs: int) -> Measured:
         scripts.peer.latency(jobs, GAP_S)
         scripts.wait_for(jobs, PATIENCE_S)
         taken = latencies_ms(scripts.marks)
-    return {"jobs": len(taken), "p50_ms": percentile(taken, 50), "p99_ms": percentile(taken, 99)}
+    return {"jobs": len(taken), **percentiles(taken)}
 
 
 def idle(scripts: Scripts, seconds: float) -> Measured:

@@ -1,0 +1,96 @@
+"""A private PostgreSQL for the benchmark: durable, on loopback, gone with whoever started it.
+
+Debian's PostgreSQL 15 where it is installed, else the 16 that comes with the development dependencies. Started by run.py
+for all samples, or by a script that is run alone; each sample has a database of its own in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from processes import cpu_seconds, reaped_seconds
+
+ROOT: Final = Path(__file__).parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from tests.postgres.binaries import NoPostgres, binaries  # noqa: E402 - it is no installed package
+from tests.postgres.server import Server, unique_name  # noqa: E402
+
+VERSIONS: Final = ("15", "16")  # the first that is there
+SETTINGS: Final[Mapping[str, object]] = {
+    "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_connections": 200,
+}  # fmt: skip
+SAID: Final = "fsync and synchronous_commit on, shared_buffers 1 GB, max_connections 200, everything else as it comes"
+
+
+@contextmanager
+def private_server(parent: str | None = None) -> Iterator[str]:
+    """Its URL. The cluster lies below `parent`, by default in the system's temporary directory."""
+    before, tempfile.tempdir = tempfile.tempdir, parent or tempfile.tempdir
+    try:
+        server = Server(available(), durable=True, options=SETTINGS)
+    finally:
+        tempfile.tempdir = before
+    with server:
+        yield server.dsn()
+
+
+def available() -> str:
+    for version in VERSIONS:
+        try:
+            binaries(version)
+        except NoPostgres:
+            continue
+        return version
+    raise SystemExit(f"none of the PostgreSQL versions {', '.join(VERSIONS)} is installed")
+
+
+@contextmanager
+def fresh_database(server: str | None, parent: str | None = None) -> Iterator[str]:
+    """The URL of an empty database of that server (or of one that is started for it), dropped at the end."""
+    if server is None:
+        with private_server(parent) as started, fresh_database(started) as url:
+            yield url
+        return
+    name = unique_name("bench")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"create database {name} template template0".encode())
+    try:
+        yield f"{server.rsplit('/', 1)[0]}/{name}"
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"drop database {name} with (force)".encode())
+
+
+class Cost:
+    """What a stretch of work costs the server: `begin`, do it, `end`."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[int]]) -> None:
+        self._connection = connection
+        self._pid = self._number("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::bigint")
+        self._cpu, self._wal = 0.0, 0
+
+    def begin(self) -> None:
+        self._cpu, self._wal = self._cpu_seconds(), self._wal_bytes()
+
+    def end(self, jobs: int) -> dict[str, float]:
+        """A job's share: WAL in bytes, processor time of all server processes in microseconds."""
+        cpu, wal = self._cpu_seconds() - self._cpu, self._wal_bytes() - self._wal
+        return {"wal_bytes": wal / jobs, "server_us": cpu * 1e6 / jobs}
+
+    def _cpu_seconds(self) -> float:
+        return cpu_seconds(self._pid) + reaped_seconds(self._pid)
+
+    def _wal_bytes(self) -> int:
+        return self._number("select (pg_current_wal_insert_lsn() - '0/0')::bigint")
+
+    def _number(self, sql: str) -> int:
+        [row] = self._connection.execute(sql.encode()).fetchall()
+        return row[0]
