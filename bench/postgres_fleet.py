@@ -33,7 +33,7 @@ from fleet import (
 from limits.postgres_loop import check_drained, migrated, rest
 from limits.sqlite_loop import QUEUE
 from processes import cpu_seconds, rss_mb, wait_until
-from server import Cost, fresh_database
+from server import cost_of, fresh_database
 
 from windlass.app import Windlass
 
@@ -58,7 +58,7 @@ def drain(url: str, directory: Path, options: Options) -> Measured:
         enqueue_all(app, task, options.jobs)
         set_paused(app, True)
         rest(url)
-        cost = Cost(connection)
+        cost = cost_of(connection)
         with worker(url, directory, name, processes=options.processes) as running:
             cpu = cpu_seconds(running.pid)
             cost.begin()
@@ -82,7 +82,7 @@ def is_drained(connection: psycopg.Connection[Any], running: Running) -> bool:
 def enqueue(url: str, options: Options) -> Measured:
     migrated(url)
     with psycopg.connect(url, autocommit=True) as connection:
-        cost = Cost(connection)
+        cost = cost_of(connection)
         cost.begin()
         seconds = enqueue_seconds(url, options)
         server = cost.end(options.jobs)

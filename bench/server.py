@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import psycopg
-from processes import cpu_seconds, reaped_seconds
+from cost import Cost
 
 ROOT: Final = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:
@@ -69,28 +69,9 @@ def fresh_database(server: str | None, parent: str | None = None) -> Iterator[st
             connection.execute(f"drop database {name} with (force)".encode())
 
 
-class Cost:
-    """What a stretch of work costs the server: `begin`, do it, `end`."""
-
-    def __init__(self, connection: psycopg.Connection[tuple[int]]) -> None:
-        self._connection = connection
-        self._pid = self._number("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::bigint")
-        self._cpu, self._wal = 0.0, 0
-
-    def begin(self) -> None:
-        self._cpu, self._wal = self._cpu_seconds(), self._wal_bytes()
-
-    def end(self, jobs: int) -> dict[str, float]:
-        """A job's share: WAL in bytes, processor time of all server processes in microseconds."""
-        cpu, wal = self._cpu_seconds() - self._cpu, self._wal_bytes() - self._wal
-        return {"wal_bytes": wal / jobs, "server_us": cpu * 1e6 / jobs}
-
-    def _cpu_seconds(self) -> float:
-        return cpu_seconds(self._pid) + reaped_seconds(self._pid)
-
-    def _wal_bytes(self) -> int:
-        return self._number("select (pg_current_wal_insert_lsn() - '0/0')::bigint")
-
-    def _number(self, sql: str) -> int:
-        [row] = self._connection.execute(sql.encode()).fetchall()
+def cost_of(connection: psycopg.Connection[tuple[int]]) -> Cost:
+    def number(query: str) -> int:
+        [row] = connection.execute(query.encode()).fetchall()
         return row[0]
+
+    return Cost(number)
