@@ -5,6 +5,7 @@ The standard library and psql only, because other queues are measured inside env
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from types import TracebackType
@@ -13,12 +14,19 @@ from typing import Self
 from processes import cpu_seconds, reaped_seconds
 
 
+def psql() -> str:
+    found = shutil.which("psql")
+    if found is None:
+        raise SystemExit("there is no psql, by which the other queues are looked at")
+    return found
+
+
 class Psql:
-    """One session that answers numbers, in a process that is kept: starting psql for each look would be most of the load."""
+    """One session that answers numbers, in a process that is kept: starting one for each look would be most of the load."""
 
     def __init__(self, url: str) -> None:
         self._process = subprocess.Popen(
-            ["psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-d", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [psql(), "-qAtX", "-v", "ON_ERROR_STOP=1", "-d", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """What fleet.py measures, on PostgreSQL: an app, its tasks and worker processes, and what they cost the server.
 
-    python bench/postgres_fleet.py drain --jobs 50000 --processes 2 [--server URL]
+python bench/postgres_fleet.py drain --jobs 50000 --processes 2 [--server URL]
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from server import cost_of, fresh_database
 
 from windlass.app import Windlass
 
-LOOK_S: Final = 0.010  # a look is work for the server that is measured
+LOOK_S: Final = 0.020  # a look is work for the server that is measured
 LEFT: Final = f"""
 select exists (select from windlass.jobs where queue = '{QUEUE}' and state = 'queued' and ready)
     or exists (select from windlass.jobs where queue = '{QUEUE}' and state = 'running')
@@ -65,7 +65,10 @@ def drain(url: str, directory: Path, options: Options) -> Measured:
             began = time.monotonic()
             set_paused(app, False)
             wait_until(
-                lambda: is_drained(connection, running), LONGEST_S, lambda: running.words("the queue is not drained"), LOOK_S
+                lambda: is_drained(connection, running),
+                LONGEST_S,
+                lambda: running.words("the queue is not drained"),
+                LOOK_S,
             )
             seconds = time.monotonic() - began
             server, cpu, memory = cost.end(options.jobs), cpu_seconds(running.pid) - cpu, rss_mb(running.pid)

@@ -1,8 +1,8 @@
 """PgQueuer, Procrastinate and Graphile Worker doing what postgres_fleet.py does, by peer scripts that live elsewhere.
 
 The quantities are taken as ours are. A drain is counted until the queue's own table says that nothing is left, so buffered
-acknowledgements are in it. Runs inside the environment of `--peer-env` (a directory with one for each queue, made when it is
-not there); hence nothing but the standard library and psql.
+acknowledgements are in it. Runs inside the environment of `--peer-env` (a directory with one for each queue; they are
+made when they are not there); hence nothing but the standard library and psql.
 
     python bench/postgres_peer.py pgqueuer drain --jobs 40000 --peers DIR --peer-env DIR [--server URL]
 """
@@ -71,8 +71,9 @@ def drain(scripts: Scripts, queue: Queue, jobs: int, processes: int) -> Measured
         raise SystemExit(f"{scripts.name} ran {len(starts)} of {jobs} jobs")
     seconds = ended - starts[0]
     return {
-        "jobs": jobs, "seconds": seconds, "per_second": jobs / seconds, "started_per_second": jobs / (starts[-1] - starts[0]),
-        "cpu_us": cpu * 1e6 / (jobs - before), "rss_mb": memory, **server,
+        "jobs": jobs, "seconds": seconds, "per_second": jobs / seconds,
+        "started_per_second": jobs / (starts[-1] - starts[0]), "cpu_us": cpu * 1e6 / (jobs - before), "rss_mb": memory,
+        **server,
     }  # fmt: skip
 
 
@@ -105,7 +106,9 @@ def options_of(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1, help="worker processes (drain)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for how long it is watched (idle)")
     parser.add_argument("--peers", type=Path, required=True, metavar="DIR", help="where the peer scripts live")
-    parser.add_argument("--peer-env", type=Path, metavar="DIR", help="one environment for each queue; made when it is missing")
+    parser.add_argument(
+        "--peer-env", type=Path, metavar="DIR", help="one environment for each queue; made when it is missing"
+    )
     parser.add_argument("--server", metavar="URL", help="of a PostgreSQL to use (default: one is started)")
     parser.add_argument("--dir", dest="parent", help="where files are made, and removed again")
     return parser.parse_args(argv)

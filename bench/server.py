@@ -16,18 +16,15 @@ from typing import Final
 import psycopg
 from cost import Cost
 
-ROOT: Final = Path(__file__).parents[1]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
+sys.path.append(str(Path(__file__).parents[1]))  # the tests are no installed package
 
-from tests.postgres.binaries import NoPostgres, binaries  # noqa: E402 - it is no installed package
-from tests.postgres.server import Server, unique_name  # noqa: E402
+from tests.postgres.binaries import NoPostgres, binaries
+from tests.postgres.server import Server, unique_name
 
 VERSIONS: Final = ("15", "16")  # the first that is there
 SETTINGS: Final[Mapping[str, object]] = {
     "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_connections": 200,
 }  # fmt: skip
-SAID: Final = "fsync and synchronous_commit on, shared_buffers 1 GB, max_connections 200, everything else as it comes"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -27,7 +27,9 @@ import psycopg
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from limits.sqlite_loop import (  # noqa: E402 - what both stores work on
+from server import cost_of, fresh_database
+
+from limits.sqlite_loop import (
     LEASE,
     MAX_ATTEMPTS,
     MAX_LOST,
@@ -36,25 +38,22 @@ from limits.sqlite_loop import (  # noqa: E402 - what both stores work on
     RETRY_POLICY,
     TYPE,
     WORKER,
-    Measured,
-    answer,
     job_id,
     micros,
 )
-from server import fresh_database  # noqa: E402
-
-from windlass.core.rows import run_prefix  # noqa: E402
-from windlass.drivers.postgres import PostgresDriver  # noqa: E402
-from windlass.drivers.postgres.arrays import Ints, Texts  # noqa: E402
-from windlass.drivers.postgres.jobs import insertion  # noqa: E402
-from windlass.drivers.postgres.link import connect  # noqa: E402
-from windlass.drivers.postgres.place import SWITCHES, Place  # noqa: E402
-from windlass.drivers.postgres.sql import SQL  # noqa: E402
-from windlass.drivers.statement import Row, Statement  # noqa: E402
-from windlass.types import NewJob  # noqa: E402
+from windlass.core.rows import run_prefix
+from windlass.drivers.postgres import PostgresDriver
+from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.jobs import insertion
+from windlass.drivers.postgres.link import connect
+from windlass.drivers.postgres.place import SWITCHES, Place
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.statement import Row, Statement
+from windlass.types import NewJob
 
 Part = Literal["claim", "bulk", "one"]
 Client = Literal["psycopg", "asyncpg"]
+Measured = dict[str, float]  # by quantity: see report.QUANTITIES
 FILLING: Final = 10_000
 AHEAD: Final = 2  # batches that are claimed and not yet settled
 
@@ -202,10 +201,16 @@ def insert_all(url: str, jobs: int, batch: int) -> int:
     return jobs
 
 
-def timed(work: Callable[[], int]) -> Measured:
-    began = time.perf_counter()
-    jobs = work()
-    return Measured(jobs, time.perf_counter() - began)
+def timed(url: str, work: Callable[[], int]) -> Measured:
+    """With what it costs this process and the server."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        cost = cost_of(connection)
+        cost.begin()
+        cpu, began = time.process_time(), time.perf_counter()
+        jobs = work()
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+        server = cost.end(jobs)
+    return {"jobs": jobs, "seconds": seconds, "per_second": jobs / seconds, "cpu_us": cpu * 1e6 / jobs, **server}
 
 
 def measure(options: Options) -> Measured:
@@ -213,12 +218,12 @@ def measure(options: Options) -> Measured:
         migrated(url)
         if options.part != "claim":
             batch = options.batch if options.part == "bulk" else 1
-            return timed(lambda: insert_all(url, options.jobs, batch))
+            return timed(url, lambda: insert_all(url, options.jobs, batch))
         fill(url, options.jobs)
         if options.client == "asyncpg":
-            measured = timed(lambda: asyncio.run(drain_by_asyncpg(url, options.batch)))
+            measured = timed(url, lambda: asyncio.run(drain_by_asyncpg(url, options.batch)))
         else:
-            measured = timed(lambda: drain_in_threads(url, options.batch))
+            measured = timed(url, lambda: drain_in_threads(url, options.batch))
         check_drained(url, options.jobs)
         return measured
 
@@ -235,4 +240,4 @@ def options_of(argv: list[str] | None = None) -> Options:
 
 
 if __name__ == "__main__":
-    answer(measure(options_of()))
+    print(json.dumps(measure(options_of())))
