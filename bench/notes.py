@@ -55,7 +55,7 @@ POSTGRES: Final = Notes(
 - Every side begins with a loaded table after VACUUM ANALYZE and a CHECKPOINT, so the first change of each page writes the
   whole page to the WAL: bytes a job hold that share, and would be fewer in the middle of a checkpoint's interval.
 - WAL and the server's processor time are those of the whole server meanwhile: sessions, WAL writer, checkpointer,
-  autovacuum, and our looks at whether a drain is done (every 20 ms).
+  autovacuum, and our looks at whether a drain is done (at one row, every 5 ms).
 - Workers are as users have them: `python -m windlass worker` with default settings (20 async handlers), tasks with three
   arguments that are decoded for each call, full history. A drain runs from the opening of a paused queue, all processes
   ready, to the moment at which nothing is queued and nothing runs; the cold start of prefetching is part of it. Two
