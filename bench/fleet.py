@@ -26,7 +26,7 @@ import bench_tasks
 import msgspec
 from bench_tasks import noop, noop_blocking, noop_mixed, stamp
 from limits.sqlite_loop import QUEUE, check_drained, fill, fresh_file, number, opened
-from processes import cpu_percent, cpu_seconds, latencies_ms, percentile, rss_mb, wait_until
+from processes import cpu_percent, cpu_seconds, latencies_ms, percentile, percentiles, rss_mb, wait_until
 
 from windlass.admin import Admin
 from windlass.app import Windlass
@@ -48,6 +48,7 @@ FILLING: Final = 10_000  # jobs in a transaction while the queue is filled, befo
 GAP_S: Final = 0.020
 PATIENCE_S: Final = 60.0
 LONGEST_S: Final = 300.0
+WARM_UPS: Final = 3  # jobs
 BREATH_S: Final = 0.5  # for a worker that has said that it serves to come to rest
 LEFT: Final = f"""
 select exists (select 1 from jobs indexed by jobs_ready where queue = '{QUEUE}' and state = 'queued' and ready = 1)
@@ -99,10 +100,12 @@ class Running:
 
 
 @contextmanager
-def worker(path: Path, app: str = "app", *, processes: int = 1, marks: Path | None = None) -> Iterator[Running]:
-    """Started as a user starts it, ready when this is entered, stopped by SIGTERM."""
-    log = path.with_name("worker.log")
-    command = [sys.executable, "-m", "windlass", "worker", f"bench_tasks:{app}", "--store", url(path)]
+def worker(
+    store: str, directory: Path, app: str = "app", *, processes: int = 1, marks: Path | None = None
+) -> Iterator[Running]:
+    """Started as a user starts it, ready when this is entered, stopped by SIGTERM. Its log is written to `directory`."""
+    log = directory / "worker.log"
+    command = [sys.executable, "-m", "windlass", "worker", f"bench_tasks:{app}", "--store", store]
     if processes > 1:
         command += ["--processes", str(processes)]
     env = {**os.environ, "BENCH_MARKS": str(marks or os.devnull)}
@@ -129,8 +132,8 @@ def url(path: Path) -> str:
 
 
 @contextmanager
-def on_store(app: Windlass, path: Path) -> Iterator[Windlass]:
-    app.client = Client(url(path), app.client.settings)
+def on_store(app: Windlass, store: str) -> Iterator[Windlass]:
+    app.client = Client(store, app.client.settings)
     try:
         yield app
     finally:
@@ -146,11 +149,11 @@ def drain(path: Path, options: Options) -> Measured:
     fill(path, jobs=0, history=options.history)
     name, task = APPS[options.kind]
     app: Windlass = getattr(bench_tasks, name)
-    with on_store(app, path), opened(path) as db:
+    with on_store(app, url(path)), opened(path) as db:
         enqueue_all(app, task, options.jobs)
         set_paused(app, True)
         db.execute("pragma wal_checkpoint(truncate)")
-        with worker(path, name, processes=options.processes) as running:
+        with worker(url(path), path.parent, name, processes=options.processes) as running:
             cpu = cpu_seconds(running.pid)
             began = time.monotonic()
             set_paused(app, False)
@@ -211,16 +214,20 @@ async def enqueue_many(app: Windlass, jobs: int, batch: int) -> float:
     return time.perf_counter() - began
 
 
-def enqueue(path: Path, options: Options) -> Measured:
+def enqueue_seconds(store: str, options: Options) -> float:
     async def work(app: Windlass) -> float:
         async with app:
             if options.part == "many":
                 return await enqueue_many(app, options.jobs, options.batch)
             return await enqueue_each(options.jobs, options.callers)
 
-    with on_store(bench_tasks.app, path) as app:
-        app.client.now()  # opens the file: no part of an enqueue
-        seconds = enqueue_blocking(options.jobs) if options.blocking else asyncio.run(work(app))
+    with on_store(bench_tasks.app, store) as app:
+        app.client.now()  # opens the store: no part of an enqueue
+        return enqueue_blocking(options.jobs) if options.blocking else asyncio.run(work(app))
+
+
+def enqueue(path: Path, options: Options) -> Measured:
+    seconds = enqueue_seconds(url(path), options)
     with opened(path) as db:
         stored = number(db, "select count(*) from jobs")
     assert stored == options.jobs, f"{stored} jobs are stored, {options.jobs} were enqueued"
@@ -237,28 +244,35 @@ def wait_for_marks(marks: Path, jobs: int, running: Running) -> None:
     wait_until(lambda: len(latencies_ms(marks)) >= jobs, PATIENCE_S, words)
 
 
-def latency(path: Path, options: Options) -> Measured:
-    """One job at a time from this process into an idle worker process, the durable commit included."""
-    marks = path.with_name("marks")
-    with on_store(bench_tasks.app, path), worker(path, marks=marks) as running:
+def latency(store: str, directory: Path, options: Options) -> Measured:
+    """One job at a time from this process into an idle worker process, the durable commit included. A few jobs go before,
+    so that whatever is made on first use has been made."""
+    marks, calls = directory / "marks", []
+    with on_store(bench_tasks.app, store), worker(store, directory, marks=marks) as running:
+        warm_up(marks, running)
         for _ in range(options.jobs):
-            stamp.enqueue_sync(time.monotonic())
+            sent = time.monotonic()
+            stamp.enqueue_sync(sent)
+            calls.append((time.monotonic() - sent) * 1_000)
             time.sleep(GAP_S)
             running.check()
-        wait_for_marks(marks, options.jobs, running)
-    taken = latencies_ms(marks)
+        wait_for_marks(marks, WARM_UPS + options.jobs, running)
+    taken = latencies_ms(marks)[WARM_UPS:]
     assert len(taken) == options.jobs, f"{len(taken)} handlers ran for {options.jobs} jobs"
-    return {"jobs": len(taken), "p50_ms": percentile(taken, 50), "p99_ms": percentile(taken, 99)}
+    return {"jobs": len(taken), **percentiles(taken), "call_ms": percentile(calls, 50)}
 
 
-def idle(path: Path, options: Options) -> Measured:
-    """After a few jobs, so that whatever is made on first use has been made."""
-    marks = path.with_name("marks")
-    with on_store(bench_tasks.app, path), worker(path, marks=marks) as running:
-        for _ in range(3):
-            stamp.enqueue_sync(time.monotonic())
-        wait_for_marks(marks, 3, running)
-        time.sleep(BREATH_S)
+def warm_up(marks: Path, running: Running) -> None:
+    for _ in range(WARM_UPS):
+        stamp.enqueue_sync(time.monotonic())
+    wait_for_marks(marks, WARM_UPS, running)
+    time.sleep(BREATH_S)
+
+
+def idle(store: str, directory: Path, options: Options) -> Measured:
+    marks = directory / "marks"
+    with on_store(bench_tasks.app, store), worker(store, directory, marks=marks) as running:
+        warm_up(marks, running)
         share = cpu_percent(running.pid, options.seconds)
         return {"seconds": options.seconds, "cpu_percent": share, "rss_mb": rss_mb(running.pid)}
 
@@ -266,7 +280,7 @@ def idle(path: Path, options: Options) -> Measured:
 # ----------------------------------------------------------------------------------------------------------- measuring
 
 
-def options_of(argv: list[str] | None = None) -> Options:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Windlass through its public face: an app, tasks and worker processes.")
     parser.add_argument("part", choices=get_args(Part))
     parser.add_argument("--jobs", type=int, default=50_000)
@@ -278,7 +292,11 @@ def options_of(argv: list[str] | None = None) -> Options:
     parser.add_argument("--batch", type=int, default=1_000, help="jobs in a call (many)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for how long it is watched (idle)")
     parser.add_argument("--dir", dest="parent", help="where the file is made, and removed again")
-    return msgspec.convert(vars(parser.parse_args(argv)), Options)
+    return parser
+
+
+def options_of(argv: list[str] | None = None) -> Options:
+    return msgspec.convert(vars(parser().parse_args(argv)), Options)
 
 
 def measure(options: Options) -> Measured:
@@ -289,9 +307,9 @@ def measure(options: Options) -> Measured:
             case "one" | "many":
                 return enqueue(path, options)
             case "latency":
-                return latency(path, options)
+                return latency(url(path), path.parent, options)
             case "idle":
-                return idle(path, options)
+                return idle(url(path), path.parent, options)
 
 
 if __name__ == "__main__":

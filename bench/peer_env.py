@@ -1,4 +1,4 @@
-"""A throw-away environment with Huey in it, so that Windlass never depends on what it is compared with.
+"""Throw-away environments with other queues in them, so that Windlass never depends on what it is compared with.
 
 The standard library only: it runs before there is anything else.
 """
@@ -9,25 +9,50 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-PACKAGE: Final = "huey"
-INSTALL_S: Final = 120.0
-VERSIONS: Final = """
-import sqlite3
+INSTALL_S: Final = 180.0
+PYTHON_VERSIONS: Final = """
+import sqlite3, sys
 from importlib.metadata import version
-print(f"Huey {version('huey')}, its SQLite {sqlite3.sqlite_version}")
+told = " with ".join(f"{name} {version(name)}" for name in sys.argv[2:])
+print(f"{sys.argv[1]} {told.split(' ', 1)[1]}" + (f", its SQLite {sqlite3.sqlite_version}" if "huey" in sys.argv else ""))
 """
+NODE_VERSIONS: Final = """
+const { version } = require(process.argv[1] + "/node_modules/" + process.argv[3] + "/package.json");
+console.log(process.argv[2] + " " + version + " on Node " + process.versions.node);
+"""
+
+
+@dataclass(frozen=True)
+class Peer:
+    title: str
+    packages: tuple[str, ...]  # as they are installed; the first is the queue itself
+    told: tuple[str, ...]  # whose versions are told
+    node: bool = False
+
+
+PEERS: Final = {
+    "huey": Peer("Huey", ("huey",), ("huey",)),
+    "pgqueuer": Peer("PgQueuer", ("pgqueuer[asyncpg]", "uvloop"), ("pgqueuer", "asyncpg", "uvloop")),
+    "procrastinate": Peer("Procrastinate", ("procrastinate", "psycopg[binary,pool]"), ("procrastinate", "psycopg")),
+    "graphile": Peer("Graphile Worker", ("graphile-worker",), ("graphile-worker",), node=True),
+}
 
 
 class PeerMissing(SystemExit):
     """Ends a benchmark before it has measured anything, with words."""
 
-    def __init__(self, environment: Path, why: str) -> None:
+    def __init__(self, peer: Peer, environment: Path, why: str) -> None:
+        wanted = " ".join(peer.packages)
+        by_hand = f"`npm install --prefix DIR {wanted}`" if peer.node else (
+            f"`uv venv DIR && uv pip install --python DIR/bin/python {wanted}`"
+        )  # fmt: skip
         super().__init__(
-            f"Huey cannot be had in {environment}: {why}\nName an environment that has it (--peer-env DIR, made by "
-            f"`uv venv DIR && uv pip install --python DIR/bin/python {PACKAGE}`), or leave --peers out."
+            f"{peer.title} cannot be had in {environment}: {why}\nName an environment that has it (--peer-env DIR, made by "
+            f"{by_hand}), or leave --peers out."
         )
 
 
@@ -35,39 +60,65 @@ def interpreter(environment: Path) -> Path:
     return environment / "bin" / "python"
 
 
-def versions(environment: Path) -> str | None:
-    """None: there is no such environment, or no Huey in it."""
-    if not interpreter(environment).exists():
+def versions(environment: Path, name: str) -> str | None:
+    """None: there is no such environment, or not the queue in it."""
+    peer = PEERS[name]
+    if peer.node:
+        command = ["node", "-e", NODE_VERSIONS, str(environment), peer.title, *peer.told]
+    elif interpreter(environment).exists():
+        command = [str(interpreter(environment)), "-c", PYTHON_VERSIONS, peer.title, *peer.told]
+    else:
         return None
-    asked = subprocess.run([interpreter(environment), "-c", VERSIONS], capture_output=True, text=True, check=False)
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
     return asked.stdout.strip() if asked.returncode == 0 else None
 
 
-def prepare(environment: Path) -> str:
+def prepare(environment: Path, name: str) -> str:
     """Make the environment unless it is there; answers the versions in it."""
-    found = versions(environment)
+    found = versions(environment, name)
     if found is None:
-        install(environment)
-        found = versions(environment)
+        install(environment, PEERS[name])
+        found = versions(environment, name)
     if found is None:
-        raise PeerMissing(environment, "it was installed and cannot be imported")
+        raise PeerMissing(PEERS[name], environment, "it was installed and cannot be imported")
     return found
 
 
-def install(environment: Path) -> None:
+def install(environment: Path, peer: Peer) -> None:
+    if peer.node:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise PeerMissing(peer, environment, "there is no npm to install it with")
+        environment.mkdir(parents=True, exist_ok=True)
+        run(peer, environment, [npm, "install", "--prefix", str(environment), "--no-fund", "--no-audit", *peer.packages])
+        return
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(__file__).parents[1] / ".uv" / "bin"))
     if uv is None:
-        raise PeerMissing(environment, "there is no uv to install it with; `make` puts one into .uv/bin")
-    steps: list[list[str]] = [["pip", "install", "--python", str(interpreter(environment)), PACKAGE]]
+        raise PeerMissing(peer, environment, "there is no uv to install it with; `make` puts one into .uv/bin")
     if not interpreter(environment).exists():
-        steps.insert(0, ["venv", "--python", sys.executable, str(environment)])
-    for step in steps:
-        try:
-            done = subprocess.run(
-                [uv, *step], capture_output=True, text=True, timeout=INSTALL_S, check=False,
-                env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise PeerMissing(environment, f"uv {step[0]} took longer than {INSTALL_S:g} s") from None
-        if done.returncode:
-            raise PeerMissing(environment, f"uv {step[0]} says: {done.stderr.strip()}")
+        run(peer, environment, [uv, "venv", "--python", sys.executable, str(environment)])
+    run(peer, environment, [uv, "pip", "install", "--python", str(interpreter(environment)), *peer.packages])
+
+
+def run(peer: Peer, environment: Path, command: list[str]) -> None:
+    step = f"{Path(command[0]).name} {command[1]}"
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_S, check=False,
+            env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise PeerMissing(peer, environment, f"{step} took longer than {INSTALL_S:g} s") from None
+    if done.returncode:
+        raise PeerMissing(peer, environment, f"{step} says: {done.stderr.strip()}")
+
+
+def enter(environment: Path, name: str) -> None:
+    """Go on as the environment's own interpreter."""
+    if Path(sys.prefix).resolve() != environment.resolve():
+        prepare(environment, name)
+        python = str(interpreter(environment))
+        os.execv(python, [python, *sys.argv])  # noqa: S606

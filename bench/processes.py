@@ -46,6 +46,14 @@ def cpu_seconds(pid: int) -> float:
     return ticks / TICKS
 
 
+def reaped_seconds(pid: int) -> float:
+    """The same of its children that have ended: a server's sessions come and go."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[13]) + int(fields[14])) / TICKS
+    return 0.0
+
+
 def cpu_percent(pid: int, seconds: float) -> float:
     """Of one core, over so many seconds of doing whatever it does."""
     before, began = cpu_seconds(pid), time.monotonic()
@@ -65,9 +73,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def wait_until(reached: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """By the names that the plans know."""
+    return {f"p{percent}_ms": percentile(values, percent) for percent in (50, 95, 99)}
+
+
+def wait_until(reached: Callable[[], bool], seconds: float, otherwise: Callable[[], str], pace: float = PACE) -> None:
     deadline = time.monotonic() + seconds
     while not reached():
         if time.monotonic() > deadline:
             raise SystemExit(otherwise())
-        time.sleep(PACE)
+        time.sleep(pace)

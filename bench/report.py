@@ -10,36 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-import apsw
 import msgspec
+from notes import Notes
 from peers import PeerFigure
-
-NOTES: Final = """\
-- The bare loop is written for speed by the same people who wrote the driver. It runs on the schema of our migrations,
-  so triggers, CHECKs, indexes and the foreign key slow both sides alike: the ratio says what the driver costs, not
-  what the schema costs.
-- The bare loop reads 8 columns of a job, the driver 23; the bare loop does not look for expired leases, due times,
-  limits or paused queues. It settles a batch under one token; the driver takes the token of each job.
-- The bare loop works in the caller's thread. The driver hands calls to its writer thread and waits for the answer, but
-  for single enqueues, which it commits in the caller's thread while the disk is quick and nobody else writes. Callers
-  that overlap share commits, which only the rows with 10 callers show.
-- `executemany` runs one INSERT for each row. Many rows in one INSERT are faster, and are shown beside it.
-- Every commit is durable (`synchronous=FULL`). On a disk with a slow fsync all small batches fall, and ratios rise.
-- The app and its workers are measured as users have them: tasks with three arguments that are decoded for each call, jobs
-  enqueued by the tasks' own calls, workers started by `python -m windlass worker` with default settings (20 async
-  handlers, 8 threads). A drain runs from the opening of a paused queue, all processes ready, to the moment at which
-  nothing is queued and nothing runs, seen by a look every 2 ms; the cold start of prefetching is part of it.
-- Two worker processes run under the supervisor (`--processes 2`). SQLite has one writer: they share it.
-- Pick-up: one job every 20 ms from another process, from just before the call that enqueues (its durable commit is
-  inside) to the start of the handler. Processor time and memory are those of the whole process tree, in /proc; an idle
-  worker is watched after a few jobs, and its time comes in steps of 10 ms.
-- Huey is as it comes: SqliteHuey, 4 threads, synchronous FULL. It deletes a job before it runs it (a crash loses it),
-  keeps no history and writes nothing at its end, so its drain is taken from the first handler's start to the last one's.
-  Its handler appends 16 bytes to a file (about 1.5 µs); ours is empty. It drains fewer jobs; rates are compared.
-- Each sample is a process of its own on a fresh file. Sides alternate, so that both meet the same weather; a ratio is
-  the median of those of the rounds. Differences smaller than the ranges mean nothing.
-- Every drain is counted afterwards: a job that is not succeeded, or a run that is not completed, fails the benchmark.
-"""
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -54,7 +27,11 @@ QUANTITIES: Final = {
     "per_second": Quantity("jobs/s", 0, more_is_better=True),
     "cpu_us": Quantity("µs a job", 1),
     "p50_ms": Quantity("ms", 2),
+    "p95_ms": Quantity("ms", 2),
     "p99_ms": Quantity("ms", 2),
+    "call_ms": Quantity("ms", 2),
+    "server_us": Quantity("µs a job", 1),
+    "wal_bytes": Quantity("bytes a job", 0),
     "cpu_percent": Quantity("% of a core", 2),
     "rss_mb": Quantity("MB", 0),
 }
@@ -73,9 +50,7 @@ class Machine(msgspec.Struct, frozen=True):
     memory_gib: float
     kernel: str
     filesystem: str
-    python: str
-    apsw: str
-    sqlite: str
+    software: str
     peers: str  # versions of what else was measured
     load: float  # of the last minute, before the first run
 
@@ -128,16 +103,14 @@ class Comparison(msgspec.Struct, frozen=True):
         return value >= self.target.bound if self.told.more_is_better else value <= self.target.bound
 
 
-def this_machine(directory: Path, peers: str = "") -> Machine:
+def this_machine(directory: Path, software: str, peers: str = "") -> Machine:
     return Machine(
         cpu=_field(Path("/proc/cpuinfo"), "model name") or platform.processor(),
         cores=os.cpu_count() or 1,
         memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         kernel=f"{platform.system()} {platform.release()}",
         filesystem=filesystem_of(directory),
-        python=platform.python_version(),
-        apsw=apsw.apsw_version(),
-        sqlite=apsw.sqlite_lib_version(),
+        software=f"Python {platform.python_version()}, {software}",
         peers=peers,
         load=os.getloadavg()[0],
     )
@@ -160,13 +133,13 @@ def _field(file: Path, name: str) -> str | None:
 
 
 def report(
-    machine: Machine, comparisons: Sequence[Comparison], peers: Sequence[PeerFigure], *, repeats: int, command: str
-) -> str:
+    machine: Machine, comparisons: Sequence[Comparison], peers: Sequence[PeerFigure], *, repeats: int, command: str,
+    notes: Notes,
+) -> str:  # fmt: skip
     parts = [
-        "# Results",
+        f"# {notes.title}",
         f"Made by `{command}`, {repeats} rounds.",
-        _described(machine)
-        + "\nWAL, `synchronous=FULL`, foreign keys on, 64 MB of cache, on our side and the bare loop's.",
+        f"{_described(machine)}\n{notes.settings}",
         f"Each figure: median (smallest–largest). {_weather(comparisons)} {SMALL}",
     ]
     for section, rows in groupby(comparisons, key=lambda one: one.section):
@@ -175,7 +148,7 @@ def report(
     if peers:
         parts += ["## Peers, for scale", PEERS_INTRO, "\n".join([PEERS_HEADER, *map(_peer_row, peers)])]
         parts += [_commands(peer.command for peer in peers)]
-    parts += ["## Read this before quoting a number", NOTES]
+    parts += ["## Read this before quoting a number", notes.text]
     return "\n\n".join(parts)
 
 
@@ -196,8 +169,8 @@ def _weather(comparisons: Sequence[Comparison]) -> str:
 def _described(machine: Machine) -> str:
     return (
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.kernel}, files on "
-        f"{machine.filesystem}; load {machine.load:.2f} before the first run. Python {machine.python}, apsw "
-        f"{machine.apsw}, SQLite {machine.sqlite}." + (f" {machine.peers}." if machine.peers else "")
+        f"{machine.filesystem}; load {machine.load:.2f} before the first run. {machine.software}."
+        + (f" {machine.peers}." if machine.peers else "")
     )
 
 

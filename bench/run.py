@@ -1,6 +1,7 @@
 """All measurements in one command: what is compared runs in turn, then medians, ratios, targets.
 
-python bench/run.py [--quick] [--json FILE] [--write] [--peers DIR [--peer-env DIR]] [--dir DIR] [--repeats N]
+python bench/run.py [--store sqlite|postgres] [--quick] [--json FILE] [--write] [--peers DIR [--peer-env DIR]] [--dir DIR]
+                    [--repeats N]
 """
 
 from __future__ import annotations
@@ -12,15 +13,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import apsw
 import msgspec
+import notes
+import plans as sqlite_plans
+import postgres_plans
+import psycopg
+from notes import Notes
 from peer_env import prepare
-from peers import run_peers
-from plans import FULL, PEER_ENV, PEERS, QUICK, Command, Plan, plans
+from peers import PeerFigure, run_peers
+from plans import PEER_ENV, PEERS, Command, Plan
 from report import QUANTITIES, Comparison, Figure, filesystem_of, report, this_machine
+from server import private_server
 
 HERE: Final = Path(__file__).parent
 BUSY: Final = 0.15  # the share of the machine that others may use when a sample begins
@@ -29,7 +38,7 @@ IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 LONGEST_S: Final = 600.0
 
 Sample = dict[str, float]  # by quantity: one run of a command measures several
-Places = dict[str, Path]  # what the words of a command that name directories stand for
+Places = dict[str, str]  # what the words of a command stand for that name directories and servers
 
 
 class Samples(msgspec.Struct, frozen=True):
@@ -78,7 +87,7 @@ def processor_time() -> tuple[int, int]:
 
 
 def sample(command: Command, directory: Path, places: Places) -> Sample:
-    words = [str(places.get(word, word)) for word in command]
+    words = [places.get(word, word) for word in command]
     defaults = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     done = subprocess.run(
         [sys.executable, *words, "--dir", str(directory)],
@@ -118,20 +127,76 @@ def in_turn(wanted: Sequence[Plan]) -> list[Command]:
 
 
 def options_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure Windlass on SQLite beside the bare loop and Huey.")
+    parser = argparse.ArgumentParser(description="Measure Windlass beside the bare loop and other queues.")
+    parser.add_argument("--store", choices=STORES, default="sqlite")
     parser.add_argument("--quick", action="store_true", help="fewer jobs, a tenth of the history: is it all still there?")
     parser.add_argument("--repeats", type=int, help="rounds, at least 3 (default 5; 3 when quick)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
-    parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
+    parser.add_argument("--write", action="store_true", help="write the store's page of results beside this file")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="also run other queues, by the peer scripts of DIR")
     parser.add_argument(
-        "--peers", type=Path, metavar="DIR", help="also run peer_huey.py, raw_sqlite.py, ideal_sqlite.py of DIR"
+        "--peer-env",
+        type=Path,
+        metavar="DIR",
+        help="an environment for Huey, or a directory of one for each queue; kept (default: made, removed)",
     )
     parser.add_argument(
-        "--peer-env", type=Path, metavar="DIR", help="an environment for Huey, kept (default: made, removed)"
+        "--peer-seconds", type=float, default=300.0, help="the most that each script of raw limits may take"
     )
-    parser.add_argument("--peer-seconds", type=float, default=300.0, help="the most that each of the last two may take")
     parser.add_argument("--dir", type=Path, help="a directory on a disk (default: the system's temporary one)")
     return parser.parse_args(argv)
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What one store brings to the table."""
+
+    notes: Notes
+    page: str
+    software: str
+    versions: str  # of the other queues
+    plans: Sequence[Plan]
+    places: Places
+    peers: Callable[[], list[PeerFigure]] = list
+
+
+@contextmanager
+def on_sqlite(options: argparse.Namespace, directory: Path) -> Iterator[Run]:
+    places: Places = {}
+    versions = ""
+    if options.peers is not None:
+        environment = (options.peer_env or directory / "huey").resolve()
+        places = {PEERS: str(options.peers.resolve()), PEER_ENV: str(environment)}
+        versions = prepare(environment, "huey")
+    numbers = sqlite_plans.QUICK if options.quick else sqlite_plans.FULL
+
+    def raw_limits() -> list[PeerFigure]:
+        if options.peers is None:
+            return []
+        return run_peers(options.peers.resolve(), directory, seconds=options.peer_seconds, quick=options.quick)
+
+    software = f"apsw {apsw.apsw_version()}, SQLite {apsw.sqlite_lib_version()}"
+    wanted = sqlite_plans.plans(numbers, huey=bool(places))
+    yield Run(notes.SQLITE, "RESULTS.md", software, versions, wanted, places, raw_limits)
+
+
+@contextmanager
+def on_postgres(options: argparse.Namespace, directory: Path) -> Iterator[Run]:
+    places: Places = {}
+    versions = ""
+    if options.peers is not None:
+        environments = (options.peer_env or directory / "peers").resolve()
+        places = {PEERS: str(options.peers.resolve()), PEER_ENV: str(environments)}
+        versions = ", ".join(prepare(environments / name, name) for name in postgres_plans.RIVALS)
+    numbers = postgres_plans.QUICK if options.quick else postgres_plans.FULL
+    wanted = postgres_plans.plans(numbers, rivals=bool(places))
+    with private_server(str(directory)) as url, psycopg.connect(url) as connection:
+        [(said,)] = connection.execute("show server_version").fetchall()
+        software = f"psycopg {psycopg.__version__}, PostgreSQL {said}"
+        places[postgres_plans.SERVER] = url
+        yield Run(notes.POSTGRES, "RESULTS-postgres.md", software, versions, wanted, places)
+
+
+STORES: Final = {"sqlite": on_sqlite, "postgres": on_postgres}
 
 
 def main() -> None:
@@ -139,27 +204,32 @@ def main() -> None:
     repeats = max(3, options.repeats or (3 if options.quick else 5))
     with tempfile.TemporaryDirectory(prefix="windlass-bench-", dir=options.dir) as name:
         directory = Path(name)
+        directory.chmod(0o755)  # a server that root starts belongs to somebody else
         if filesystem_of(directory) in IN_MEMORY:
             sys.exit(f"{directory.parent} is in memory, where a commit costs nothing: name a disk with --dir")
-        peers, places, versions = [], {}, ""
-        if options.peers is not None:
-            places = {PEERS: options.peers.resolve(), PEER_ENV: (options.peer_env or directory / "huey").resolve()}
-            versions = prepare(places[PEER_ENV])
-        machine = this_machine(directory, versions)
-        wanted = plans(QUICK if options.quick else FULL, huey=bool(places))
-        comparisons = compare(wanted, directory, places, repeats)
-        if options.peers is not None:
-            peers = run_peers(options.peers.resolve(), directory, seconds=options.peer_seconds, quick=options.quick)
-    command = " ".join(
-        ["python bench/run.py", *(["--quick"] if options.quick else []), *([f"--peers {PEERS}"] if places else [])]
-    )
-    text = report(machine, comparisons, peers, repeats=repeats, command=command)
+        with STORES[options.store](options, directory) as run:
+            machine = this_machine(directory, run.software, run.versions)
+            comparisons = compare(run.plans, directory, run.places, repeats)
+            peers = run.peers()
+    text = report(machine, comparisons, peers, repeats=repeats, command=shown(options), notes=run.notes)
     print(text)
     if options.write:
-        (HERE / "RESULTS.md").write_text(text, "utf-8")
+        (HERE / run.page).write_text(text, "utf-8")
     if options.json is not None:
         everything = {"machine": machine, "comparisons": comparisons, "peers": peers}
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(everything)) + os.linesep.encode())
+
+
+def shown(options: argparse.Namespace) -> str:
+    """The command, without directories of this machine."""
+    words = ["python bench/run.py"]
+    if options.store != "sqlite":
+        words.append(f"--store {options.store}")
+    if options.quick:
+        words.append("--quick")
+    if options.peers is not None:
+        words.append(f"--peers {PEERS}")
+    return " ".join(words)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from notes import POSTGRES, SQLITE, Notes
 from report import Comparison, Figure, Target, report, this_machine
 
 
@@ -39,18 +40,25 @@ def test_a_ratio_is_taken_within_each_round() -> None:
     assert compared(figure(1, 20), figure(2, 10)).ratios == [0.5, 2.0]
 
 
-def test_all_rows_have_one_format(tmp_path: Path) -> None:
+@pytest.mark.parametrize("notes", [SQLITE, POSTGRES], ids=lambda notes: notes.title)
+def test_all_rows_have_one_format(notes: Notes, tmp_path: Path) -> None:
     rows = [
         compared(figure(30_000, command="python a.py"), figure(3_000, command="python b.py"), Target(10.0)),
         compared(figure(0.21, command="python c.py"), None, Target(0.5, absolute=True), "cpu_percent"),
         compared(figure(2.5), figure(15.0), Target(0.25), "p50_ms"),
+        compared(figure(1_400), figure(700), None, "wal_bytes"),
     ]
-    text = report(this_machine(tmp_path, "Huey 9"), rows, [], repeats=1, command="python run.py")
+    machine = this_machine(tmp_path, "Store 8", "Huey 9")
+    text = report(machine, rows, [], repeats=1, command="python run.py", notes=notes)
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in table} == {9}
     assert "| jobs/s | 30,000 (30,000–30,000) | 3,000 (3,000–3,000) | 10.0 × | 10.0 ×–10.0 × | ≥ 10.0 × | met" in text
     assert "| % of a core | 0.21 (0.21–0.21) |  |  |  | ≤ 0.5 % of a core | met" in text
     assert "| ms | 2.50 (2.50–2.50) | 15.00 (15.00–15.00) | 17% | 17%–17% | ≤ 25% | met" in text
-    assert "Huey 9." in text
+    assert "| bytes a job | 1,400 (1,400–1,400) | 700 (700–700) | 2.0 × | 2.0 ×–2.0 × |  |  |" in text
+    assert "Store 8. Huey 9." in text
+    assert text.startswith(f"# {notes.title}\n")
+    assert notes.settings in text
+    assert notes.text in text
     for command in "abc":
         assert f"python {command}.py" in text

@@ -1,0 +1,73 @@
+"""What a stretch of work costs a PostgreSQL server: WAL, and processor time of all its processes.
+
+The standard library and psql only, because other queues are measured inside environments of their own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from processes import cpu_seconds, reaped_seconds
+
+
+def psql() -> str:
+    found = shutil.which("psql")
+    if found is None:
+        raise SystemExit("there is no psql, by which the other queues are looked at")
+    return found
+
+
+class Psql:
+    """One session that answers numbers, in a process that is kept: starting one for each look would be most of the load."""
+
+    def __init__(self, url: str) -> None:
+        self._process = subprocess.Popen(
+            [psql(), "-qAtX", "-v", "ON_ERROR_STOP=1", "-d", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.communicate()
+
+    def number(self, query: str) -> int:
+        assert self._process.stdin is not None, "it was opened with pipes"
+        assert self._process.stdout is not None, "it was opened with pipes"
+        self._process.stdin.write(f"{query};\n")
+        self._process.stdin.flush()
+        said = self._process.stdout.readline().strip()
+        if not said:
+            raise SystemExit(f"psql ended at: {query}")
+        return int(said)
+
+    def do(self, command: str) -> None:
+        """Something that answers nothing, done on return."""
+        self.number(f"{command};\nselect 1")
+
+
+class Cost:
+    """`begin`, work, `end`. `number` answers a query that has one number."""
+
+    def __init__(self, number: Callable[[str], int]) -> None:
+        self._number = number
+        self._pid = number("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::bigint")
+        self._cpu, self._wal = 0.0, 0
+
+    def begin(self) -> None:
+        self._cpu, self._wal = self._cpu_seconds(), self._wal_bytes()
+
+    def end(self, jobs: int) -> dict[str, float]:
+        """A job's share: WAL in bytes, processor time in microseconds."""
+        cpu, wal = self._cpu_seconds() - self._cpu, self._wal_bytes() - self._wal
+        return {"wal_bytes": wal / jobs, "server_us": cpu * 1e6 / jobs}
+
+    def _cpu_seconds(self) -> float:
+        return cpu_seconds(self._pid) + reaped_seconds(self._pid)
+
+    def _wal_bytes(self) -> int:
+        return self._number("select (pg_current_wal_insert_lsn() - '0/0')::bigint")

@@ -1,0 +1,79 @@
+"""What a reader must know before quoting a figure, for each store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class Notes(msgspec.Struct, frozen=True):
+    title: str
+    settings: str
+    text: str
+
+
+SQLITE: Final = Notes(
+    "Results",
+    "WAL, `synchronous=FULL`, foreign keys on, 64 MB of cache, on our side and the bare loop's.",
+    """\
+- The bare loop is written for speed by the same people who wrote the driver. It runs on the schema of our migrations,
+  so triggers, CHECKs, indexes and the foreign key slow both sides alike: the ratio says what the driver costs, not
+  what the schema costs.
+- The bare loop reads 8 columns of a job, the driver 23; the bare loop does not look for expired leases, due times,
+  limits or paused queues. It settles a batch under one token; the driver takes the token of each job.
+- The bare loop works in the caller's thread. The driver hands calls to its writer thread and waits for the answer, but
+  for single enqueues, which it commits in the caller's thread while the disk is quick and nobody else writes. Callers
+  that overlap share commits, which only the rows with 10 callers show.
+- `executemany` runs one INSERT for each row. Many rows in one INSERT are faster, and are shown beside it.
+- Every commit is durable (`synchronous=FULL`). On a disk with a slow fsync all small batches fall, and ratios rise.
+- The app and its workers are measured as users have them: tasks with three arguments that are decoded for each call, jobs
+  enqueued by the tasks' own calls, workers started by `python -m windlass worker` with default settings (20 async
+  handlers, 8 threads). A drain runs from the opening of a paused queue, all processes ready, to the moment at which
+  nothing is queued and nothing runs, seen by a look every 2 ms; the cold start of prefetching is part of it.
+- Two worker processes run under the supervisor (`--processes 2`). SQLite has one writer: they share it.
+- Pick-up: one job every 20 ms from another process, from just before the call that enqueues (its durable commit is
+  inside) to the start of the handler. Processor time and memory are those of the whole process tree, in /proc; an idle
+  worker is watched after a few jobs, and its time comes in steps of 10 ms.
+- Huey is as it comes: SqliteHuey, 4 threads, synchronous FULL. It deletes a job before it runs it (a crash loses it),
+  keeps no history and writes nothing at its end, so its drain is taken from the first handler's start to the last one's.
+  Its handler appends 16 bytes to a file (about 1.5 µs); ours is empty. It drains fewer jobs; rates are compared.
+- Each sample is a process of its own on a fresh file. Sides alternate, so that both meet the same weather; a ratio is
+  the median of those of the rounds. Differences smaller than the ranges mean nothing.
+- Every drain is counted afterwards: a job that is not succeeded, or a run that is not completed, fails the benchmark.
+""",
+)
+
+POSTGRES: Final = Notes(
+    "Results on PostgreSQL",
+    "One private server on loopback for all sides: fsync and synchronous_commit on, shared_buffers 1 GB, "
+    "max_connections 200,\neverything else as it comes. Clients, workers and server share the cores.",
+    """\
+- The bare loop runs the driver's own statements on the schema of our migrations: psycopg in two threads, claims on one
+  connection overlapped with settles on the other, 500 jobs each. The ratio says what driver and worker cost, not what the
+  schema and the statements cost; those are in both. The loop by asyncpg has one event loop, for information.
+- Every side begins with a loaded table after VACUUM ANALYZE and a CHECKPOINT, so the first change of each page writes the
+  whole page to the WAL: bytes a job hold that share, and would be fewer in the middle of a checkpoint's interval.
+- WAL and the server's processor time are those of the whole server meanwhile: sessions, WAL writer, checkpointer,
+  autovacuum, and our looks at whether a drain is done (at one row, every 5 ms).
+- Workers are as users have them: `python -m windlass worker` with default settings (20 async handlers), tasks with three
+  arguments that are decoded for each call, full history. A drain runs from the opening of a paused queue, all processes
+  ready, to the moment at which nothing is queued and nothing runs; the cold start of prefetching is part of it. Two
+  processes run under the supervisor, whose memory is counted with theirs.
+- The others run in the settings that were found best for each: PgQueuer with asyncpg, uvloop and batches of 500;
+  Procrastinate with 20 jobs at once, deleting what succeeded; Graphile Worker with 24 jobs at once, a local queue of 500
+  and batched completion. Their drain is taken from the first handler's start until their own table has nothing left, so
+  the start of their interpreters is not in it; that of ours is not either.
+- PgQueuer moves finished jobs to a log (three rows a job); Procrastinate (so set) and Graphile Worker keep nothing of a job
+  that succeeded. Ours keeps the job and a run row with its times, worker and outcome.
+- Handlers of the others append 16 bytes to a file (about 1.5 µs); ours are empty in a drain. Payloads: theirs one number,
+  ours three arguments.
+- Pick-up: one job every 20 ms from another process, from just before the call that enqueues (its durable commit is
+  inside) to the start of the handler.
+- Processor time of workers is that of the whole process tree, in /proc, in steps of 10 ms; that of the others starts with
+  their first handler.
+- Each sample is a process of its own on a fresh database. Sides alternate, so that both meet the same weather; a ratio is
+  the median of those of the rounds. Differences smaller than the ranges mean nothing.
+- Every drain is counted afterwards: a job that is not succeeded, or a run that is not completed, fails the benchmark.
+""",
+)
