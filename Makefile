@@ -50,7 +50,7 @@ simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under ev
 
 check: export WINDLASS_SIM_SECONDS = 60
 check: lint test  ## lint, all tests, planted bugs: what must pass before a change lands
-	$(BIN)/python tests/mutants.py --first
+	$(BIN)/python tests/mutants.py --first --healthy --seconds=240
 
 bench: .venv/.ready  ## the store and the workers beside a bare loop on the same schema
 	$(BIN)/python bench/run.py --quick

@@ -3,6 +3,8 @@
     python tests/mutants.py              all of them, as a table
     python tests/mutants.py lease token  those whose description holds all these words
     python tests/mutants.py --first      no further tiers once one has caught a bug: half the time
+    --seconds=240                        in an order drawn by lot, as many as there is time for
+    --healthy                            the tests have just passed: do not run them on the healthy code first
 
 Each mutant is a copy of src/ with one text replaced. It is caught when a tier that passes on the healthy code fails on
 the mutant. A replacement that no longer matches is an error: the table must speak of the code as it is.
@@ -15,11 +17,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import shuffle
 
 from mutants_of_postgres import POSTGRES
 
@@ -427,27 +431,40 @@ def judge(mutant: Mutant | None, *, first: bool = False, tiers: Sequence[str] = 
     return found
 
 
+def judge_in_time(mutant: Mutant, *, first: bool, until: float | None) -> dict[str, bool] | None:
+    """None: there was no time left for it."""
+    return None if until is not None and time.monotonic() >= until else judge(mutant, first=first)
+
+
 def main(words: list[str]) -> int:
-    first = "--first" in words
-    words = [word for word in words if word != "--first"]
+    options = {word for word in words if word.startswith("--")}
+    first, within = "--first" in options, next((float(o[10:]) for o in options if o.startswith("--seconds=")), None)
+    words = [word for word in words if word not in options]
     chosen = [
         mutant
         for mutant in [*MUTANTS, *(Mutant(*planted) for planted in POSTGRES)]
         if all(word in mutant.what for word in words)
     ]
+    if within is not None:
+        shuffle(chosen)
     width = max(len(mutant.what) for mutant in chosen)
-    healthy = judge(None, tiers=[tier for tier in TIERS if any(tier in map(base, mutant.tiers) for mutant in chosen)])
+    used = [tier for tier in TIERS if any(tier in map(base, mutant.tiers) for mutant in chosen)]
+    healthy = {} if "--healthy" in options else judge(None, tiers=used)
     if any(healthy.values()):
         print(f"the healthy code fails already: {healthy}")
         return 1
     print(f"{'planted bug':{width}}  " + "  ".join(f"{tier:11}" for tier in TIERS), flush=True)
-    missed = 0
+    missed = tried = 0
+    until = None if within is None else time.monotonic() + within
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        for mutant, caught in zip(chosen, pool.map(partial(judge, first=first), chosen), strict=True):
+        for mutant, caught in zip(chosen, pool.map(partial(judge_in_time, first=first, until=until), chosen), strict=True):
+            if caught is None:
+                continue
+            tried += 1
             marks = ["-" if t not in caught else "caught" if caught[t] else "missed" for t in TIERS]
             missed += not any(caught.values())
             print(f"{mutant.what:{width}}  " + "  ".join(f"{mark:11}" for mark in marks), flush=True)
-    print(f"\n{len(chosen) - missed} of {len(chosen)} planted bugs caught")
+    print(f"\n{tried - missed} of {tried} planted bugs caught, of {len(chosen)} that there are")
     return 1 if missed else 0
 
 
