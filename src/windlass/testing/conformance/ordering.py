@@ -95,6 +95,15 @@ class OrderPromises(Suite):
         assert [job.position for job in (await t.jobs(ids))[:3]] == [GAP, 2 * GAP, GAP]
 
     @promise
+    async def test_a_duplicate_takes_no_dense_place(self, t: Trial) -> None:
+        """The largest position of those that wait, plus the gap: also beside a duplicate in the same batch."""
+        await t.alter(PutQueue("d", positions="dense"))
+        first = await t.enqueue(queue="d", dedupe_key="k")
+        twice, fresh = await t.driver.enqueue([t.new(queue="d", dedupe_key="k"), t.new(queue="d", id="fresh")], now=t.now)
+        assert (twice.id, fresh.existed) == (first, False)
+        assert [job.position for job in await t.jobs([first, "fresh"])] == [GAP, 2 * GAP]
+
+    @promise
     async def test_a_job_brought_forward_is_due_at_its_place(self, t: Trial) -> None:
         """Run-now makes a waiting job due and leaves its position alone; it refuses what is not queued."""
         waiting = await t.enqueue(run_at=t.now + MINUTE)
