@@ -50,7 +50,7 @@ def test_every_command_measures_what_the_plans_ask_of_it(command: Command, serve
 def test_the_server_that_is_measured_commits_durably(server: str) -> None:
     names = ["fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_connections", "listen_addresses"]
     with psycopg.connect(server) as connection:
-        said = dict(connection.execute("select name, current_setting(name) from pg_settings").fetchall())
+        said: dict[str, str] = dict(connection.execute("select name, current_setting(name) from pg_settings").fetchall())
     assert [said[name] for name in names] == ["on", "on", "on", "1GB", "200", "127.0.0.1"]
 
 
