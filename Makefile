@@ -29,7 +29,7 @@ test-all: .venv/.ready debian-packages  ## the tests of PostgreSQL on every vers
 	$(BIN)/python -m pytest -n 2 -m full
 
 faults: .venv/.ready debian-packages  ## every fault, the slow ones too: killed, stopped, cut off, out of time
-	$(BIN)/python -m pytest -n 2 -m "" tests/faults
+	FAULTS_PAGE=docs/operations/faults.md $(BIN)/python -m pytest -n 2 -m "" tests/faults
 
 debian-packages:
 	@tools/debian_packages.sh

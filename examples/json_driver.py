@@ -19,11 +19,12 @@ from typing import Literal, TypeVar
 import msgspec
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.duties import Done, Duty
 from windlass.drivers import protocol as p
-from windlass.drivers.memory import inspect, jobs, leases, people, settlement
+from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.tables import Tables
 from windlass.errors import DriverClosed, DriverForked, StoreFull, StoreUnavailable
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class File(msgspec.Struct):
     runs: dict[int, list[Run]]
     keys: list[tuple[tuple[str, str], tuple[str, Micros | None]]]  # pairs, because a key in JSON is text
     shared: p.Shared
+    fleet: fleet.Fleet
 
 
 class JsonDriver(p.Untransactional):
@@ -68,13 +70,14 @@ class JsonDriver(p.Untransactional):
         t.last_seq, t.runs, t.keys, t.outbox = file.last_seq, file.runs, dict(file.keys), list(file.shared.outbox)
         t.queues, t.limits = {q.name: q for q in file.shared.queues}, {x.key: x for x in file.shared.limits}
         t.groups = {g.group_id: g for g in file.shared.groups}
+        fleet.restore(t, file.fleet)
 
     def _save(self) -> None:
         """Whoever opens the file, whenever we die, finds all of the old or all of the new."""
         t, new = self._tables, Path(f"{self.path}.new")
         if not t.changed:
             return  # and wake nobody: two idle workers would wake each other with empty claims for ever
-        rows = (list(t.jobs.values()), t.runs, list(t.keys.items()), inspect.shared(t))
+        rows = (list(t.jobs.values()), t.runs, list(t.keys.items()), inspect.shared(t), fleet.fleet_of(t))
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
                 out.write(msgspec.json.encode(File(1, t.last_seq, *rows)))
@@ -134,17 +137,20 @@ class JsonDriver(p.Untransactional):
         return self._write(lambda t: leases.expire(t, now, limit))
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
         return self._write(lambda t: people.alter(t, changes, now))
-    async def prune(self, retention: p.Retention, *, now: Micros, limit: int) -> int:
-        return self._write(lambda t: inspect.prune(t, retention, now, limit))
-    async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return self._read(lambda t: inspect.get(t, ids))
-    async def runs(self, job_id: str) -> list[Run]:
-        return self._read(lambda t: inspect.runs(t, job_id))
-    async def find(self, query: p.JobQuery) -> p.Page:
-        return self._read(lambda t: inspect.find(t, query))
-    async def count(self, *, now: Micros) -> list[p.Count]:
-        return self._read(lambda t: inspect.count(t, now))
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        return self._write(lambda t: fleet.beat(t, worker, now))
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> p.Leadership:
+        return self._write(lambda t: fleet.lead(t, worker_id, lease_for, now))
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        return self._write(lambda t: duties.maintain(t, duty, epoch, now))
+    async def get(self, ids: Sequence[str]) -> list[Job | None]: return self._read(lambda t: inspect.get(t, ids))
+    async def runs(self, job_id: str) -> list[Run]: return self._read(lambda t: inspect.runs(t, job_id))
+    async def find(self, query: p.JobQuery) -> p.Page: return self._read(lambda t: inspect.find(t, query))
+    async def count(self, *, now: Micros) -> list[p.Count]: return self._read(lambda t: inspect.count(t, now))
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[p.WaitingType]:
         return self._read(lambda t: inspect.waiting_types(t, queues, limit))
-    async def shared(self) -> p.Shared:
-        return self._read(inspect.shared)
+    async def shared(self) -> p.Shared: return self._read(inspect.shared)
+    async def workers(self) -> list[WorkerInfo]: return self._read(fleet.workers)
+    async def samples(self, *, since: Micros) -> list[QueueSample]: return self._read(lambda t: inspect.samples(t, since))
+    async def usage(self, *, since: Micros) -> list[Usage]: return self._read(lambda t: inspect.usage(t, since))
+    async def examine(self, *, now: Micros) -> list[p.Finding]: return self._read(lambda t: [])

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from faults import summary
 from postgres.fixtures import fresh_database, fresh_schema, postgres_server
 
 __all__ = ["fresh_database", "fresh_schema", "postgres_server"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Which fresh seeds the simulator tried, so that they can be tried again."""
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, value in getattr(report, "user_properties", ()) if getattr(report, "when", "") == "call" else ():
-                if name == "simulator":
-                    terminalreporter.write_line(f"simulator: {value}")
+    """Which fresh seeds the simulator tried, so that they can be tried again; which faults hit, and what they cost."""
+    told = [
+        (name, value)
+        for reports in terminalreporter.stats.values() for report in reports if getattr(report, "when", "") == "call"
+        for name, value in getattr(report, "user_properties", ())
+    ]  # fmt: skip
+    for name, value in told:
+        if name == "simulator":
+            terminalreporter.write_line(f"simulator: {value}")
+    faults = summary.table(value for name, value in told if name == summary.PROPERTY)
+    if len(faults) > 3:
+        terminalreporter.write_line("\n".join(faults))
+        if "FAULTS_PAGE" in os.environ:
+            summary.keep(Path(os.environ["FAULTS_PAGE"]), faults)

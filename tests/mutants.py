@@ -15,10 +15,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from mutants_of_postgres import POSTGRES
 
 ROOT = Path(__file__).parent.parent
 
@@ -31,6 +34,12 @@ TIERS = {
     "lane": ["tests/drivers/sqlite/test_lane.py"],
     "worker": [f"tests/worker/test_{part}.py" for part in ("settling", "leases", "lapsed", "prefetch", "shutdown")],
     "simulator": ["tests/testing/test_seeds.py"],
+    "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
+    "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
+    "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
+    "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
+    "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
+    "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
 }
 
 
@@ -115,8 +124,83 @@ MUTANTS = [
     Mutant("keys: an expired key is taken an instant too long", SQL + "jobs.sql",
            "expires_at > :now);", "expires_at >= :now);"),
     Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if paused:\n", "    if not paused:\n"),
-    Mutant("prune: links of a living chain are deleted", SQL + "inspect.sql",
+    Mutant("prune: links of a living chain are deleted", SQL + "duties.sql",
            "where finished_at is not null and dead_kind is not 'superseded'\n", "where finished_at is not null\n"),
+    Mutant("prune: runs that nobody counted go too", "drivers/sqlite/duties.py",
+           "watermark=counted, limit", "watermark=None, limit"),
+    Mutant("prune: an uncounted run does not keep the later links", SQL + "duties.sql",
+           "on link.id = chain.retry_of)", "on link.id = '' || chain.seq)"),
+    Mutant("prune: an uncounted run does not keep the group", SQL + "duties.sql",
+           "where member.group_id = head.group_id and runs.finished_at > :watermark",
+           "where member.group_id = head.seq and runs.finished_at > :watermark"),
+    Mutant("prune: a group is forgotten with its first member", SQL + "duties.sql",
+           "\n   and not exists (select 1 from jobs where jobs.group_id = groups.group_id)", ""),
+    Mutant("keys: forgotten an instant too late", SQL + "duties.sql",
+           "where expires_at is not null and expires_at <= :now\n", "where expires_at is not null and expires_at < :now\n"),
+    Mutant("beat: a worker seems to have started anew", SQL + "fleet.sql",
+           "last_heartbeat = excluded.last_heartbeat;",
+           "last_heartbeat = excluded.last_heartbeat, started_at = excluded.started_at;"),
+    Mutant("lead: the instant of expiry still belongs to the leader", SQL + "fleet.sql",
+           "is null or leader.leader_until <= :now or leader.worker_id",
+           "is null or leader.leader_until < :now or leader.worker_id"),
+    Mutant("lead: a lapsed leader goes on under its old epoch", SQL + "fleet.sql",
+           "leader.epoch + (leader.leader_until is null or leader.leader_until <= :now)",
+           "leader.epoch + (leader.worker_id <> excluded.worker_id)"),
+    Mutant("lead: a new epoch with every renewal", SQL + "fleet.sql",
+           "leader.epoch + (leader.leader_until is null or leader.leader_until <= :now)", "leader.epoch + 1"),
+    Mutant("lead: a lapsed leader renews beside a new one", SQL + "fleet.sql",
+           "or leader.worker_id = excluded.worker_id;", "or leader.worker_id <> excluded.worker_id or leader.epoch > 0;"),
+    Mutant("lead: who is not registered leads", SQL + "fleet.sql",
+           "where exists (select 1 from workers where id = :worker_id)\n", "where 1\n"),
+    Mutant("leave: leadership stays", "drivers/sqlite/fleet.py",
+           "    yield SQL.abdicate(worker_id=change.worker_id, now=now)\n", ""),
+    Mutant("leave: everybody's leadership ends", SQL + "fleet.sql",
+           "leader_until = :now where worker_id = :worker_id and leader_until > :now",
+           "leader_until = :now where :worker_id <> ''"),
+    Mutant("core: a stale epoch is let through", "core/leadership.py",
+           "epoch == current and leads(until, now)", "epoch <= current and leads(until, now)"),
+    Mutant("core: an epoch outlives its leadership", "core/leadership.py",
+           "(epoch == current and leads(until, now))", "epoch == current"),
+    Mutant("samples: anybody may write them", "drivers/sqlite/samples.py",
+           "    if not (yield from is_allowed(epoch, now)):\n        return None\n    yield SQL.drop",
+           "    yield SQL.drop"),
+    Mutant("dead workers: their leases stay", "drivers/sqlite/duties.py",
+           "        yield SQL.revoke(worker_id=worker_id, now=now)\n", "        assert worker_id\n"),
+    Mutant("dead workers: removed an instant late", SQL + "duties.sql",
+           "last_heartbeat <= :now - :silent_for", "last_heartbeat < :now - :silent_for"),
+    Mutant("samples: an instant belongs to two minutes", SQL + "samples.sql",
+           "finished_at < :minute + 60000000", "finished_at <= :minute + 60000000"),
+    Mutant("samples: a bound belongs to the bucket below", SQL + "samples.sql",
+           "when wait_us < 2000 then 4", "when wait_us <= 2000 then 4"),
+    Mutant("samples: the first created is taken for the one due longest", "drivers/sqlite/samples.py",
+           "first[queue] = min(due, earlier[0][0])", "first[queue] = max(due, earlier[0][0])"),
+    Mutant("samples: what is due but not promoted has no age", "drivers/sqlite/samples.py",
+           "        first[queue] = min(due, first.get(queue, due))\n", "        assert queue\n"),
+    Mutant("samples: a minute is sampled twice", "drivers/sqlite/samples.py",
+           "if sampled or not (yield from is_allowed(epoch, now)):", "if not (yield from is_allowed(epoch, now)):"),
+    Mutant("usage: the watermark stands still", "drivers/sqlite/duties.py",
+           "    yield SQL.set_watermark(edge=edge)\n", ""),
+    Mutant("usage: the last instant of a bite is not counted", SQL + "duties.sql",
+           "finished_at > :counted and finished_at <= :edge\n group",
+           "finished_at > :counted and finished_at < :edge\n group"),
+    Mutant("usage: the first instant after the watermark is counted twice", SQL + "duties.sql",
+           "finished_at > :counted and finished_at <= :edge\n group",
+           "finished_at >= :counted and finished_at <= :edge\n group"),
+    Mutant("usage: a second bite replaces the first", SQL + "duties.sql",
+           "runs = usage_hourly.runs + excluded.runs, run_us = usage_hourly.run_us + excluded.run_us,\n"
+           "       wait_us = usage_hourly.wait_us + excluded.wait_us, cpu_us = usage_hourly.cpu_us + excluded.cpu_us,\n"
+           "       peak_rss = coalesce(max(usage_hourly.peak_rss, excluded.peak_rss), usage_hourly.peak_rss, "
+           "excluded.peak_rss);\n\n"
+           "-- name: count_late", "runs = excluded.runs;\n\n-- name: count_late"),
+    Mutant("usage: who settles late is forgotten", "drivers/sqlite/settlement.py",
+           '        yield from count_late([seqs[index] for index in late if answers[index] == "applied"])\n',
+           "        assert edge\n"),
+    Mutant("usage: a refused settlement is counted", "drivers/sqlite/settlement.py",
+           'for index in late if answers[index] == "applied"])', "for index in late])"),
+    Mutant("core: a roll-up does not wait for what is on its way", "core/usage.py",
+           "return min(until, now - LATE)", "return min(until, now)"),
+    Mutant("core: a bite divides an instant", "core/usage.py",
+           "Bite(ends[limit - 1], True)", "Bite(ends[limit - 1] - 1, True)"),
     Mutant("people: a replayed member is not counted again", "drivers/sqlite/people.py",
            "        yield SQL.uncount_failed(group_id=job.group_id)\n", "        assert job.group_id\n"),
     Mutant("core: attempts off by one", "core/settle.py",
@@ -252,7 +336,7 @@ MUTANTS = [
     Mutant("worker: no fence", "worker/keeper.py",
            "latest = self._client.now() - 2 * self._lease // 3", "latest = self._client.now() - 2000 * self._lease // 3"),
     Mutant("worker: a claim that comes too late is begun", "worker/holdings.py",
-           ">= 2 * self._client.settings.lease // 3:", ">= 2000 * self._client.settings.lease // 3:"),
+           ">= 2 * self._client.settings.silence // 3:", ">= 2000 * self._client.settings.silence // 3:"),
     Mutant("worker: an outcome is dropped when the store cannot be reached", "worker/settler.py",
            "                await self._wait_for_store(len(batch), error, backoff)\n",
            "                self._answered(batch, [\"not_inflight\" for _ in batch])\n"
@@ -311,7 +395,9 @@ def plant(mutant: Mutant | None, directory: Path) -> None:
 
 
 def fails(tier: str, directory: Path) -> bool:
-    """Whether a tier fails on the code in a directory."""
+    """Whether a tier fails on the code in a directory. After a colon: only those of its tests, where that is quicker."""
+    tier, _, chosen = tier.partition(": ")
+    tests = [*TIERS[tier][:1], "-k", chosen] if chosen else TIERS[tier]
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout", "120", "--no-header"]
     environment = {
         **os.environ, "PYTHONPATH": str(directory / "src"), "PYTHONDONTWRITEBYTECODE": "1",
@@ -319,20 +405,24 @@ def fails(tier: str, directory: Path) -> bool:
         "WINDLASS_SIM_SECONDS": "0",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
     }  # fmt: skip
-    command = [sys.executable, "-m", "pytest", *options, *TIERS[tier]]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=600, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(f"{tier} did not run:\n{done.stdout.decode()[-2000:]}{done.stderr.decode()[-2000:]}")
     return done.returncode == 1
 
 
-def judge(mutant: Mutant | None, *, first: bool = False) -> dict[str, bool]:
+def base(tier: str) -> str:
+    return tier.partition(":")[0]
+
+
+def judge(mutant: Mutant | None, *, first: bool = False, tiers: Sequence[str] = ()) -> dict[str, bool]:
     found: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="windlass-mutant-") as name:
         plant(mutant, Path(name))
-        for tier in mutant.tiers if mutant else TIERS:
-            found[tier] = fails(tier, Path(name))
-            if first and found[tier]:
+        for tier in mutant.tiers if mutant else tiers:
+            found[base(tier)] = fails(tier, Path(name))
+            if first and found[base(tier)]:
                 break
     return found
 
@@ -340,9 +430,13 @@ def judge(mutant: Mutant | None, *, first: bool = False) -> dict[str, bool]:
 def main(words: list[str]) -> int:
     first = "--first" in words
     words = [word for word in words if word != "--first"]
-    chosen = [mutant for mutant in MUTANTS if all(word in mutant.what for word in words)]
+    chosen = [
+        mutant
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in POSTGRES)]
+        if all(word in mutant.what for word in words)
+    ]
     width = max(len(mutant.what) for mutant in chosen)
-    healthy = judge(None)
+    healthy = judge(None, tiers=[tier for tier in TIERS if any(tier in map(base, mutant.tiers) for mutant in chosen)])
     if any(healthy.values()):
         print(f"the healthy code fails already: {healthy}")
         return 1

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.admin import Admin, Filter
+from windlass.admin import Admin, Filter, fleet
 from windlass.admin.filtering import BITE
 from windlass.admin.views import JobDetail
 from windlass.admin.wording import age, fingerprint, in_words, policy_in_words, relative
@@ -25,7 +25,7 @@ from windlass.drivers.protocol import Claim, Renewal
 from windlass.errors import InvalidInput, JobNotFound, Refused, UnknownTask
 from windlass.policies import Retry, fixed
 from windlass.presets import SCHEDULER
-from windlass.types import Claimed, NewJob
+from windlass.types import Claimed, NewJob, WorkerInfo
 
 NEVER_TWICE: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail"}
 
@@ -306,6 +306,65 @@ async def test_purge_removes_only_what_is_old_enough(place: Place) -> None:
     swept = await place.admin.purge(Filter(older_than=86_400 * SECOND), limit=9)
     assert swept.done == ("old",)
     assert [job.id for job in (await place.admin.jobs()).jobs] == ["young"]
+
+
+# -------------------------------------------------------------------------------------------------------------- the fleet
+
+
+def member(name: str, started_at: int) -> WorkerInfo:
+    return WorkerInfo(
+        id=name, hostname="h", pid=7, pool_size=12, version="1", queues=("a", "b"), types=("t",), wakeups="poll", running=3,
+        started_at=started_at,
+    )  # fmt: skip
+
+
+@on_a_place
+async def test_the_fleet_tells_who_lives_and_who_leads(place: Place) -> None:
+    driver, began = place.client.driver, place.clock.now()
+    for name in ("w1", "w2"):
+        await driver.beat(member(name, began), now=began)
+    await driver.lead("w1", lease_for=90 * SECOND, now=began)
+    place.clock.advance(60 * SECOND - 1)
+    await driver.beat(member("w1", began), now=place.clock.now())
+    found = await place.admin.workers()
+    assert [(one.id, one.alive, one.is_leader) for one in found.workers] == [("w1", True, True), ("w2", True, False)]
+    assert (found.at, found.leader) == (moment(place.clock.now()), "w1")
+    first = found.workers[0]
+    assert (first.running, first.pool_size, first.queues, first.wakeups) == (3, 12, ("a", "b"), "poll")
+    assert (first.started_at, first.leader_until) == (moment(began), moment(began + 90 * SECOND))
+    place.clock.advance(1)
+    assert [one.alive for one in (await place.admin.workers()).workers] == [True, False]
+    place.clock.advance(30 * SECOND)
+    found = await place.admin.workers()
+    assert (found.leader, [one.is_leader for one in found.workers]) == (None, [False, False])
+    assert found.workers[0].leader_until == moment(began + 90 * SECOND), "it led last"
+
+
+@on_a_place
+async def test_the_doctor_looks_at_the_fleet(place: Place) -> None:
+    async def look() -> dict[str, tuple[str, str]]:
+        return {check.name: (check.health, check.says) for check in await fleet.checks(place.client)}
+
+    driver, began = place.client.driver, place.clock.now()
+    assert await look() == {"fleet": ("ok", "no worker is registered")}
+    for name in ("w1", "w2"):
+        await driver.beat(member(name, began), now=began)
+    place.clock.advance(30 * SECOND)
+    assert await look() == {"fleet": ("ok", "2 workers are alive")}, "somebody may be about to take over"
+    place.clock.advance(1)
+    found = await look()
+    assert found["leader"][0] == "warning"
+    assert "2 workers are alive and none has led for 30 s" in found["leader"][1]
+    await driver.lead("w1", lease_for=30 * SECOND, now=place.clock.now())
+    assert "leader" not in await look()
+    place.clock.advance(29 * SECOND)
+    await driver.beat(member("w1", began), now=place.clock.now())
+    place.clock.advance(1 * SECOND)
+    assert await look() == {"fleet": ("warning", "1 of 2 workers have been silent for 1 min or longer")}
+    place.clock.advance(30 * SECOND + 1)
+    assert "none has led for 30 s" in (await look())["leader"][1]
+    found_by_doctor = {check.name: check.next for check in (await place.admin.doctor()).checks}
+    assert found_by_doctor["fleet"] == found_by_doctor["leader"] == "windlass workers"
 
 
 # ------------------------------------------------------------------------------------------------------------- the doctor

@@ -106,16 +106,20 @@ class Windlass:
 
     # ------------------------------------------------------------------------------------------------------------- jobs
 
-    async def enqueue_many(self, jobs: Iterable[PreparedJob[R]], *, conn: object = None) -> list[JobHandle[R]]:
-        """All of them in one transaction: `await app.enqueue_many(task.job(x) for x in xs)`."""
+    async def enqueue_many(
+        self, jobs: Iterable[PreparedJob[R]], *, conn: object = None, notify: bool = True
+    ) -> list[JobHandle[R]]:
+        """All of them in one transaction, or with `conn` in yours: `await app.enqueue_many(task.job(x) for x in xs)`."""
         prepared = _prepared(jobs)
-        answers = await self.client.enqueue([one.new for one in prepared], self.client.now(), conn)
+        answers = await self.client.enqueue([one.new for one in prepared], self.client.now(), conn, notify)
         return [JobHandle(self.client, a.id, one.results, a.existed) for one, a in zip(prepared, answers, strict=True)]
 
-    def enqueue_many_sync(self, jobs: Iterable[PreparedJob[R]], *, conn: object = None) -> list[JobHandle[R]]:
+    def enqueue_many_sync(
+        self, jobs: Iterable[PreparedJob[R]], *, conn: object = None, notify: bool = True
+    ) -> list[JobHandle[R]]:
         """The same, blocking."""
         prepared = _prepared(jobs)
-        answers = self.client.enqueue_sync([one.new for one in prepared], self.client.now(), conn)
+        answers = self.client.enqueue_sync([one.new for one in prepared], self.client.now(), conn, notify)
         return [JobHandle(self.client, a.id, one.results, a.existed) for one, a in zip(prepared, answers, strict=True)]
 
     def job(self, job_id: str) -> JobHandle[Any]:

@@ -39,7 +39,8 @@ class Joins(Protocol):
 
     client: Client
 
-    def enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]: ...
+    async def enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]: ...
+    def enqueue_sync(self, new: Sequence[NewJob]) -> list[Enqueued]: ...
 
 
 joined: ContextVar[Joins | None] = ContextVar("windlass_transaction", default=None)
@@ -130,16 +131,15 @@ class Client:
 
     # -------------------------------------------------------------------------------------------------------- enqueue
 
-    async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
+    async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
+        driver = self.driver
         if conn is not None:
-            raise WrongConnection(
-                f"enqueue() takes an async connection, got {type(conn).__module__}.{type(conn).__qualname__}; inside a "
-                "sqlite3 transaction call enqueue_sync()"
-            )
+            if self.declared and not driver.capabilities.single_writer:
+                await self.declare()
+            return await driver.enqueue_within_async(conn, new, now=now, notify=notify)
         transaction = joined.get()
         if transaction is not None and transaction.client is self:
-            return transaction.enqueue(new)
-        driver = self.driver
+            return await transaction.enqueue(new)
         if self.declared:
             await self.declare()
         answers = await driver.enqueue(new, now=now)
@@ -148,15 +148,15 @@ class Client:
                 self.tell_due(job.run_at)
         return answers
 
-    def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
+    def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
         if self._driver is None or self.declared:
             self._open_beside(conn)
         driver = self.driver
         if conn is not None:
-            return driver.enqueue_within(conn, new, now=now)
+            return driver.enqueue_within(conn, new, now=now, notify=notify)
         transaction = joined.get()
         if transaction is not None and transaction.client is self:
-            return transaction.enqueue(new)
+            return transaction.enqueue_sync(new)
         answers = driver.enqueue_sync(new, now=now)
         if self.due_listeners:
             for job in new:

@@ -33,6 +33,8 @@ class Settings:
     """Durations are microseconds once they are here; write them as you like in `Windlass(lease="30s")`."""
 
     lease: Micros = 30 * SECOND  # renewed every third of it; a worker that cannot stops its handlers at two thirds
+    leader_lease: Micros = 30 * SECOND  # renewed every third of it; a leader that cannot stops acting at two thirds
+    worker_timeout: Micros = 60 * SECOND  # a worker that was silent for so long is removed, and its leases end
     grace: Micros = 30 * SECOND  # how long a stopping worker lets its handlers finish
     poll: Micros = 1 * SECOND  # how often an idle worker looks for work that nobody told it of
     concurrency: int = 20  # async handlers at once
@@ -57,11 +59,18 @@ class Settings:
     store_timeout: Micros = 10 * SECOND  # of one call, reconnections and repetitions included
     connections: int = 4  # for enqueues and changes; a worker has six more of its own
 
+    @property
+    def silence(self) -> Micros:
+        """How long a worker may be silent before others may take its jobs."""
+        return min(self.lease, self.worker_timeout)
+
 
 class SettingsOptions(TypedDict, total=False):
     """The same, as they are given to `Windlass(...)`."""
 
     lease: Duration
+    leader_lease: Duration
+    worker_timeout: Duration
     grace: Duration
     poll: Duration
     concurrency: int
@@ -88,7 +97,8 @@ class SettingsOptions(TypedDict, total=False):
 
 
 _DURATIONS: Final = frozenset({
-    "lease", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead", "store_timeout",
+    "lease", "leader_lease", "worker_timeout", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead",
+    "store_timeout",
 })  # fmt: skip
 _COUNTS: Final = {
     "concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2, "connections": 1,
@@ -125,11 +135,23 @@ def settings_from(given: Mapping[str, Any], environment: Mapping[str, str] | Non
     settings = replace(Settings(), **found)
     if settings.payload_limit > MOST:
         raise InvalidInput("payload_limit", f"must be at most {MOST:,}, because no store takes more; store a reference")
-    if settings.lease < SHORTEST_LEASE:
-        raise InvalidInput("lease", "must be at least 100 ms: it has to be renewed three times as often")
     if settings.store_timeout < SHORTEST_STORE_TIMEOUT:
         raise InvalidInput("store_timeout", "must be at least 100 ms: a call may need a new connection")
+    check_leases(settings)
     return settings
+
+
+def check_leases(settings: Settings) -> None:
+    """Each has to be renewed three times as often as it lasts. A leader that is dead must have lost its leadership by the
+    time it is removed, or workers that slept (a suspended machine) would wake up and be removed by one that still leads."""
+    for name in ("lease", "leader_lease"):
+        if getattr(settings, name) < SHORTEST_LEASE:
+            raise InvalidInput(name, "must be at least 100 ms: it has to be renewed three times as often")
+    if settings.worker_timeout < settings.leader_lease:
+        raise InvalidInput(
+            "worker_timeout", f"({settings.worker_timeout / SECOND:g} s) must not be shorter than leader_lease "
+            f"({settings.leader_lease / SECOND:g} s); shorten both, or lengthen worker_timeout",
+        )  # fmt: skip
 
 
 def check_schema(name: object, field: str = "schema") -> None:

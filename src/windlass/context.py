@@ -89,9 +89,10 @@ class Context:
     def transaction(self) -> JobTransaction:
         """The handler's own writes, follow-up jobs and the success of this job, in one transaction guarded by the lease.
 
-        `async with ctx.transaction() as tx` in async handlers, `with` in threads. `tx.connection` is the store's own;
-        jobs of this app that are enqueued in the block join it; `tx.result` is the job's result. Leaving the block ends
-        the job: what the handler does afterwards changes nothing."""
+        `async with ctx.transaction() as tx` in async handlers, `with` in threads. `tx.connection` is the store's own, on
+        PostgreSQL a `psycopg.AsyncConnection` in async handlers and a `psycopg.Connection` in threads; jobs of this app
+        that are enqueued in the block join it; `tx.result` is the job's result. Leaving the block ends the job: what the
+        handler does afterwards changes nothing."""
         return self._running.begin_transaction()
 
 

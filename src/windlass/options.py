@@ -64,6 +64,7 @@ class JobOptions(SharedOptions, total=False):
     idempotency_scope: KeyScope
     idempotency_for: Duration
     conn: object
+    notify: bool  # with conn: False sends no wake-up with the caller's transaction
 
 
 SHARED: Final = frozenset(SharedOptions.__annotations__)
@@ -88,6 +89,7 @@ class Plan:
     dedupe: bool | str = False
     key_life: Micros | None = None
     conn: object = None
+    notify: bool = True
     plain: bool = True  # nothing but id and payload differs from job to job
 
     def make(self, job_id: str, payload: bytes, now: Micros) -> NewJob:
@@ -134,7 +136,7 @@ def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Se
     delay = duration(said["delay"], field="delay") if "delay" in said else 0
     life = duration(said["idempotency_for"], field="idempotency_for") if "idempotency_for" in said else None
     plain = not delay and dedupe is not True and life is None and "id" not in said
-    return Plan(prototype, said, delay, dedupe, life, said.get("conn"), plain)
+    return Plan(prototype, said, delay, dedupe, life, said.get("conn"), _flag("notify", said), plain)
 
 
 def _retry(said: Mapping[str, Any], preset: Preset | None, settings: Settings) -> Retry:
@@ -164,6 +166,13 @@ def _headers(said: Mapping[str, Any]) -> dict[str, str] | None:
     if headers is not None and not isinstance(headers, dict):
         raise InvalidInput("headers", f"must be a dict of text such as {{'trace': '1'}}, got {headers!r}")
     return None if headers is None else dict(headers)
+
+
+def _flag(field: str, said: Mapping[str, Any]) -> bool:
+    value = said.get(field, True)
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False, got {value!r}")
+    return value
 
 
 def _text(field: str, value: object) -> str | None:

@@ -52,7 +52,7 @@ class Enqueuer(Generic[P, R]):
         client = self._home.client
         now = client.now()
         new = self._new(client, args, kwargs, now)
-        [answer] = await client.enqueue((new,), now, self._plan.conn)
+        [answer] = await client.enqueue((new,), now, self._plan.conn, self._plan.notify)
         return JobHandle(client, answer.id, self._results, answer.existed)
 
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
@@ -60,7 +60,7 @@ class Enqueuer(Generic[P, R]):
         client = self._home.client
         now = client.now_beside(self._plan.conn)
         new = self._new(client, args, kwargs, now)
-        [answer] = client.enqueue_sync((new,), now, self._plan.conn)
+        [answer] = client.enqueue_sync((new,), now, self._plan.conn, self._plan.notify)
         return JobHandle(client, answer.id, self._results, answer.existed)
 
     def job(self, /, *args: P.args, **kwargs: P.kwargs) -> PreparedJob[R]:

@@ -2,7 +2,7 @@
 
 The guarded success is the last statement before the commit, so nothing of the lease is locked while the body runs. On
 SQLite the body does hold the only write lock of the file; it is therefore limited to a third of the lease, then rolled
-back as a failure.
+back as a failure. On PostgreSQL it may take its time: the lease is renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Token
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from windlass.client import Client, Joins, joined
 from windlass.clock import SECOND
@@ -21,6 +22,8 @@ from windlass.core.changes import Settlement
 from windlass.drivers.protocol import Enqueued, Transaction
 from windlass.errors import InvalidInput, LeaseLost, TransactionTooLong
 from windlass.types import Micros, NewJob
+
+T = TypeVar("T")
 
 
 class Settles(Protocol):
@@ -35,7 +38,8 @@ class Settles(Protocol):
 class JobTransaction:
     """Use it once: `async with` in async handlers, `with` in threads."""
 
-    def __init__(self, client: Client, execution: Settles, limit: Micros) -> None:
+    def __init__(self, client: Client, execution: Settles, limit: Micros | None) -> None:
+        """`limit`: how long the body may take; None = as long as it likes."""
         self.client = client
         self.result: Any = None  # what job.result() will answer
         self._execution = execution
@@ -44,13 +48,32 @@ class JobTransaction:
         self._begun_at: Micros | None = None
         self._token: Token[Joins | None] | None = None
         self._timeout: asyncio.Timeout | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of an async handler
+        self._turn: asyncio.Lock | None = None  # there, when the store is behind a network
 
     @property
     def connection(self) -> Any:
-        """The store's own connection (apsw.Connection or sqlite3.Connection) for statements of yours."""
-        return self._transaction.connection
+        """The store's own connection for statements of yours: apsw.Connection or sqlite3.Connection; on PostgreSQL
+        psycopg.AsyncConnection in async handlers, psycopg.Connection in threads."""
+        return self._transaction.connection if self._loop is None else self._transaction.async_connection
 
-    def enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]:
+        turn = self._turn if self._loop is not None else self._transaction.turn()
+        if turn is None:
+            return self._enqueue(new)
+        async with turn:
+            return await _unbroken(lambda: self._enqueue(new))
+
+    def enqueue_sync(self, new: Sequence[NewJob]) -> list[Enqueued]:
+        if self._loop is None or self._turn is None:
+            return self._enqueue(new)
+        if _running_loop() is not self._loop:  # a thread that the handler has started
+            return asyncio.run_coroutine_threadsafe(self.enqueue(new), self._loop).result()
+        if self._turn.locked():
+            raise InvalidInput("transaction", "another statement of this block is under way; write: await ….enqueue(…)")
+        return self._enqueue(new)
+
+    def _enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]:
         return self._transaction.enqueue(new, now=self.client.now())
 
     # ---------------------------------------------------------------------------------------------------------- async
@@ -58,36 +81,54 @@ class JobTransaction:
     async def __aenter__(self) -> JobTransaction:
         self._check_unused()
         await _unbroken(self._transaction.begin, self._transaction.rollback)
+        self._loop = asyncio.get_running_loop()
+        self._turn = self._transaction.turn()
         self._begin()
-        self._timeout = asyncio.timeout(self._limit / SECOND)
-        await self._timeout.__aenter__()
+        if self._limit is not None:
+            self._timeout = asyncio.timeout(self._limit / SECOND)
+            await self._timeout.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        assert self._timeout is not None, "left without having been entered"
         self._leave()
-        try:
-            await self._timeout.__aexit__(kind, error, where)
-        except TimeoutError:
-            self._transaction.rollback()
-            raise TransactionTooLong(self._execution.job_id, self._limit / SECOND) from None
+        if self._timeout is not None and self._limit is not None:
+            try:
+                await self._timeout.__aexit__(kind, error, where)
+            except TimeoutError:
+                await self._undo()
+                raise TransactionTooLong(self._execution.job_id, self._limit / SECOND) from None
         if error is not None:
+            await self._undo()
+        elif self._turn is None:
+            self._settle()
+            await _unbroken(self._commit)
+        else:
+            await self._take_turn(self._turn)
+            try:
+                await _unbroken(self._end)
+            finally:
+                self._turn.release()
+
+    async def _take_turn(self, turn: asyncio.Lock) -> None:
+        try:
+            await turn.acquire()
+        except BaseException:
+            await self._undo()
+            raise
+
+    async def _undo(self) -> None:
+        if self._turn is None:
             self._transaction.rollback()
-            return
-        self._settle()
-        await _unbroken(self._commit)
+        else:
+            await _unbroken(self._transaction.rollback)
 
     # ------------------------------------------------------------------------------------------------------- blocking
 
     def __enter__(self) -> JobTransaction:
         self._check_unused()
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
+        if _running_loop() is not None:
             raise InvalidInput("transaction", "in an async handler write: async with ctx.transaction() as tx")
         self._transaction.begin()
         self._begin()
@@ -98,11 +139,11 @@ class JobTransaction:
         if error is not None:
             self._transaction.rollback()
             return
-        if self._begun_at is not None and self.client.now() - self._begun_at > self._limit:
+        limit = self._limit
+        if limit is not None and self._begun_at is not None and self.client.now() - self._begun_at > limit:
             self._transaction.rollback()
-            raise TransactionTooLong(self._execution.job_id, self._limit / SECOND)
-        self._settle()
-        self._commit()
+            raise TransactionTooLong(self._execution.job_id, limit / SECOND)
+        self._end()
 
     # --------------------------------------------------------------------------------------------------------- shared
 
@@ -120,6 +161,10 @@ class JobTransaction:
     def _leave(self) -> None:
         if self._token is not None:
             joined.reset(self._token)
+
+    def _end(self) -> None:
+        self._settle()
+        self._commit()
 
     def _settle(self) -> None:
         try:
@@ -144,40 +189,46 @@ class JobTransaction:
             raise
 
 
-async def _unbroken(work: Callable[[], None], undo: Callable[[], None] | None = None) -> None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _unbroken(work: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
     """Run blocking work in a thread. Whoever is cancelled meanwhile waits for its end: half-done it would keep a lock."""
     running = _apart(work)
     try:
-        await asyncio.shield(running)
+        return await asyncio.shield(running)
     except asyncio.CancelledError:
-        while not running.done():
-            with suppress(asyncio.CancelledError):  # once more, for another reason: that changes nothing
-                await asyncio.wait({running})
+        await _ended(running)
         if undo is not None and not running.cancelled() and running.exception() is None:
-            undo()
+            await _ended(_apart(undo))
         raise
 
 
-def _apart(work: Callable[[], None]) -> asyncio.Future[None]:
+async def _ended(running: asyncio.Future[Any]) -> None:
+    while not running.done():
+        with suppress(asyncio.CancelledError):  # once more, for another reason: that changes nothing
+            await asyncio.wait({running})
+
+
+def _apart(work: Callable[[], T]) -> asyncio.Future[T]:
     """In a thread of its own, not in the event loop's pool: the few threads of that may all be waiting, for the very lock
     that a commit gives back or for whatever else handlers do there."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def tell(error: BaseException | None) -> None:
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+    done: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
-        failed: BaseException | None = None
         try:
-            work()
+            answer = work()
         except BaseException as error:
-            failed = error
+            tell: Callable[[], None] = partial(done.set_exception, error)
+        else:
+            tell = partial(done.set_result, answer)
         with suppress(RuntimeError):  # that loop is gone, and with it whoever waited
-            loop.call_soon_threadsafe(tell, failed)
+            loop.call_soon_threadsafe(tell)
 
     threading.Thread(target=run, name="windlass-transaction", daemon=True).start()
     return done

@@ -231,6 +231,52 @@ class Queue(Struct, frozen=True, kw_only=True, gc=False):
     paused_at: Micros | None = None
 
 
+class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):
+    """A worker as the registry knows it. `is_leader` and `leader_until` come from the leader's row, not from the worker."""
+
+    id: str  # hostname:pid:random
+    hostname: str
+    pid: int
+    pool_size: int
+    version: str
+    queues: tuple[str, ...]
+    types: tuple[str, ...]  # the tasks it knows
+    wakeups: str  # how it hears of new work at present
+    running: int  # jobs that it holds
+    started_at: Micros
+    last_heartbeat: Micros = 0
+    is_leader: bool = False
+    leader_until: Micros | None = None
+
+
+class QueueSample(Struct, frozen=True, kw_only=True):
+    """A row of `queue_stats`: one queue in one minute. Depth and age as they were when the sample was taken; the rest is
+    of the runs that ended within the minute. Histograms: bucket -> runs, `windlass.core.sampling.EDGES` has the bounds."""
+
+    queue: str
+    minute: Micros  # its beginning
+    depth: dict[str, int]  # by label
+    oldest: Micros | None  # for how long the job that is due longest has been due
+    finished: dict[str, int]  # runs by outcome
+    waits: dict[int, int]
+    runs: dict[int, int]
+
+
+class Usage(Struct, frozen=True, kw_only=True, gc=False):
+    """A row of `usage_hourly`: the runs that ended in one hour, added up."""
+
+    hour: Micros  # its beginning
+    org_id: str  # "" = none
+    queue: str
+    type: str
+    outcome: str  # the status of the runs
+    runs: int = 0
+    run_us: int = 0
+    wait_us: int = 0
+    cpu_us: int = 0
+    peak_rss: int | None = None  # the largest
+
+
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of."""
 

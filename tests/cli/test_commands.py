@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sys
@@ -13,6 +14,10 @@ import pytest
 
 from cli.conftest import Cli
 from windlass.cli.commands import COMMANDS, GROUPS, OVERVIEW, commands
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.config import Settings
+from windlass.types import WorkerInfo
 
 Store = Callable[..., str]
 Drain = Callable[[], Any]
@@ -362,6 +367,72 @@ def test_a_paused_queue_stands_still(cli: Cli, enqueue: Store, drain: Drain) -> 
     assert "windlass queues resume mail" in cli("doctor").out
     assert cli("queues", "resume", "mail", "--json").json["changed"] is True
     assert drain()["dead"] == 1
+
+
+# --------------------------------------------------------------------------------------------------------------- the fleet
+
+
+@pytest.fixture
+def two_workers(tmp_path: Path, cli: Cli) -> None:
+    """One that leads, and one that has been silent for two minutes."""
+
+    async def register() -> None:
+        client = Client(f"sqlite:///{tmp_path}/windlass.db", Settings())
+        now = client.now()
+        for name, beats in (("h:1:leads", now), ("h:2:silent", now - 120 * SECOND)):
+            about = WorkerInfo(
+                id=name, hostname="h", pid=1, pool_size=20, version="1.2", queues=("a", "b"), types=("t",), wakeups="poll",
+                running=3, started_at=now - 3_600 * SECOND,
+            )  # fmt: skip
+            await client.driver.beat(about, now=beats)
+        await client.driver.lead("h:1:leads", lease_for=3_600 * SECOND, now=now)
+        await client.close()
+
+    asyncio.run(register())
+
+
+@pytest.mark.usefixtures("two_workers")
+def test_workers_are_listed_with_who_leads_and_who_is_dead(cli: Cli) -> None:
+    header, first, second = cli("workers").out.splitlines()
+    assert header.split() == "ID STATE HOST PID SLOTS RUNNING HEARTBEAT STARTED WAKE-UPS VERSION LEADER QUEUES".split()
+    assert first.startswith("h:1:leads   alive  h     1    20     3        ")
+    assert "1 h" in first
+    assert "until in 59 min" in first or "until in 1 h" in first
+    assert first.endswith("a, b")
+    assert second.startswith("h:2:silent  dead ")
+    assert "2 min ago" in second
+    assert "until" not in second
+
+
+@pytest.mark.usefixtures("two_workers")
+def test_workers_as_json(cli: Cli) -> None:
+    found = cli("workers", "--json").json
+    assert found["leader"] == "h:1:leads"
+    first, second = found["workers"]
+    assert (first["alive"], first["is_leader"], second["alive"], second["is_leader"]) == (True, True, False, False)
+    assert (first["pool_size"], first["running"], first["queues"], first["wakeups"]) == (20, 3, ["a", "b"], "poll")
+    assert first["leader_until"] > first["last_heartbeat"] > second["last_heartbeat"] > first["started_at"]
+
+
+def test_a_store_without_workers_says_how_to_start_one(cli: Cli, enqueue: Store) -> None:
+    enqueue("hello", "name=Ada")
+    done = cli("workers")
+    assert (done.code, done.out) == (0, "")
+    assert "windlass worker APP" in done.err
+    assert cli("workers", "--json").json["workers"] == []
+
+
+@pytest.mark.usefixtures("two_workers")
+def test_the_doctor_tells_of_silent_workers(cli: Cli) -> None:
+    told = cli("doctor").out
+    assert "1 of 2 workers have been silent for 1 min or longer" in told
+    assert "try: windlass workers" in told
+
+
+def test_a_lease_that_makes_no_sense_is_refused(cli: Cli) -> None:
+    done = cli("worker", "tasks", "--drain", "--lease", "10ms")
+    assert done.code == 2
+    assert "lease: must be at least 100 ms" in done.err
 
 
 # --------------------------------------------------------------------------------------------------------------- the store

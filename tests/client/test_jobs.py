@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from windlass import JobCancelled, JobDead, JobHandle, JobNotFound, Reject, Retry, Windlass, fixed
-from windlass.drivers.protocol import Retention
+from windlass.core.duties import Done, Prune
 from windlass.errors import Refused
 from windlass.types import Job
 from windlass.words import Words
@@ -200,7 +200,7 @@ def test_a_pruned_or_deleted_job_is_not_found(place: Place, app: Windlass) -> No
             await deleted.result(1)
         assert await pruned.result(1) == 1
         place.clock.advance("1h")
-        assert await app.client.driver.prune(Retention(succeeded=1), now=place.clock.now(), limit=10) == 2
+        assert await app.client.driver.maintain(Prune(succeeded=1), epoch=None, now=place.clock.now()) == Done(2)
         for call in (pruned.result, pruned.fetch, pruned.cancel, pruned.retry, alive.delete):
             with pytest.raises(JobNotFound):
                 await call()

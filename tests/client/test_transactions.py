@@ -7,6 +7,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import apsw
@@ -329,8 +330,9 @@ def test_an_exception_after_the_block_is_logged_and_changes_nothing(
     assert "too late to matter" in str(record.exc_info[1])
 
 
-def test_a_block_that_waits_too_long_is_rolled_back(place: Place) -> None:
-    app = place.app(lease="300ms")
+def test_a_block_that_waits_too_long_is_rolled_back(file_place: Place) -> None:
+    """While it is open nobody else can write to the file."""
+    app = file_place.app(lease="300ms")
 
     @app.task
     async def follow() -> None: ...
@@ -352,13 +354,22 @@ def test_a_block_that_waits_too_long_is_rolled_back(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_a_thread_that_takes_too_long_is_rolled_back(place: Place) -> None:
-    ledger = Ledger(place, "thread")
-    ledger.before = lambda tx: place.clock.advance("11s")
+def test_a_thread_that_takes_too_long_is_rolled_back(file_place: Place) -> None:
+    ledger = Ledger(file_place, "thread")
+    ledger.before = lambda tx: file_place.clock.advance("11s")
     ledger.task.enqueue_sync("tea")
     ledger.run_once()
     assert [type(error) for error in ledger.errors] == [TransactionTooLong]
     assert ledger.only_this_job()[0] == "queued"
+
+
+@ways
+def test_where_others_can_write_meanwhile_a_block_takes_its_time(tmp_path: Path, way: str) -> None:
+    place = Place("memory", tmp_path)
+    ledger = Ledger(place, way)
+    ledger.before = lambda tx: place.clock.advance("11s")
+    ledger.task.enqueue_sync("tea")
+    assert (ledger.run_once().succeeded, ledger.errors) == (1, [])
 
 
 def test_a_transaction_is_for_one_block_of_the_right_kind(place: Place) -> None:

@@ -23,10 +23,12 @@ def ended(name: str, state: State = "succeeded", at: int = OLD, **fields: Any) -
     return queued(id=name, state=state, finished_at=at if state in TERMINAL else None, **{"seq": int(name), **fields})
 
 
-def pruned(*jobs: Job, limit: int = 100, keep: int | None = KEEP, but: Rules | None = None) -> list[str]:
+def pruned(
+    *jobs: Job, limit: int = 100, keep: int | None = KEEP, but: Rules | None = None, uncounted: tuple[int, ...] = ()
+) -> list[str]:
     """What goes when every ending is kept for `keep`, `but` for those that have another rule."""
     rule: Rules = {"succeeded": keep, "cancelled": keep, "dead": keep, **(but or {})}
-    return [job.id for job in prunable(jobs, rule, NOW, limit)]
+    return [job.id for chain in prunable(jobs, rule, NOW, limit, (), uncounted) for job in chain]
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -90,3 +92,12 @@ def test_nothing_active_nothing_fresh_and_no_half_group_ever_goes(rows: list[tup
             assert job.state in TERMINAL
             assert (job.finished_at or 0) <= OLD
             assert job.group_id is None or all(other.group_id != job.group_id for other in left)
+
+
+def test_an_uncounted_run_keeps_its_job_its_chain_and_its_group_and_takes_no_place_in_a_bite() -> None:
+    first = ended("1", "dead", at=0, dead_kind="superseded", superseded_by="2")
+    chain = (first, ended("2", at=OLD - 2, retry_of="1"))
+    assert pruned(*chain, ended("3"), uncounted=(1,)) == ["3"]
+    assert pruned(*chain, ended("3"), uncounted=(2,), limit=1) == ["3"]
+    group = (ended("4", group_id="g"), ended("5", group_id="g"))
+    assert pruned(*group, ended("6"), uncounted=(5,)) == ["6"]

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from windlass.core.changes import AddEvent, PutGroup, PutLimit, PutQueue, SetPaused
-from windlass.drivers.protocol import Driver, JobQuery, Page, Retention, Shared
+from windlass.core.duties import Done, RollUpUsage, SampleQueues
+from windlass.drivers.protocol import Driver, JobQuery, Page, Shared
 from windlass.errors import DriverClosed, DriverForked, StoreError, StoreFull, StoreUnavailable
 from windlass.testing.conformance import DriverConformance
 from windlass.testing.conformance.trial import LEASE, MINUTE, Trial
@@ -58,9 +59,9 @@ TestJsonAgainstMemory.settings = settings(
 class Everything:
     """All that a driver shows, for comparing one moment with another."""
 
-    def __init__(self, page: Page, shared: Shared, runs: list[list[Run]]) -> None:
+    def __init__(self, page: Page, shared: Shared, runs: list[list[Run]], *fleet: Sequence[object]) -> None:
         self.jobs: tuple[Job, ...] = page.jobs
-        self.shared, self.runs = shared, runs
+        self.shared, self.runs, self.fleet = shared, runs, fleet
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Everything) and vars(self) == vars(other)
@@ -70,7 +71,9 @@ class Everything:
 
 async def everything(driver: Driver) -> Everything:
     page = await driver.find(JobQuery(superseded=True, limit=1_000))
-    return Everything(page, await driver.shared(), [await driver.runs(job.id) for job in page.jobs])
+    runs = [await driver.runs(job.id) for job in page.jobs]
+    fleet = (await driver.workers(), await driver.usage(since=0), await driver.samples(since=0))
+    return Everything(page, await driver.shared(), runs, *fleet)
 
 
 async def busy(driver: Driver) -> Trial:
@@ -79,7 +82,7 @@ async def busy(driver: Driver) -> Trial:
     for change in (PutQueue("q", settings="{}"), SetPaused("q", True), PutLimit("k", 1), PutGroup("g", total=3)):
         assert await t.alter(change) == "applied"
     await t.ack(await t.running(idempotency_scope="s", idempotency_key="pruned"), result=b"\x00\xff")
-    await driver.prune(Retention(succeeded=0), now=t.now, limit=10)
+    await t.prune(succeeded=0)
     event = AddEvent("job.dead", "x", None, "{}")
     await t.fail(await t.running(group_id="g", payload=b"\xff\xfe", headers={"ü": "✓"}), riders=(event,))
     await t.running(limit_keys=("k",), idempotency_scope="s", idempotency_key="held", dedupe_key="d")
@@ -87,6 +90,11 @@ async def busy(driver: Driver) -> Trial:
         await t.enqueue(priority=number % 3, run_at=t.now + MINUTE if number % 2 else None)
     await t.enqueue(limit_keys=("k",), priority=9)
     assert await t.claim(limit=1)
+    await t.beat("w")
+    await t.lead("w")
+    later = t.now + 2 * MINUTE
+    await driver.maintain(RollUpUsage(until=later), epoch=None, now=later)
+    await driver.maintain(SampleQueues(keep=MINUTE), epoch=None, now=later)
     return t
 
 
@@ -98,6 +106,8 @@ def test_everything_is_there_after_closing_and_opening_again(tmp_path: Path) -> 
         await t.driver.close()
         t.driver = JsonDriver(path)
         assert await everything(t.driver) == before
+        assert all(before.fleet)
+        assert await t.maintain(RollUpUsage(until=t.now + MINUTE), epoch=1) == Done(0), "who leads, and what was counted"
         assert (await t.answer(idempotency_scope="s", idempotency_key="pruned")).existed
         assert (await t.answer(idempotency_scope="s", idempotency_key="held")).existed
         assert (await t.answer(dedupe_key="d")).existed
@@ -118,7 +128,7 @@ def test_an_old_handle_never_meets_a_new_job(tmp_path: Path) -> None:
         t = Trial(JsonDriver(tmp_path / "jobs.json"))
         old = await t.running()
         await t.ack(old)
-        assert await t.driver.prune(Retention(succeeded=0), now=t.now, limit=1) == 1
+        assert await t.prune(succeeded=0, limit=1) == 1
         await t.driver.close()
         t.driver = JsonDriver(tmp_path / "jobs.json")
         fresh = await t.running()
@@ -283,4 +293,4 @@ def test_only_the_owner_reads_the_file(tmp_path: Path) -> None:
 
 
 def test_the_example_fits_on_three_screens() -> None:
-    assert len((EXAMPLES / "json_driver.py").read_text().splitlines()) <= 150
+    assert len((EXAMPLES / "json_driver.py").read_text().splitlines()) <= 160

@@ -1,18 +1,23 @@
 """Dying at a chosen point of a worker's life: once, for real, with SIGKILL to itself (or SIGSTOP, to come back later).
 
-Transactions are met through the lane's own hook, the rest by standing around a method. The moment is told to the log
-first, so that recovery can be measured from it.
+Transactions are met through the lane's own hook on SQLite and at their COMMIT on PostgreSQL, where some operations are one
+statement that commits by itself; the rest by standing around a method. The moment is told to the log first, so that
+recovery can be measured from it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Generator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from windlass.core.changes import Ack, Fail, Release, Settlement
+from windlass.drivers.postgres import leases as postgres_leases
+from windlass.drivers.postgres import settlement as postgres_settlement
+from windlass.drivers.postgres.link import COMMIT, Link
 from windlass.drivers.sqlite import SqliteDriver, leases, settlement
 from windlass.drivers.sqlite.lane import Step
 from windlass.drivers.sqlite.transactions import SqliteTransaction
@@ -35,10 +40,17 @@ OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     "settle": (settlement, "settle", lambda changes, _: any(isinstance(change, Ack) for change in changes)),
     "release": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
 }  # fmt: skip
+POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, whether it is one statement)
+    "claim": [(postgres_leases, "claim", False)],  # where there are limits, and fleets have one, every claim goes this way
+    "extend": [(postgres_leases, "extend", True)],
+    "settle": [(postgres_settlement, "settle", False), (postgres_settlement, "ack_at_once", True)],
+    "release": [(postgres_settlement, "settle", False)],
+}
 CALLS: Final[dict[str, tuple[Any, str]]] = {
     "before_handler": (Held, "begin"),
     "before_settle_is_sent": (Settler, "put"),
     "transaction:before_commit": (SqliteTransaction, "commit"),
+    "before_duty": (SqliteDriver, "maintain"),
 }
 AFTER: Final[dict[str, tuple[Any, str]]] = {"transaction:after_commit": (SqliteTransaction, "commit")}
 LINES: Final[dict[str, str]] = {"inside_handler": "start", "inside_transaction": "done"}
@@ -53,9 +65,10 @@ def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
     done: list[str] = []
     operation, _, step = point.partition(":")
     driver = tasks.app.client.driver
-    assert isinstance(driver, SqliteDriver)
-    # Whoever is stopped while it writes keeps the only write lock of the file, and nobody could take anything over.
-    turn = driver._writer._turn if operation not in OPERATIONS and number == signal.SIGSTOP else nullcontext()
+    turn: AbstractContextManager[object] = nullcontext()
+    if isinstance(driver, SqliteDriver) and operation not in OPERATIONS and number == signal.SIGSTOP:
+        # Whoever is stopped while it writes keeps the only write lock of the file, and nobody could take anything over.
+        turn = driver._writer._turn
 
     def die() -> None:
         if not done:
@@ -65,7 +78,10 @@ def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
                 os.kill(os.getpid(), number)
 
     if operation in OPERATIONS:
-        _at_commit(driver, OPERATIONS[operation], step, die)
+        if isinstance(driver, SqliteDriver):
+            _at_commit(driver, OPERATIONS[operation], step, die)
+        else:
+            _at_commit_on_postgres(POSTGRES[operation], OPERATIONS[operation][2], step, die)
         if operation == "release":
             _after_line("start", lambda: os.kill(os.getpid(), signal.SIGTERM))
     elif point in CALLS:
@@ -83,9 +99,9 @@ def _nothing() -> None:
 def _around(
     real: Callable[..., Any], before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing
 ) -> Callable[..., Any]:
-    def observed(*args: Any) -> Any:
+    def observed(*args: Any, **kwargs: Any) -> Any:
         before()
-        answer = real(*args)
+        answer = real(*args, **kwargs)
         after()
         return answer
 
@@ -113,6 +129,44 @@ def _at_commit(driver: SqliteDriver, operation: tuple[Any, str, Counts], step: s
 
     wrap(owner, name, around)
     driver._writer.on_step = on_step
+
+
+def _at_commit_on_postgres(
+    operations: list[tuple[Any, str, bool]], counts: Counts, step: str, die: Callable[[], None]
+) -> None:
+    present = threading.local()  # `meant`: whether this thread's transaction holds the operation
+
+    def around(at_once: bool) -> Callable[[Any], Any]:
+        def wrapped(real: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Generator[Any, Any, Any]]:
+            def observed(first: Any, *rest: Any) -> Generator[Any, Any, Any]:
+                if at_once and step == "before_commit":
+                    die()
+                answer = yield from real(first, *rest)
+                if counts(first, answer):
+                    if at_once:
+                        die()
+                    present.meant = True
+                return answer
+
+            return observed
+
+        return wrapped
+
+    def commits(real: Callable[..., Any]) -> Callable[..., Any]:
+        def observed(self: Link, statement: Any) -> Any:
+            meant = statement is COMMIT and getattr(present, "meant", False)
+            if meant and step == "before_commit":
+                die()
+            answer = real(self, statement)
+            if meant:
+                die()
+            return answer
+
+        return observed
+
+    for module, name, at_once in operations:
+        wrap(module, name, around(at_once))
+    wrap(Link, "execute", commits)
 
 
 def _after_line(what: str, then: Callable[[], None]) -> None:

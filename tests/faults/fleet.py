@@ -20,13 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-import apsw
-
 from windlass.client import Client
 from windlass.core.changes import PutLimit
 
 from . import tasks
 from .history import History, Line, read_log
+from .stores import SqliteStore, Store
 
 T = TypeVar("T")
 TESTS = Path(__file__).parents[1]
@@ -66,12 +65,13 @@ class Process:
 
 
 class Fleet:
-    """Processes on one fresh store. `settings` are those of `Windlass`, as text."""
+    """Processes on one fresh store: a file, unless one is given. `settings` are those of `Windlass`, as text."""
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, on: Store | None = None, /, **settings: str) -> None:
         self.directory = directory
         self.store, self.log, self.accepted = directory / "jobs.db", directory / "handlers.log", directory / "accepted"
-        self.url = f"sqlite:///{self.store}"
+        self.on: Store = on or SqliteStore(self.store)
+        self.url = self.on.url
         self.processes: list[Process] = []
         self._environment = {
             **os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", ""))),
@@ -84,9 +84,7 @@ class Fleet:
         self.accepted.touch()
         tasks.app.client = Client(self.url, tasks.app.client.settings)  # tests enqueue with the tasks' own calls
         asyncio.run(self._prepare(tasks.app.client))
-        self._reader = apsw.Connection(str(self.store))
-        self._reader.set_busy_timeout(20_000)
-        self._reader.execute("create table effects (job_id text not null, number integer not null) strict")
+        self.on.open()
         return self
 
     async def _prepare(self, client: Client) -> None:
@@ -103,7 +101,7 @@ class Fleet:
             if state_of(pid) not in ("", "Z") and b"faults.program" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        self._reader.close()
+        self.on.close()
         asyncio.run(tasks.app.close())
         if error is not None:
             for process in self.processes:
@@ -112,15 +110,20 @@ class Fleet:
 
     # ------------------------------------------------------------------------------------------------------- processes
 
-    def start(self, *words: str, waits: bool = False, module: str = "faults.program") -> Process:
+    def start(
+        self, *words: str, waits: bool = False, module: str = "faults.program", url: str | None = None,
+        **environment: str,
+    ) -> Process:  # fmt: skip
         """`python -m module` with these words. `waits`: it does nothing before `go`, so that a recovery is not
-        measured together with the start of an interpreter."""
+        measured together with the start of an interpreter. `url`: another way to the store."""
         number = len(self.processes)
         output, errors = self.directory / f"{number}.out", self.directory / f"{number}.err"
-        environment = {**self._environment, "FAULTS_WAITS": "1"} if waits else self._environment
+        surroundings = {**self._environment, **environment, **({"FAULTS_WAITS": "1"} if waits else {})}
+        if url is not None:
+            surroundings["WINDLASS_URL"] = url
         with output.open("wb") as out, errors.open("wb") as err:
             popen = subprocess.Popen(
-                [sys.executable, "-m", module, *words], env=environment, stdout=out, stderr=err,
+                [sys.executable, "-m", module, *words], env=surroundings, stdout=out, stderr=err,
                 stdin=subprocess.PIPE if waits else subprocess.DEVNULL, process_group=0,
             )  # fmt: skip
         process = Process(" ".join(words), popen, output, errors)
@@ -135,26 +138,15 @@ class Fleet:
         return at
 
     def freeze(self, process: Process) -> int:
-        """SIGSTOP, at a moment at which it does not hold the file's only write lock: nobody could take over from one that
-        does. Answers the store's time just before it."""
+        """SIGSTOP, at a moment at which it holds no lock of the store's: nobody could take over from one that does.
+        Answers the store's time just before it."""
         while True:
             at = self.now()
             process.signal(signal.SIGSTOP)
             self.until("it stands still", process.is_stopped)
-            if self._can_write():
+            if self.on.nobody_is_in_the_way():
                 return at
             process.signal(signal.SIGCONT)
-
-    def _can_write(self) -> bool:
-        self._reader.set_busy_timeout(300)
-        try:
-            self._reader.execute("begin immediate")
-            self._reader.execute("rollback")
-        except apsw.BusyError:
-            return False
-        finally:
-            self._reader.set_busy_timeout(20_000)
-        return True
 
     def finish(self) -> None:
         """One more worker, until every job has ended."""
@@ -177,7 +169,7 @@ class Fleet:
         return tasks.app.client.now()
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self._reader.execute(sql, values)]
+        return self.on.rows(sql, *values)
 
     def count(self, where: str, *values: Any) -> int:
         return int(self.rows(f"select count(*) from jobs where {where}", *values)[0][0])
@@ -189,7 +181,7 @@ class Fleet:
         return [line.split()[1] for line in self.accepted.read_text().split("\n")[:-1]]
 
     def history(self) -> History:
-        return History.read(self.store, self.log)
+        return History.read(self.on, self.log)
 
     # ----------------------------------------------------------------------------------------------------------- waiting
 

@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-import apsw
+from .stores import SqliteStore, Store
 
 TERMINAL = ("succeeded", "dead", "cancelled")
 # A claim carries the time at which it was asked for, and may then wait this long for the file's write lock. The time at
@@ -83,26 +83,13 @@ class History:
     faults: list[str]  # what the file's own checks say
 
     @classmethod
-    def read(cls, store: Path, log: Path) -> History:
-        connection = apsw.Connection(str(store))
-        try:
-            connection.set_busy_timeout(20_000)
-            connection.execute("begin")  # one moment for all that is read
-            jobs = [JobRow(*row) for row in connection.execute(f"select {', '.join(JobRow._fields)} from jobs")]
-            runs: dict[str, list[RunRow]] = defaultdict(list)
-            for row in connection.execute(
-                "select jobs.id, attempt_no, run_id, runs.worker_id, runs.claimed_at, runs.started_at, runs.finished_at, "
-                "status, error from runs join jobs on seq = job_seq order by job_seq, attempt_no"
-            ):
-                runs[str(row[0])].append(RunRow(*row))
-            permits = {
-                str(key): (used, most) for key, used, most in connection.execute("select key, used, max_used from limits")
-            }
-            faults = [str(row[0]) for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
-            faults += [f"a broken reference: {row}" for row in connection.execute("pragma foreign_key_check")]
-        finally:
-            connection.close()
-        return cls({job.id: job for job in jobs}, runs, read_log(log), permits, faults)
+    def read(cls, store: Path | Store, log: Path) -> History:
+        jobs, rows, limits, faults = (SqliteStore(store) if isinstance(store, Path) else store).snapshot()
+        runs: dict[str, list[RunRow]] = defaultdict(list)
+        for row in rows:
+            runs[str(row[0])].append(RunRow(*row))
+        permits = {str(key): (used, most) for key, used, most in limits}
+        return cls({row[0]: JobRow(*row) for row in jobs}, runs, read_log(log), permits, faults)
 
     # ---------------------------------------------------------------------------------------------------------- the check
 

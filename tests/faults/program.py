@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from windlass.client import JobHandle
+from windlass.drivers.sqlite import SqliteDriver
+from windlass.errors import StoreError
 from windlass.worker import supervisor
 from windlass.worker.serving import serve
 from windlass.worker.stats import Stats
@@ -22,6 +24,7 @@ from windlass.worker.supervisor import Supervisor, stopped_with_parent, supervis
 from . import crash, tasks
 
 ACCEPTED = "FAULTS_ACCEPTED"
+log = logging.getLogger("faults")
 
 
 def run(*queues: str) -> None:
@@ -60,8 +63,16 @@ def enqueue(first: str, last: str) -> None:
         lambda n: tasks.blocking.enqueue_sync(""), lambda n: tasks.ledger.enqueue_sync(0.02), tasks.quick.enqueue_sync,
         lambda n: tasks.limited.enqueue_sync(0.005), tasks.written.enqueue_sync,
     ]  # fmt: skip
+    if not isinstance(tasks.app.client.driver, SqliteDriver):
+        kinds[-1] = tasks.quick.enqueue_sync  # `written` speaks to a SQLite file
     for number in range(int(first), int(last)):
-        accepted = kinds[number % len(kinds)](number)
+        while True:
+            try:
+                accepted = kinds[number % len(kinds)](number)
+                break
+            except StoreError as error:  # not accepted, though it may be stored
+                log.warning("not accepted: %s", error)
+                time.sleep(0.05)
         os.write(fd, f"{number} {accepted.id}\n".encode())
         time.sleep(0.003)  # a steady stream rather than a burst
 

@@ -16,10 +16,11 @@ from windlass.clock import SECOND
 from windlass.core.recovery import CRASH_ERROR
 
 from . import tasks
+from .conftest import FleetMaker
 from .fleet import Fleet, Process
 from .history import History, RunRow
 
-LEASE = SECOND // 2
+LEASE = SECOND
 BOUND = LEASE + 2 * SECOND
 AT_ONCE = 2 * SECOND  # nothing has to lapse: only the rescuer's waking up is waited for
 
@@ -60,10 +61,22 @@ def chain(history: History, job_id: str) -> list[RunRow]:
     return runs + (chain(history, successor) if successor is not None else [])
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_worker_killed_at_any_point_is_recovered_from_in_time(tmp_path: Path, point: str) -> None:
+QUICK = {"claim:after_commit", "inside_handler", "settle:before_commit", "settle:after_commit"}
+
+
+@pytest.mark.parametrize("point", sorted(POINTS.keys() - QUICK))
+def test_a_worker_killed_at_any_point_is_recovered_from_in_time(new_fleet: FleetMaker, point: str) -> None:
+    killed_at_a_point(new_fleet, point)
+
+
+@pytest.mark.parametrize("point", sorted(QUICK))
+def test_a_worker_killed_at_the_main_points_is_recovered_from_in_time(new_quick_fleet: FleetMaker, point: str) -> None:
+    killed_at_a_point(new_quick_fleet, point)
+
+
+def killed_at_a_point(new_fleet: FleetMaker, point: str) -> None:
     seconds = 30.0 if point.startswith(("extend", "release")) else 0.0
-    with Fleet(tmp_path, lease="500ms", grace="100ms") as fleet:
+    with new_fleet(lease="1s", grace="100ms") as fleet:
         ordinary, never_twice = tasks.slow.enqueue_sync(seconds).id, tasks.ledger.enqueue_sync(seconds).id
         doomed = [fleet.start("crash", point, queue, waits=True) for queue in ("steady", "ledger")]
         rescuer = fleet.start("run", waits=True)
@@ -92,7 +105,7 @@ def test_a_worker_killed_at_any_point_is_recovered_from_in_time(tmp_path: Path, 
 
 @pytest.mark.parametrize("point", TRANSACTION_POINTS)
 def test_a_worker_killed_in_a_transaction_leaves_its_effect_with_its_success_or_neither(tmp_path: Path, point: str) -> None:
-    with Fleet(tmp_path, lease="500ms") as fleet:
+    with Fleet(tmp_path, lease="1s") as fleet:
         job_id = tasks.written.enqueue_sync(1).id
         doomed, rescuer = fleet.start("crash", point, waits=True), fleet.start("run", waits=True)
         fleet.until_born(rescuer)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
-from pathlib import Path
 
 from windlass.clock import SECOND
 
 from . import tasks
-from .fleet import Fleet
+from .conftest import FleetMaker
 
 LOAD = 400
 
@@ -26,8 +25,8 @@ def load(seconds: float) -> list[str]:
     return [handle.id for handle in tasks.app.enqueue_many_sync(mix)]
 
 
-def test_sigterm_under_load_hands_back_what_runs_and_spends_no_attempt(tmp_path: Path) -> None:
-    with Fleet(tmp_path, lease="5s", grace="300ms", concurrency="20") as fleet:
+def test_sigterm_under_load_hands_back_what_runs_and_spends_no_attempt(new_fleet: FleetMaker) -> None:
+    with new_fleet(lease="5s", grace="300ms", concurrency="20") as fleet:
         jobs = load(seconds=60)
         worker = fleet.start("run")
         fleet.until_started(200)
@@ -55,8 +54,8 @@ def test_sigterm_under_load_hands_back_what_runs_and_spends_no_attempt(tmp_path:
     assert begun_late == []
 
 
-def test_a_second_sigterm_does_not_wait_for_the_grace(tmp_path: Path) -> None:
-    with Fleet(tmp_path, lease="5s", grace="60s") as fleet:
+def test_a_second_sigterm_does_not_wait_for_the_grace(new_fleet: FleetMaker) -> None:
+    with new_fleet(lease="5s", grace="60s") as fleet:
         jobs = load(seconds=60)
         worker = fleet.start("run")
         fleet.until_started(200)
@@ -80,11 +79,11 @@ def test_a_second_sigterm_does_not_wait_for_the_grace(tmp_path: Path) -> None:
     assert stopped <= {run.id for runs in halfway.runs.values() for run in runs if run.status == "skipped"}
 
 
-def test_a_storm_of_signals_loses_nothing(tmp_path: Path) -> None:
+def test_a_storm_of_signals_loses_nothing(new_fleet: FleetMaker) -> None:
     """Signals at any age of a process, many at once: before it listens, while it works, while it ends. It may then die of
     one, which is as good as an end if nothing is left behind."""
     dice = random.Random(7)
-    with Fleet(tmp_path, lease="1s", grace="200ms") as fleet:
+    with new_fleet(lease="1s", grace="200ms") as fleet:
         jobs = load(seconds=1)
         for age in (0, 1, 30, 80):
             before = len(fleet.lines("start"))

@@ -10,14 +10,14 @@ import pytest
 from windlass.clock import SECOND
 
 from . import tasks
-from .fleet import Fleet
+from .conftest import FleetMaker
 
-LEASE = SECOND // 2
+LEASE = SECOND
 
 
-def test_a_zombie_is_interrupted_and_its_settlements_are_refused(tmp_path: Path) -> None:
+def test_a_zombie_is_interrupted_and_its_settlements_are_refused(new_fleet: FleetMaker, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    with Fleet(tmp_path, lease="500ms", grace="5s") as fleet:
+    with new_fleet(lease="1s", grace="5s") as fleet:
         jobs = [tasks.slow.enqueue_sync(60).id for _ in range(4)]
         jobs += [tasks.blocking.enqueue_sync(str(gate)).id for _ in range(3)]
         jobs.append(tasks.ledger.enqueue_sync(60).id)
@@ -49,8 +49,8 @@ def test_a_zombie_is_interrupted_and_its_settlements_are_refused(tmp_path: Path)
         assert after.claimed_at - stopped_at <= LEASE + 2 * SECOND
 
 
-def test_a_zombie_cannot_end_a_job_that_another_worker_is_running(tmp_path: Path) -> None:
-    with Fleet(tmp_path, lease="500ms") as fleet:
+def test_a_zombie_cannot_end_a_job_that_another_worker_is_running(new_fleet: FleetMaker, tmp_path: Path) -> None:
+    with new_fleet(lease="1s") as fleet:
         jobs = [tasks.gated.enqueue_sync(str(tmp_path / "gate")).id for _ in range(3)]
         zombie, other = fleet.start("run"), fleet.start("run", waits=True)
         fleet.until_born(zombie, other)
@@ -77,8 +77,10 @@ def test_a_zombie_cannot_end_a_job_that_another_worker_is_running(tmp_path: Path
 
 
 @pytest.mark.parametrize("point", ["claim:after_commit", "before_handler"])
-def test_a_worker_that_slept_through_its_lease_does_not_begin_what_others_have_done(tmp_path: Path, point: str) -> None:
-    with Fleet(tmp_path, lease="500ms") as fleet:
+def test_a_worker_that_slept_through_its_lease_does_not_begin_what_others_have_done(
+    new_fleet: FleetMaker, point: str
+) -> None:
+    with new_fleet(lease="1s") as fleet:
         jobs = [tasks.slow.enqueue_sync(0).id for _ in range(3)] + [tasks.ledger.enqueue_sync(0).id]
         jobs += [tasks.blocking.enqueue_sync("").id for _ in range(3)]
         zombie, other = fleet.start("stop", point), fleet.start("run", waits=True)

@@ -42,7 +42,7 @@ class Proxy:
     """`with Proxy(server.port) as proxy: connect(proxy.dsn())`. Every order is in force when its call returns.
 
     Sessions must not be encrypted. `counts` tells what was done: accepted, refused_by_server, reset, cut_before,
-    cut_after, silenced, bytes_to_server, bytes_to_client.
+    cut_after, silenced, faltered, bytes_to_server, bytes_to_client.
     """
 
     def __init__(self, upstream: int) -> None:
@@ -53,6 +53,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._listener: asyncio.Server | None = None
         self._open = {"to_server": asyncio.Event(), "to_client": asyncio.Event()}
+        self.fluent = asyncio.Event()  # answers come whole
         self._resets = False
         self._delay = 0.0
         self._rate = 0.0
@@ -80,6 +81,10 @@ class Proxy:
     def blackhole(self, direction: Direction = "both") -> None:
         """Connections stay open and new ones are accepted, but nothing comes through, not even a farewell."""
         self._order(self._blackhole(direction))
+
+    def falter(self) -> None:
+        """Of every answer only the first bytes come through; then the line is silent."""
+        self._order(self._falter())
 
     def delay(self, seconds: float, *, bytes_per_second: float = 0.0) -> None:
         """Everything arrives later, in both directions; with a rate, also slowly."""
@@ -123,7 +128,7 @@ class Proxy:
 
     async def _heal(self) -> None:
         self._resets, self._delay, self._rate = False, 0.0, 0.0
-        for gate in self._open.values():
+        for gate in (*self._open.values(), self.fluent):
             gate.set()
         if self._listener is None:
             self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
@@ -132,6 +137,9 @@ class Proxy:
         for name, gate in self._open.items():
             if direction in ("both", name):
                 gate.clear()
+
+    async def _falter(self) -> None:
+        self.fluent.clear()
 
     async def _slow(self, seconds: float, rate: float) -> None:
         self._delay, self._rate = seconds, rate
@@ -263,6 +271,11 @@ class _Connection:
                 self._server.feed(data)
                 if self._trap is None:
                     await self._proxy.let_through("to_client", data)
+                    if not self._proxy.fluent.is_set():
+                        self._proxy.counts["faltered"] += 1
+                        self._writer.write(data[:3])
+                        data = data[3:]
+                        await self._proxy.fluent.wait()
                     self._writer.write(data)
                     await self._writer.drain()
                 elif self._all_said and self._server.ready == self._asked:

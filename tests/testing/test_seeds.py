@@ -23,14 +23,18 @@ FRESH_SECONDS: Final = float(os.environ.get("WINDLASS_SIM_SECONDS", "10"))
 
 ONCE_FAILED: Final = {
     0: "acknowledged before the handler ran; recovery that left never-twice jobs behind, or did not name the lapsed lease",
-    4: "a handler that was cancelled counted as failed",
-    7: "a worker that was told to stop claimed on",
-    10: "an outcome was dropped when the store could not be reached",
-    23: "a claim whose answer came after its lease was begun",
-    25: "a job handed back by a worker that stopped had spent an attempt",
-    79: "a wish to cancel was not heard",
-    190: "the claimer slept for ever: nobody told it that the store could be written again",
-    202: "a handler ran on beside its successor, because its worker did not stop it when it could not renew",
+    1: "a worker that was told to stop claimed on",
+    2: "a handler that was cancelled counted as failed",
+    8: "a worker beat too rarely, and was removed alive",
+    15: "a leader that could not renew went on acting beside the next one",
+    67: "an outcome was dropped when the store could not be reached",
+    71: "a claim whose answer came after its lease was begun",
+    97: "a job handed back by a worker that stopped had spent an attempt",
+    102: "a wish to cancel was not heard",
+    217: "a duty was done under an epoch that had ended",
+    374: "the claimer slept for ever: nobody told it that the store could be written again",
+    1023: "a handler ran on beside its successor, because its worker did not stop it when it could not renew",
+    3967: "a worker that was told to stop while it made itself heard claimed on",
 }  # fmt: skip
 
 

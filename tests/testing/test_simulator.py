@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from windlass.clock import SECOND
+from windlass.coordinator.burial import Burial
+from windlass.coordinator.election import Election
+from windlass.coordinator.registry import Registry
 from windlass.core.changes import Expire
 from windlass.core.settle import Execution, Failed, Outcome, Released, Succeeded, settle
-from windlass.drivers.memory import leases, limits, settlement
+from windlass.drivers.memory import duties, fleet, leases, limits, settlement
 from windlass.testing.simulator.real import real_worker
 from windlass.testing.simulator.run import Campaign, main
 from windlass.testing.simulator.scenario import Seat, simulate
@@ -367,16 +370,44 @@ async def _recovers_nothing(client: Any) -> int:
     return 0
 
 
+async def _later(self: Any) -> Micros:
+    return 3_600 * SECOND
+
+
+_beat: Any = Registry.tick
+
+
+async def _beats_once(self: Any) -> Micros:
+    await _beat(self)
+    return 3_600 * SECOND
+
+
+_for_ever = property(lambda self: self._mandate.epoch if self._mandate else None)
+
+
+def _always(epoch: int | None, **_: Any) -> bool:
+    return True
+
+
+def _elects_everybody(worker_id: str, **_: Any) -> str:
+    return "elected"
+
+
 @pytest.mark.parametrize(
     ("where", "name", "wrong", "profile", "rule"),
     [
         (Keeper, "fence", _never, "network", "a handler ends before its lease does"),
         (Keeper, "renew", _never, "calm", "a lease that nobody disturbs does not lapse"),
         (sweeper, "recover_lapsed", _recovers_nothing, "crashes", "what was acknowledged ends"),
+        (Burial, "tick", _later, "crashes", "a dead worker leaves the registry"),
+        (Registry, "tick", _beats_once, "calm", "a lease that nobody disturbs does not lapse"),
+        (Election, "epoch", _for_ever, "swarm", "a leader stops acting before another may lead"),
+        (duties, "may_maintain", _always, "storm", "only who leads does a leader's duty"),
+        (fleet, "judge_bid", _elects_everybody, "calm", "no two lead at one instant"),
     ],
 )
 def test_a_broken_part_of_the_real_worker_is_caught(
     where: Any, name: str, wrong: Any, profile: str, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(where, name, wrong)
-    assert first_broken(real_worker, profile=profile, seeds=200) == rule
+    assert first_broken(real_worker, profile=profile, seeds=300) == rule

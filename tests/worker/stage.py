@@ -24,6 +24,9 @@ from windlass.worker import Worker
 
 Fault = Callable[[Callable[[], Awaitable[Any]], tuple[Any, ...]], Awaitable[Any]]
 AT_ONCE = Retry(max_attempts=3, backoff=fixed("0s"))
+BREAKABLE = frozenset(
+    "claim extend settle expire alter get waiting_types wait beat lead maintain examine".split(),
+)
 PATIENCE = 8.0  # seconds after which a test is told that what it waits for will not come
 
 
@@ -47,7 +50,7 @@ class Faulty:
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self.driver, name)
-        if name not in ("claim", "extend", "settle", "expire", "alter", "get", "waiting_types", "wait", "prune"):
+        if name not in BREAKABLE:
             return call
 
         async def guarded(*args: Any, **kwargs: Any) -> Any:

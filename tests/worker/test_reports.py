@@ -166,6 +166,7 @@ def test_being_interrupted_twice_while_a_transaction_begins_does_not_keep_the_wr
 
         job = await writes.enqueue()
         stranger = apsw.Connection(f"{tmp_path}/jobs.db")
+        stranger.set_busy_timeout(2_000)
         async with stage.working() as worker:
             await stage.until_state(job.id, "running")
             await waiting.wait()

@@ -6,7 +6,6 @@ It only reads. A check that cannot be made on a kind of store is left out, never
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
@@ -22,8 +21,6 @@ from windlass.types import Micros
 LOST_FOR: Final = 60 * SECOND
 WAITING_FOR: Final = 60 * SECOND
 SKEW: Final = 2 * SECOND
-LARGE_WAL: Final = 256 << 20
-LITTLE_SPACE: Final = 200 << 20
 DEPTH: Final = 3
 SKIPPED: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
 
@@ -33,7 +30,9 @@ async def examine(client: Client) -> Diagnosis:
         driver = client.driver
     except WindlassError as error:
         return Diagnosis((Check("store", "problem", str(error)),))
-    checks = [_opened(client, driver), *_file(driver), _clock(client.now())]
+    checks = [_opened(client, driver)]
+    checks += [Check(f.name, f.status, f.text, f.command) for f in await driver.examine(now=client.now())]
+    checks += [*_other_stores(driver), _clock(client.now())]
     checks += [check async for check in _jobs(driver, client.now())]
     return Diagnosis(tuple(checks))
 
@@ -50,23 +49,10 @@ def _opened(client: Client, driver: Driver) -> Check:
     return Check("store", "ok", f"{where}: opens, its schema is current, {can.wakeups} wake-ups")
 
 
-def _file(driver: Driver) -> Iterator[Check]:
+def _other_stores(driver: Driver) -> Iterator[Check]:
     path: str | None = getattr(driver, "path", None)
     if path is None:
         return
-    wal = Path(path + "-wal")
-    size = wal.stat().st_size if wal.exists() else 0
-    if size > LARGE_WAL:
-        yield Check(
-            "write-ahead log", "warning", f"{wal.name} is {size >> 20} MiB: somebody keeps a read transaction open",
-            f"lsof {path}",
-        )  # fmt: skip
-    free = shutil.disk_usage(Path(path).parent).free
-    little = free < LITTLE_SPACE
-    yield Check(
-        "disk", "warning" if little else "ok", f"{free >> 20:,} MiB free beside the store",
-        f"df -h {Path(path).parent}" if little else None,
-    )  # fmt: skip
     others = [other for other in _stores_below(Path.cwd(), Path(path).name) if os.path.realpath(other) != path]
     if others:
         yield Check(

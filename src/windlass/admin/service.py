@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor
+from windlass.admin import dead_letters, doctor, fleet
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
@@ -14,6 +14,7 @@ from windlass.admin.views import (
     Diagnosis,
     ErrorGroups,
     Filter,
+    Fleet,
     JobDetail,
     JobList,
     JobView,
@@ -118,6 +119,10 @@ class Admin:
         views = [queue_view(name, rows.get(name), counts[name]) for name in sorted(counts)]
         return Overview(at=moment(now), queues=tuple(views))
 
+    async def workers(self) -> Fleet:
+        """Who is registered as a worker, who of them lives, and who leads."""
+        return await fleet.fleet(self.client)
+
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""
         page = await self.client.driver.find(JobQuery(limit=limit))
@@ -208,7 +213,9 @@ class Admin:
     # -------------------------------------------------------------------------------------------------------- the store
 
     async def doctor(self) -> Diagnosis:
-        return await doctor.examine(self.client)
+        """What is wrong with the store, and with who works on it."""
+        store = await doctor.examine(self.client)
+        return Diagnosis((*store.checks, *await fleet.checks(self.client)))
 
     def migrations(self) -> MigrationStatus:
         """Which steps the store has, without changing it."""

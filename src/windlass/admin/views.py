@@ -144,6 +144,31 @@ class Overview(Struct, frozen=True, kw_only=True):
     queues: tuple[QueueView, ...]
 
 
+class WorkerView(Struct, frozen=True, kw_only=True):
+    """A worker as the registry knows it. `leader_until` of one that led last may lie in the past."""
+
+    id: str
+    hostname: str
+    pid: int
+    pool_size: int
+    running: int
+    queues: tuple[str, ...]
+    types: tuple[str, ...]
+    wakeups: str
+    version: str
+    started_at: datetime
+    last_heartbeat: datetime
+    alive: bool
+    is_leader: bool
+    leader_until: datetime | None
+
+
+class Fleet(Struct, frozen=True, kw_only=True):
+    at: datetime
+    leader: str | None
+    workers: tuple[WorkerView, ...]
+
+
 class Changed(Struct, frozen=True):
     """`job_id` is the link that was changed, or the one that will run."""
 

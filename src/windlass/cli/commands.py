@@ -20,6 +20,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   enqueue   enqueue TASK name=value         store a job
   look      jobs list, jobs show, watch     what waits, runs, has failed, and why
             queues list, dlq list           by queue; dead letters, also by error
+            workers                         who works here, who is silent, who leads
   change    jobs retry, run-now, cancel, move, delete
             queues pause, resume            dlq replay, purge
   store     doctor, migrate                 is all well; schema steps
@@ -34,6 +35,7 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",
         "windlass worker tasks.py --drain",
     )),
+    "workers": ("workers:workers", ("windlass workers", "windlass workers --json")),
     "tick": ("worker:tick", ("windlass tick tasks:app --limit 10",)),
     "enqueue": ("enqueue:enqueue", (
         "windlass enqueue --app tasks send_email to=ada@example.com subject='Hello there'",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def doctor(*, common: Common = Common()) -> int:
-    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters."""
+    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters, workers."""
     async with opened(common) as admin:
         found = await admin.doctor()
     if common.json:

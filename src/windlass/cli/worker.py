@@ -12,7 +12,7 @@ from windlass.app import Windlass
 from windlass.cli.output import OK, STUCK, Output
 from windlass.cli.session import Common, Flag, described, opened_app
 from windlass.clock import duration
-from windlass.config import SHORTEST_LEASE
+from windlass.config import check_leases
 from windlass.errors import InvalidInput
 from windlass.words import did_you_mean
 from windlass.worker import Stats, Worker
@@ -102,8 +102,7 @@ def _settle(app: Windlass, grace: str | None, lease: str | None) -> None:
         settings = replace(settings, grace=duration(grace, field="grace"))
     if lease is not None:
         settings = replace(settings, lease=duration(lease, field="lease"))
-        if settings.lease < SHORTEST_LEASE:
-            raise InvalidInput("lease", "must be at least 100ms: it has to be renewed three times as often")
+        check_leases(settings)
     app.client.settings = settings
 
 

@@ -8,10 +8,22 @@ from typing import Final, Protocol, get_args
 
 import msgspec
 
-from windlass.core.changes import Alteration, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.changes import Alteration, Leave, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
-from windlass.types import CrashPolicy, End, GroupMode, NewJob, OnDuplicate, OnFailure, OnUnknown, Positions, RetryMode
+from windlass.types import (
+    CrashPolicy,
+    End,
+    GroupMode,
+    NewJob,
+    OnDuplicate,
+    OnFailure,
+    OnUnknown,
+    Positions,
+    RetryMode,
+    WorkerInfo,
+)
 
 NAME_LIMIT: Final = 200
 KEY_LIMIT: Final = 1_000
@@ -232,7 +244,7 @@ def check_alteration(change: Alteration) -> None:
             check_id(change.child_id)
         case Move():
             check_one_of("to", change.to, ENDS)
-        case Revoke():
+        case Revoke() | Leave():
             check_name("worker_id", change.worker_id)
         case SetPaused():
             check_name("queue", change.queue)
@@ -240,6 +252,35 @@ def check_alteration(change: Alteration) -> None:
                 raise InvalidInput("paused", f"must be True or False, got {change.paused!r}")
         case _:
             pass
+
+
+def check_worker(worker: WorkerInfo) -> None:
+    check_name("worker_id", worker.id)
+    for field in ("hostname", "version", "wakeups"):
+        check_text(field, getattr(worker, field))
+    for field in ("pid", "pool_size", "running", "started_at"):
+        check_number(field, getattr(worker, field))
+    for field in ("queues", "types"):
+        for name in getattr(worker, field):
+            check_name(field, name)
+
+
+def check_duty(duty: Duty) -> None:
+    match duty:
+        case Prune():
+            check_limit(duty.limit)
+            for field in ("succeeded", "cancelled", "dead"):
+                if getattr(duty, field) is not None:
+                    check_number(field, getattr(duty, field))
+        case ForgetKeys():
+            check_limit(duty.limit)
+        case RemoveDeadWorkers():
+            check_number("silent_for", duty.silent_for)
+        case SampleQueues():
+            check_number("keep", duty.keep)
+        case RollUpUsage():
+            check_limit(duty.limit)
+            check_number("until", duty.until)
 
 
 def check_one_of(field: str, value: object, known: frozenset[str]) -> None:

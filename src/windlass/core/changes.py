@@ -296,6 +296,12 @@ class Revoke(Struct, frozen=True):
     worker_id: str
 
 
+class Leave(Struct, frozen=True):
+    """A worker goes in good order: its registry row is removed, and leadership that it holds ends now."""
+
+    worker_id: str
+
+
 class PutQueue(Struct, frozen=True):
     """Declare a queue, or change its settings. Whether it is paused is not one of them."""
 
@@ -329,5 +335,7 @@ class PutGroup(Struct, frozen=True):
     on_failure: OnFailure = "stop"
 
 
-Alteration: TypeAlias = Cancel | Replay | RunNow | Move | Delete | Revoke | SetPaused | PutQueue | PutLimit | PutGroup
+Alteration: TypeAlias = (
+    Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | PutGroup
+)
 AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate"]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
+from windlass.core.duties import Prune
 from windlass.types import TERMINAL, Job, Micros, State
 
 
+def kept_for(duty: Prune) -> dict[State, Micros | None]:
+    return {"succeeded": duty.succeeded, "cancelled": duty.cancelled, "dead": duty.dead}
+
+
 def prunable(
-    jobs: Sequence[Job], keep: Mapping[State, Micros | None], now: Micros, limit: int, open_groups: Collection[str] = ()
-) -> list[Job]:
+    jobs: Sequence[Job], keep: Mapping[State, Micros | None], now: Micros, limit: int, open_groups: Collection[str] = (),
+    uncounted: Collection[int] = (),
+) -> list[list[Job]]:  # fmt: skip
     """The rows of at most `limit` chains, oldest first. Retention is counted from finished_at; None keeps for ever.
-    Groups that still wait for members are kept whole."""
+    Groups that still wait for members are kept whole. `uncounted`: the seqs of jobs with runs that no roll-up has counted
+    yet; they keep their chain and their group."""
 
     def is_old(job: Job) -> bool:
         kept = keep.get(job.state)
@@ -20,12 +28,16 @@ def prunable(
     by_id = {job.id: job for job in jobs}
     heads = [job for job in jobs if job.dead_kind != "superseded"]
     held = {job.group_id for job in heads if job.group_id is not None and not is_old(job)} | set(open_groups)
+    held |= {job.group_id for job in jobs if job.group_id is not None and job.seq in uncounted}
     old = [job for job in heads if is_old(job) and (job.group_id is None or job.group_id not in held)]
     old.sort(key=lambda job: (job.finished_at or 0, job.seq))
-    doomed: list[Job] = []
-    for head in old[:limit]:
-        link: Job | None = head
-        while link is not None:
-            doomed.append(link)
-            link = by_id.get(link.retry_of) if link.retry_of is not None else None
-    return doomed
+    chains = ([head, *_links_before(head, by_id)] for head in old)
+    counted = (chain for chain in chains if not any(link.seq in uncounted for link in chain))
+    return list(islice(counted, limit))
+
+
+def _links_before(job: Job, by_id: Mapping[str, Job]) -> Iterator[Job]:
+    link = by_id.get(job.retry_of or "")
+    while link is not None:
+        yield link
+        link = by_id.get(link.retry_of or "")

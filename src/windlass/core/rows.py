@@ -75,7 +75,8 @@ def claimed(job: Job, *, token: str, worker_id: str, lease_for: Micros, start: b
 
 def run_prefix(token: str, now: Micros) -> str:
     """All but the end of the run ids of one claim: a time-ordered UUID (version 7) whose last twelve digits are the
-    job's seq, so that a run is found by its id without an index of its own."""
+    job's seq, so that a run is found by its id without an index of its own. From seq 2**48 on there are more digits: no
+    UUID any more, but never cut and never the same twice."""
     digest = hashlib.blake2b(token.encode(), digest_size=4).hexdigest()
     millis = f"{(now // 1_000) & 0xFFFFFFFFFFFF:012x}"
     return f"{millis[:8]}-{millis[8:]}-7{digest[:3]}-{'89ab'[int(digest[3], 16) & 3]}{digest[4:7]}-"

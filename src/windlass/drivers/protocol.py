@@ -21,14 +21,35 @@ cannot do it, and then nothing of the call is stored.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
-from windlass.errors import WrongConnection
-from windlass.types import Claimed, Event, Group, Handle, Job, Label, Limit, Micros, NewJob, OnUnknown, Queue, Run, State
+from windlass.core.duties import Done, Duty
+from windlass.drivers.untransactional import Untransactional as Untransactional
+from windlass.drivers.untransactional import WithoutNetwork as WithoutNetwork
+from windlass.drivers.untransactional import no_async_connection as no_async_connection
+from windlass.types import (
+    Claimed,
+    Event,
+    Group,
+    Handle,
+    Job,
+    Label,
+    Limit,
+    Micros,
+    NewJob,
+    OnUnknown,
+    Queue,
+    QueueSample,
+    Run,
+    State,
+    Usage,
+    WorkerInfo,
+)
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -39,6 +60,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     wakeups: Literal["push", "poll"]  # whether `wait` is told of work, or looks for it
     sql: bool  # the store's rules are also enforced against statements that do not come from the driver
     transactional: bool  # `transaction` works: follow-up jobs and a settlement become true together or not at all
+    single_writer: bool = False  # while one transaction is open nobody else can write, so it must be short
 
 
 class Enqueued(Struct, frozen=True, gc=False):
@@ -108,12 +130,21 @@ class WaitingType(Struct, frozen=True, gc=False):
     jobs: int
 
 
-class Retention(Struct, frozen=True, kw_only=True):
-    """How long finished jobs are kept, from `finished_at`. None = for ever."""
+class Leadership(Struct, frozen=True, kw_only=True, gc=False):
+    """Who leads, since which change of leaders, and until when. The epoch is the fence of everything a leader does."""
 
-    succeeded: Micros | None = None
-    cancelled: Micros | None = None
-    dead: Micros | None = None
+    worker_id: str | None = None
+    epoch: int = 0
+    until: Micros | None = None
+
+
+class Finding(Struct, frozen=True, gc=False):
+    """What a store says of its own health. `status` is ok, warning or problem; `command` is what to type next."""
+
+    name: str
+    status: Literal["ok", "warning", "problem"]
+    text: str
+    command: str | None = None
 
 
 class Shared(Struct, frozen=True, kw_only=True):
@@ -144,6 +175,17 @@ class Transaction(Protocol):
         `NoConnection` when there is none."""
         ...
 
+    @property
+    def async_connection(self) -> Any:
+        """The same for code on an event loop, which its statements never block for a network. A store without a network
+        answers `connection`."""
+        ...
+
+    def turn(self) -> asyncio.Lock | None:
+        """How code on an event loop calls the blocking methods after `begin`: hold this lock, which statements on
+        `async_connection` take one by one, and call in a thread. None: they wait for no network; call them as they are."""
+        ...
+
     def begin(self) -> None:
         """Once, before everything else."""
         ...
@@ -157,22 +199,13 @@ class Transaction(Protocol):
         ...
 
     def commit(self) -> None:
-        """Make all of it true. When this raises, none of it is."""
+        """Make all of it true. When this raises, none of it is; but for `OutcomeUnknown`, when the connection broke and
+        nobody could be asked."""
         ...
 
     def rollback(self) -> None:
         """Undo everything and give the connection back. Also after the end, and as often as you like."""
         ...
-
-
-class Untransactional:
-    """What a driver with `transactional=False` inherits."""
-
-    def transaction(self) -> NoReturn:
-        raise WrongConnection(f"{type(self).__name__} has no transactions; settle, and enqueue what follows before that")
-
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros) -> NoReturn:
-        raise WrongConnection(f"{type(self).__name__} cannot write on another connection; enqueue after your own commit")
 
 
 class Driver(Protocol):
@@ -231,7 +264,8 @@ class Driver(Protocol):
         would bring a `new_job` row back to the queue is `never_twice`.
 
         A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel) and is
-        stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again.
+        stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again. One that ended
+        so long ago that the roll-up of usage has passed it (core: late_until) is added to the usage here.
         """
         ...
 
@@ -247,7 +281,8 @@ class Driver(Protocol):
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
         Move: queued only, `unchanged` when it stands there already; later arrivals are not bound by it. Delete: finished,
         with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
-        else changes; `unchanged` when it holds none. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
+        else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
+        `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
         PutGroup: insert or change. A job that is not there is `not_found`.
         """
         ...
@@ -278,22 +313,62 @@ class Driver(Protocol):
         """Queues, groups, limits and the outbox."""
         ...
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        """Delete finished jobs, with their runs, that are older than their state's retention: at most `limit` chains, the
-        oldest first; answer the number of rows. A chain goes as one, by its last link's rule and date; members of a
-        group go only when all of them may. Idempotency keys stay."""
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        """The registry's heartbeat: write the worker's row with last_heartbeat = now. Of a worker that is there already
+        everything is renewed but started_at."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The registry, sorted by id. `is_leader` and `leader_until` tell who leads, or led last."""
+        ...
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        """Ask for leadership, or renew it; answer who leads now. One write transaction.
+
+        Granted to a registered worker when nobody leads at `now` (with epoch + 1), and renewed for the one that leads
+        still (same epoch). One whose own leadership has lapsed begins a new epoch like anybody else. A worker that is not
+        in the registry is refused. The instant of expiry is expired. When nobody leads after the call, `worker_id` and
+        `until` are None and `epoch` is the last one."""
+        ...
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        """Do one piece of maintenance (`windlass.core.duties`) in one transaction, if leadership is at this epoch and
+        has not expired at `now`; None = refused, and nothing was changed. `epoch` None: a person asks, not a leader."""
+        ...
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        """What `SampleQueues` wrote, of minutes that began at `since` or later, sorted by minute and queue."""
+        ...
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        """What `RollUpUsage` added up, of hours that began at `since` or later, sorted by hour, org, queue, type and
+        outcome."""
+        ...
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        """What the store knows of its own health: space, versions, what holds it up. Only reads; what cannot be known on
+        this kind of store is left out."""
         ...
 
     def transaction(self) -> Transaction:
         """A transaction that has not begun. `WrongConnection` when the store is not `transactional`."""
         ...
 
-    def enqueue_within(self, connection: object, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+    def enqueue_within(
+        self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
         """`enqueue` inside a transaction of the caller's own connection to this store. Blocking; the caller commits.
 
         Nothing is seen by anybody, and nobody is woken, before that. A connection that is in no transaction begins one as
         it would for an INSERT of the caller's. When this raises, the caller's own work is intact. `WrongConnection` for a
-        connection that this store cannot share: of another kind, on another store, or without transactions."""
+        connection that this store cannot share: of another kind, on another store, or without transactions. Where waking
+        needs a statement in the caller's transaction, `notify=False` leaves it out."""
+        ...
+
+    async def enqueue_within_async(
+        self, connection: object, jobs: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        """The same on a connection whose calls are awaited."""
         ...
 
     async def wait(self, *, timeout: float) -> bool:

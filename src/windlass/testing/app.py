@@ -193,14 +193,14 @@ class InlineClient(Client):
 
     run_due: Callable[[Sequence[str]], Coroutine[Any, Any, None]]
 
-    async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
-        answers = await super().enqueue(new, now, conn)
+    async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
+        answers = await super().enqueue(new, now, conn, notify)
         if _may_run(conn):
             await self.run_due([answer.id for answer in answers])
         return answers
 
-    def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None) -> list[Enqueued]:
-        answers = super().enqueue_sync(new, now, conn)
+    def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
+        answers = super().enqueue_sync(new, now, conn, notify)
         if _may_run(conn):
             apart(lambda: self.run_due([answer.id for answer in answers]))
         return answers

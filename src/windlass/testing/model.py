@@ -45,16 +45,16 @@ from windlass.core.settle import (
     settle,
 )
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal, Retention
+from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal
 from windlass.errors import WindlassError
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked, shown
+from windlass.testing.model_fleet import WORKERS, FleetRules
 from windlass.types import ACTIVE, TERMINAL, Claimed, Job, NewJob, Positions, Run
 
 QUEUES = ("a", "b")
 KEYS = ("k1", "k2")
-WORKERS = ("w", "v")
 POLICIES = (
     None, Retry(backoff=fixed(5)).encode(), Retry(backoff=fixed(0), count_lost=False).encode(),
     Retry(rules=(error_rule("fatal", dead=True),)).encode(),
@@ -106,7 +106,7 @@ def differential(make_driver: Callable[[], Driver]) -> type[RuleBasedStateMachin
     return Differential
 
 
-class _Differential(RuleBasedStateMachine):
+class _Differential(FleetRules):
     def make_driver(self) -> Driver:
         raise NotImplementedError
 
@@ -217,7 +217,7 @@ class _Differential(RuleBasedStateMachine):
         chosen=picks,
         ends=st.lists(outcomes, min_size=3, max_size=3),
         began=st.booleans(),
-        ago=st.sampled_from((0, 0, SECOND)),
+        ago=st.sampled_from((0, 0, SECOND, 70 * SECOND)),
         token=st.sampled_from((None, None, None, "wrong")),
         by_id=st.booleans(),
     )
@@ -285,14 +285,11 @@ class _Differential(RuleBasedStateMachine):
     def configure(self, change: Alteration) -> None:
         self.both("alter", [change], now=self.now)
 
-    @rule(kept=st.sampled_from((None, 0, SECOND)), limit=st.sampled_from((1, 5)))
-    def prune(self, kept: int | None, limit: int) -> None:
-        self.both("prune", Retention(succeeded=kept, cancelled=0, dead=kept), now=self.now, limit=limit)
-        self._forget()
-
     def _forget(self) -> None:
+        """Jobs that went, and of their runs those that nobody counted."""
         jobs = {job.id for job in self._jobs(self.spec)}
         self.before = {job_id: job for job_id, job in self.before.items() if job_id in jobs}
+        self.ended = {run.run_id: run for run in self.ended.values() if run.job_id in jobs or not self.uncounted(run)}
 
     # ----------------------------------------------------------------------------------------------------- invariants
 
@@ -326,6 +323,7 @@ class _Differential(RuleBasedStateMachine):
                 _check_maxima(job)
             self._check_history(job, runs)
         assert all(count == 1 for count in self.acked.values()), "one lease was settled twice"
+        self.check_usage()
 
     def _check_history(self, job: Job, runs: list[Run]) -> None:
         before = self.before.get(job.id)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
+from windlass.backoff import Backoff
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.drivers.protocol import Claim
 from windlass.errors import StoreError
 from windlass.tasks import Task
 from windlass.types import Claimed, Micros
-from windlass.worker.backoff import Backoff
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.pace import Pace
 from windlass.worker.settler import Settler
@@ -87,7 +87,8 @@ class Claimer:
     def __init__(
         self, client: Client, holdings: Holdings, settler: Settler, stats: Stats, groups: Sequence[Group],
         *, queues: tuple[str, ...], worker_id: str, hand_back: Callable[[Held], None],
-        put_off: Callable[[Held], None], lose: Callable[[Held], None], most: int | None = None,
+        put_off: Callable[[Held], None], lose: Callable[[Held], None], be_heard: Callable[[], Awaitable[None]],
+        most: int | None = None,
     ) -> None:  # fmt: skip
         self._client = client
         self._holdings = holdings
@@ -99,6 +100,7 @@ class Claimer:
         self._hand_back = hand_back
         self._put_off = put_off
         self._lose = lose
+        self._be_heard = be_heard
         self._most = most  # claim no more than this in all
         self._changed = asyncio.Event()  # a slot fell free, a settlement was confirmed, somebody wants us to stop
         self._next_due: Micros | None = None
@@ -211,6 +213,9 @@ class Claimer:
         return found
 
     async def _claim(self, group: Group, wish: Wish) -> bool:
+        await self._be_heard()
+        if self.stopping:  # said meanwhile
+            return False
         begins = wish.room <= group.runner.free
         claim = Claim(
             queues=self._queues, limit=wish.room, lease_for=self._client.settings.lease, worker_id=self._worker_id,

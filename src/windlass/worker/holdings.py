@@ -60,7 +60,8 @@ class Held:
         return self.why is not None
 
     def begin_transaction(self) -> JobTransaction:
-        return JobTransaction(self._client, self, self._client.settings.lease // 3)
+        alone = self._client.driver.capabilities.single_writer
+        return JobTransaction(self._client, self, self._client.settings.lease // 3 if alone else None)
 
     def success(self, result: Any) -> Settlement:
         """The settlement of a transaction's end."""
@@ -77,7 +78,7 @@ class Held:
         """Note that its handler begins. False: it must not, since it was interrupted, or since this process slept through
         so much of the lease (it was stopped, its event loop was blocked) that somebody else may have the job by now."""
         now = self.started_at = self._client.now()
-        if self.why is None and now - self.granted_at >= 2 * self._client.settings.lease // 3:
+        if self.why is None and now - self.granted_at >= 2 * self._client.settings.silence // 3:
             self.why = "lost"
         if self.why is None:  # looked at after the start was noted: see Finisher.lose
             return True

@@ -2,13 +2,15 @@
 
 Two loops, because a renewal that hangs must not keep the other from acting: `renew` asks the store every third of a
 lease (and about once a second where a handler has told of progress), `fence` interrupts every handler whose lease was not
-confirmed for two thirds of its life, long before anybody else may take the job.
+confirmed for two thirds of its life, long before anybody else may take the job. A worker that cannot tell that it lives
+stops them all: it is about to be taken for dead.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from windlass.client import Client
@@ -28,12 +30,16 @@ log: Final = logging.getLogger("windlass.worker")
 
 
 class Keeper:
-    def __init__(self, client: Client, holdings: Holdings, finisher: Finisher, stats: Stats) -> None:
+    def __init__(
+        self, client: Client, holdings: Holdings, finisher: Finisher, stats: Stats,
+        beaten_at: Callable[[], Micros | None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._client = client
         self._holdings = holdings
         self._finisher = finisher
         self._stats = stats
-        self._lease = client.settings.lease
+        self._beaten_at = beaten_at  # the registry's last heartbeat
+        self._lease = client.settings.silence  # others may take a job when its lease lapses, or its worker counts as dead
 
     # ---------------------------------------------------------------------------------------------------------- renew
 
@@ -74,7 +80,7 @@ class Keeper:
             Renewal(held.job.handle, held.job.token, None if held.told_start else started_at, *news)
             for held, news, started_at in asked
         ]
-        answers = await self._client.driver.extend(renewals, lease_for=self._lease, now=asked_at)
+        answers = await self._client.driver.extend(renewals, lease_for=self._client.settings.lease, now=asked_at)
         for (held, news, started_at), answer in zip(asked, answers, strict=True):
             if answer.answer == "applied":
                 held.granted_at = asked_at
@@ -110,9 +116,14 @@ class Keeper:
         while True:
             await asyncio.sleep(tick)
             latest = self._client.now() - 2 * self._lease // 3
+            unheard = self._is_unheard()
             for held in self._holdings:
-                if held.granted_at <= latest and held.why != "lost" and not held.ended:
+                if (unheard or held.granted_at <= latest) and held.why != "lost" and not held.ended:
                     log.error(
                         "job %s (%s): its lease could not be renewed; its handler is stopped", held.job.id, held.task.name
                     )
                     self.lose(held)
+
+    def _is_unheard(self) -> bool:
+        beaten_at, timeout = self._beaten_at(), self._client.settings.worker_timeout
+        return beaten_at is not None and beaten_at <= self._client.now() - 2 * timeout // 3

@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from windlass.client import Client
-from windlass.core.changes import Revoke, Settlement, due_of
+from windlass.core.changes import Leave, Revoke, Settlement, due_of
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
 from windlass.errors import WindlassError
@@ -37,9 +37,9 @@ async def recover_lapsed(client: Client) -> int:
 
 
 async def take_back(client: Client, worker_id: str) -> None:
-    """A worker is known to be dead: its leases expire now, and what needs a decision gets one."""
+    """A worker is known to be dead: it leaves the registry, its leases expire now, and what needs a decision gets one."""
     try:
-        await client.driver.alter([Revoke(worker_id)], now=client.now())
+        await client.driver.alter([Revoke(worker_id), Leave(worker_id)], now=client.now())
         await recover_lapsed(client)
     except WindlassError as error:
         log.warning("jobs of %s come back when their leases lapse: %s", worker_id, error)

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from windlass.backoff import Backoff
 from windlass.client import Client
 from windlass.core.changes import OUTCOME_OF, Ack, Answer, Settlement, due_of
 from windlass.core.settle import Execution, Rejected, settle
 from windlass.errors import ConstraintViolated, DuplicateId, InvalidInput, StoreError, WindlassError
-from windlass.worker.backoff import Backoff
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.stats import Stats
 

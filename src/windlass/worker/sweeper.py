@@ -1,4 +1,4 @@
-"""What every worker does for all: take back what dead workers left, meet jobs nobody handles, remove what is old."""
+"""What every worker does for all: take back what dead workers left, meet jobs nobody handles."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Final
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.core.settle import Execution, Rejected, settle
-from windlass.drivers.protocol import Claim, Retention
+from windlass.drivers.protocol import Claim
 from windlass.errors import StoreError
 from windlass.types import Micros
 from windlass.worker.recovering import BITE, recover_lapsed
 from windlass.worker.stats import Stats
 
 HEAD: Final = 200  # ready jobs of each queue that are looked at for types that nobody here handles
-PRUNE_EVERY: Final = 60 * SECOND
 REMEASURE_EVERY: Final = 30 * SECOND
 HINT_EVERY: Final = 300 * SECOND
 JUMP: Final = 1 * SECOND
@@ -54,13 +53,19 @@ class Sweeper:
     async def sweep(self) -> None:
         now = self._client.now()
         self._measure_clock(now)
-        if self._trusts_again_at is None:
-            self._stats.recovered += await recover_lapsed(self._client)
+        await self.recover()
         await self._meet_unknown_types(now)
         if self._is_time("other queues", HINT_EVERY, now):
             await self._look_at_other_queues()
-        if self._is_time("prune", PRUNE_EVERY, now):
-            await self._prune(now)
+
+    @property
+    def trusts(self) -> bool:
+        """Whether this process may judge by its clock that others are gone."""
+        return self._trusts_again_at is None
+
+    async def recover(self) -> None:
+        if self.trusts:
+            self._stats.recovered += await recover_lapsed(self._client)
 
     def _is_time(self, what: str, every: Micros, now: Micros) -> bool:
         if what in self._last and now - self._last[what] < every:
@@ -108,7 +113,7 @@ class Sweeper:
         wish = Claim(
             queues=self._queues, limit=BITE, lease_for=self._client.settings.lease, worker_id=self._worker_id,
             token=self._client.ids.token(), types=types, unhandled=True,
-            reclaim=self._trusts_again_at is None,
+            reclaim=self.trusts,
         )  # fmt: skip
         jobs = await self._client.driver.claim(wish, now=now)
         changes = [
@@ -118,12 +123,3 @@ class Sweeper:
         if changes:
             await self._client.driver.settle(changes, now=now)
             self._stats.dead += len(changes)
-
-    # --------------------------------------------------------------------------------------------------------- pruning
-
-    async def _prune(self, now: Micros) -> None:
-        settings = self._client.settings
-        retention = Retention(succeeded=settings.keep_succeeded, cancelled=settings.keep_cancelled, dead=settings.keep_dead)
-        removed = BITE
-        while removed >= BITE:
-            removed = await self._client.driver.prune(retention, now=now, limit=BITE)

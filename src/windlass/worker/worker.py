@@ -9,12 +9,14 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from windlass import __version__
 from windlass.client import Client
 from windlass.clock import SECOND
+from windlass.coordinator import Coordinator
 from windlass.core.settle import Released, Snoozed
 from windlass.errors import InvalidInput
 from windlass.tasks import Task
-from windlass.types import Micros
+from windlass.types import Micros, WorkerInfo
 from windlass.worker.claimer import Claimer, Group
 from windlass.worker.finish import STOPS_WITHIN, Finisher
 from windlass.worker.holdings import Held, Holdings
@@ -27,6 +29,7 @@ from windlass.worker.threads import Threads
 
 WATCH_EVERY: Final = 1.0
 STOPS: Final[Micros] = int(STOPS_WITHIN * SECOND)
+LEAVES: Final[Micros] = 2 * SECOND
 log: Final = logging.getLogger("windlass.worker")
 
 
@@ -79,14 +82,15 @@ class Worker:
         slots = [task for runner in self._runners for task in runner.start()]
         self._client.due_listeners.append(self._claimer.expect)
         loop = asyncio.get_running_loop()
+        until_empty = drain or self._most is not None
         keeping = [
             loop.create_task(part, name=f"windlass-{name}")
             for name, part in (
                 ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("fence", self._keeper.fence()),
-                ("sweeper", self._sweeper.run()), ("watch", self._watch()),
+                ("sweeper", self._sweeper.run()), ("watch", self._watch()), *self._coordinator.parts(stays=not until_empty),
             )
         ]  # fmt: skip
-        claiming = loop.create_task(self._claim(until_empty=drain or self._most is not None), name="windlass-claimer")
+        claiming = loop.create_task(self._claim(until_empty=until_empty), name="windlass-claimer")
         stop = loop.create_task(self._stop_asked.wait())
         for part in (claiming, *keeping, *slots):
             part.add_done_callback(self._part_ended)
@@ -98,6 +102,7 @@ class Worker:
             self._ending = True
             self._client.due_listeners.remove(self._claimer.expect)
             await self._end([claiming, stop, *keeping])
+            await self._within(LEAVES, self._coordinator.leave())
         if self._failure is not None:
             raise self._failure
         return self.stats
@@ -123,7 +128,7 @@ class Worker:
         self._holdings = holdings = Holdings()
         self._settler = settler = Settler(client, holdings, stats, self._on_settled)
         self._finisher = finisher = Finisher(client, holdings, settler, stats)
-        self._keeper = Keeper(client, holdings, finisher, stats)
+        self._keeper = Keeper(client, holdings, finisher, stats, lambda: self._coordinator.registry.beaten_at)
         prefetch = client.settings.prefetch
         groups: list[Group] = []
         self._runners: list[Slots | Threads] = []
@@ -138,6 +143,7 @@ class Worker:
             client, holdings, settler, stats, groups, queues=self.queues, worker_id=self.id, most=self._most,
             hand_back=lambda held: finisher.end(held, Released()), lose=self._keeper.lose,
             put_off=lambda held: finisher.end(held, Snoozed(client.settings.lease)),
+            be_heard=lambda: self._coordinator.registry.be_heard(),
         )  # fmt: skip
         self._stop_claiming = self._claimer.stop
         if self.stopping:
@@ -145,6 +151,17 @@ class Worker:
         self._sweeper = Sweeper(
             client, stats, queues=self.queues, types=self._tasks, worker_id=self.id, distrust=self._on_distrust
         )
+        self._coordinator = Coordinator(
+            client, stats, self._about(), running=lambda: len(holdings), recover=self._sweeper.recover,
+            trusts=lambda: self._sweeper.trusts,
+        )  # fmt: skip
+
+    def _about(self) -> WorkerInfo:
+        return WorkerInfo(
+            id=self.id, hostname=socket.gethostname(), pid=os.getpid(), pool_size=sum(r.size for r in self._runners),
+            version=__version__, queues=self.queues, types=tuple(sorted(self._tasks)), wakeups="", running=0,
+            started_at=self._client.now(),
+        )  # fmt: skip
 
     def _on_free(self) -> None:
         self._claimer.changed()

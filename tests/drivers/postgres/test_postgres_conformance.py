@@ -11,10 +11,10 @@ import pytest
 from postgres.server import Server, unique_name
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Driver
-from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
+from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
 
 
-class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises):
+class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises):
     @pytest.fixture(autouse=True)
     def _server(self, postgres_server: Server) -> Iterator[None]:
         self.dsn = postgres_server.dsn()

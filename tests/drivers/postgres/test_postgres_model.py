@@ -28,6 +28,7 @@ def fresh_postgres() -> Driver:
         ).fetchone()
         if names is not None and names[0]:
             connection.execute(f"truncate {names[0]} restart identity".encode())
+            connection.execute(f"delete from {store['schema']}.meta where key = 'usage_watermark'".encode())
     return PostgresDriver(store["dsn"], schema=store["schema"])
 
 

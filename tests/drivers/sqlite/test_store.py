@@ -342,14 +342,15 @@ def test_a_million_numbers_later_handles_still_name_their_job(tmp_path: Path) ->
 
     async def main() -> None:
         driver = SqliteDriver(tmp_path / "jobs.db", inline=True)
-        for start in (2**31 - 1, 2**40):
+        for start in (2**31 - 1, 2**40, 2**48 - 1, 2**53 - 5):
             driver._writer._connection.execute("delete from sqlite_sequence where name = 'jobs'")
             driver._writer._connection.execute("insert into sqlite_sequence values ('jobs', ?)", (start,))
             await driver.enqueue([NewJob(id=f"j{start}", type="t")], now=NOW)
             wish = Claim(queues=("default",), limit=1, lease_for=10, worker_id="w", token=f"t{start}")
             [job] = await driver.claim(wish, now=NOW)
             assert job.handle[0] == start + 1
-            assert job.run_id.endswith(f"{start + 1:012x}")
+            assert job.run_id.endswith(f"-{start + 1:012x}")
+            assert [run.run_id for run in await driver.runs(job.id)] == [job.run_id]
         await driver.close()
 
     asyncio.run(main())

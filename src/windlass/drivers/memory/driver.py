@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
-from windlass.drivers.memory import inspect, jobs, leases, people, settlement
+from windlass.core.duties import Done, Duty
+from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.memory.transactions import MemoryTransaction
 from windlass.drivers.protocol import (
@@ -18,21 +19,25 @@ from windlass.drivers.protocol import (
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
     WaitingType,
+    no_async_connection,
 )
 from windlass.errors import DriverClosed, WrongConnection
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 T = TypeVar("T")
 
 
 class MemoryDriver:
-    capabilities = Capabilities(durable=False, shared=False, wakeups="push", sql=False, transactional=True)
+    capabilities = Capabilities(
+        durable=False, shared=False, wakeups="push", sql=False, transactional=True, single_writer=False
+    )
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -78,8 +83,14 @@ class MemoryDriver:
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
         return self._write(lambda tables: people.alter(tables, changes, now))
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return self._write(lambda tables: inspect.prune(tables, retention, now, limit))
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        self._write(lambda tables: fleet.beat(tables, worker, now))
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return self._write(lambda tables: fleet.lead(tables, worker_id, lease_for, now))
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        return self._write(lambda tables: duties.maintain(tables, duty, epoch, now))
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return self._read(lambda tables: inspect.get(tables, ids))
@@ -99,6 +110,18 @@ class MemoryDriver:
     async def shared(self) -> Shared:
         return self._read(inspect.shared)
 
+    async def workers(self) -> list[WorkerInfo]:
+        return self._read(fleet.workers)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return self._read(lambda tables: inspect.samples(tables, since))
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return self._read(lambda tables: inspect.usage(tables, since))
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        return self._read(lambda _: [])
+
     def transaction(self) -> MemoryTransaction:
         self._read(lambda _: None)
         return MemoryTransaction(keep=self._write, attempt=self._attempt)
@@ -110,9 +133,17 @@ class MemoryDriver:
 
         return self._read(look)
 
-    def enqueue_within(self, connection: object, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+    def enqueue_within(
+        self, connection: object, new: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
         self._read(lambda _: None)
         raise WrongConnection("the memory store shares no connection; enqueue after your own commit, or use sqlite://")
+
+    async def enqueue_within_async(
+        self, connection: object, new: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._read(lambda _: None)
+        raise no_async_connection(connection)
 
     async def wait(self, *, timeout: float) -> bool:
         told = asyncio.Event()

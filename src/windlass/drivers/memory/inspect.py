@@ -1,4 +1,4 @@
-"""Reading, counting and forgetting."""
+"""Reading and counting."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from windlass.core.admission import check_limit, check_queues
 from windlass.core.eligibility import label_of
-from windlass.core.retention import prunable
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared, WaitingType
-from windlass.types import Job, Micros, OnUnknown, Queue, Run, State
+from windlass.drivers.protocol import Count, JobQuery, Page, Shared, WaitingType
+from windlass.types import Job, Micros, OnUnknown, Queue, QueueSample, Run, Usage
 
 
 def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
@@ -68,13 +67,9 @@ def shared(tables: Tables) -> Shared:
     )
 
 
-def prune(tables: Tables, retention: Retention, now: Micros, limit: int) -> int:
-    check_limit(limit)
-    keep: dict[State, Micros | None] = {
-        "succeeded": retention.succeeded, "cancelled": retention.cancelled, "dead": retention.dead,
-    }  # fmt: skip
-    open_groups = [group.group_id for group in tables.groups.values() if group.remaining > 0]
-    doomed = prunable(list(tables.jobs.values()), keep, now, limit, open_groups)
-    for job in doomed:
-        tables.remove(job)
-    return len(doomed)
+def samples(tables: Tables, since: Micros) -> list[QueueSample]:
+    return [tables.samples[key] for key in sorted(tables.samples) if key[0] >= since]
+
+
+def usage(tables: Tables, since: Micros) -> list[Usage]:
+    return [tables.usage[key] for key in sorted(tables.usage) if key[0] >= since]

@@ -13,6 +13,7 @@ from windlass.core.changes import (
     Alteration,
     Cancel,
     Delete,
+    Leave,
     Move,
     PutGroup,
     PutLimit,
@@ -26,6 +27,7 @@ from windlass.core.changes import (
 )
 from windlass.core.eligibility import is_expired
 from windlass.core.positions import Place, beyond
+from windlass.drivers.memory.fleet import leave
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import put_limit, unpark
 from windlass.drivers.memory.settlement import count, uncount
@@ -53,6 +55,8 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return delete(tables, change)
         case Revoke():
             return revoke(tables, change, now)
+        case Leave():
+            return leave(tables, change, now)
         case SetPaused():
             return set_paused(tables, change, now)
         case PutQueue():

@@ -19,10 +19,11 @@ from windlass.core.changes import (
 from windlass.core.counters import count_member, uncount_member
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
+from windlass.core.usage import added, key_of, late_until
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import free_permits
 from windlass.drivers.memory.tables import Tables
-from windlass.types import Event, Job, Micros
+from windlass.types import Event, Job, Micros, Run
 
 
 def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[Answer]:
@@ -44,9 +45,17 @@ def apply(tables: Tables, job: Job, change: Settlement, now: Micros) -> Settleme
     """Move the job and close its run. Answers the change that was made: a wish to cancel may have turned it."""
     change = honour_cancel(change, cancel_requested=job.cancel_requested_at is not None, group_id=job.group_id)
     effect = effect_of(change)
-    tables.put_run(job.seq, rows.closed(tables.runs[job.seq][-1], change, effect))
+    run = rows.closed(tables.runs[job.seq][-1], change, effect)
+    tables.put_run(job.seq, run)
+    if tables.watermark is not None and change.at <= min(tables.watermark, late_until(now)):
+        count_usage(tables, run)
     tables.put(rows.settled(job, change, effect, now))
     return change
+
+
+def count_usage(tables: Tables, run: Run) -> None:
+    key = key_of(run)
+    tables.put_in(tables.usage, key, added(tables.usage.get(key), run))
 
 
 def ride(tables: Tables, job: Job, change: Settlement, now: Micros) -> None:

@@ -6,10 +6,12 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from windlass.core.eligibility import dispatch_order
-from windlass.types import ACTIVE, Event, Group, Handle, Job, Limit, Micros, Queue, Run
+from windlass.core.usage import UsageKey
+from windlass.drivers.protocol import Leadership
+from windlass.types import ACTIVE, Event, Group, Handle, Job, Limit, Micros, Queue, QueueSample, Run, Usage, WorkerInfo
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -26,6 +28,11 @@ class Tables:
         self.groups: dict[str, Group] = {}
         self.limits: dict[str, Limit] = {}
         self.outbox: list[Event] = []
+        self.workers: dict[str, WorkerInfo] = {}
+        self.leader = Leadership()  # as it was last granted, also after it has lapsed
+        self.samples: dict[tuple[Micros, str], QueueSample] = {}
+        self.usage: dict[UsageKey, Usage] = {}
+        self.watermark: Micros | None = None  # up to here all runs are in `usage`
         # Derived from the jobs, kept in step by `put`.
         self.seqs: dict[str, int] = {}
         self.dedupe: dict[str, int] = {}
@@ -115,9 +122,7 @@ class Tables:
                 self.fires[after.schedule_id, after.fire_at] = after.seq
 
     def next_seq(self) -> int:
-        before = self.last_seq
-        self._undo.append(lambda: setattr(self, "last_seq", before))
-        self.last_seq += 1
+        self.set("last_seq", self.last_seq + 1)
         return self.last_seq
 
     # -------------------------------------------------------------------------------------------------- everything else
@@ -144,6 +149,15 @@ class Tables:
         else:
             self._undo.append(lambda: table.pop(key))
         table[key] = value
+
+    def drop_from(self, table: dict[K, V], key: K) -> None:
+        before = table.pop(key)
+        self._undo.append(lambda: table.__setitem__(key, before))
+
+    def set(self, name: Literal["last_seq", "leader", "watermark"], value: object) -> None:
+        before = getattr(self, name)
+        self._undo.append(lambda: setattr(self, name, before))
+        setattr(self, name, value)
 
     def add_event(self, event: Event) -> None:
         self.outbox.append(event)

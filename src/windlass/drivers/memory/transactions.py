@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from windlass.core.changes import Answer, Settlement
 from windlass.drivers.memory import jobs, settlement
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.protocol import Enqueued, WithoutNetwork
 from windlass.errors import NoConnection, TransactionConflict, TransactionOver, WindlassError
 from windlass.types import Micros, NewJob
 
@@ -26,7 +26,7 @@ class Run(Protocol):
     def __call__(self, change: Callable[[Tables], T], /) -> T: ...
 
 
-class MemoryTransaction:
+class MemoryTransaction(WithoutNetwork):
     def __init__(self, *, keep: Run, attempt: Run) -> None:
         self._keep, self._attempt = keep, attempt
         self._units: list[tuple[Callable[[Tables], Any], Any]] = []  # with the answer that each was given

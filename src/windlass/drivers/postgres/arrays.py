@@ -1,6 +1,5 @@
 """Columns of a batch. A statement takes a whole batch as one array per column; the kinds are told apart so that a
-connection of ours can write them as bytes, which is several times faster than text. On a caller's connection they are
-plain lists."""
+connection can write them as bytes, which is several times faster than text. To any other library they are plain lists."""
 
 from __future__ import annotations
 
@@ -34,11 +33,11 @@ _NULL: Final = b"\xff\xff\xff\xff"
 _length: Final = struct.Struct(">i").pack
 
 
-def packed(array: Array) -> bytes:
-    """PostgreSQL's binary form of a one-dimensional array."""
+def packed(array: Array, encoding: str = "utf-8") -> bytes:
+    """PostgreSQL's binary form of a one-dimensional array. `encoding` is the connection's."""
     head = struct.pack(">iiIii", 1, 1, array.oid, len(array), 1) if array else struct.pack(">iiI", 0, 0, array.oid)
     if isinstance(array, Texts):
-        return head + _with_lengths([None if text is None else text.encode() for text in array])
+        return head + _with_lengths([None if text is None else text.encode(encoding) for text in array])
     if isinstance(array, Blobs):
         return head + _with_lengths(array)
     code, width = {Ints: ("q", 8), Bools: ("?", 1), Floats: ("d", 8)}[type(array)]

@@ -11,7 +11,6 @@ import asyncio
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import psycopg
@@ -19,44 +18,48 @@ import psycopg
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
-from windlass.drivers.postgres import inspect, jobs, keys, leases, people, settlement
+from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.drivers.postgres import duties, fleet, health, inspect, jobs, keys, leases, people, samples, settlement
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
-from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
-from windlass.drivers.postgres.schema import look, migrate
-from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups, log
+from windlass.drivers.postgres.schema import look, migrate, own_steps
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.postgres.transactions import PostgresTransaction, Spares, Stored
+from windlass.drivers.postgres.waiting import Waiting
+from windlass.drivers.postgres.wakeups import Notifier, Wakeups, log
+from windlass.drivers.postgres.within import Within
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
-    Untransactional,
     WaitingType,
 )
-from windlass.drivers.statement import Op, Statement, T
-from windlass.errors import DriverClosed, DriverForked, DuplicateId, StoreError
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.drivers.statement import Op, Row, Statement, T
+from windlass.errors import DriverClosed, DriverForked, DuplicateId
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
+LONGEST_MEASURE: Final = 0.1
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 ALL: Final = {""}  # told to everybody, whatever queues they serve
-LONGEST_LOOK: Final = 0.5
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
-FIRST_LOOK: Final = 0.02  # how soon to look for work when nobody can tell of it
 
 _drivers: Final[weakref.WeakSet[PostgresDriver]] = weakref.WeakSet()
 _inherited: Final[list[PostgresDriver]] = []  # by a fork: a child must never close, and so never collect, these connections
 os.register_at_fork(after_in_child=lambda: _inherited.extend(_drivers))
 
 
-class PostgresDriver(Untransactional):
+class PostgresDriver:
     def __init__(
         self, url: str, *, schema: str = "windlass", pooler: Pooler = "none", migrate: Migrate = "empty",
         timeout: float = 10.0, connections: int = 4,
@@ -67,8 +70,7 @@ class PostgresDriver(Untransactional):
         self._closed = False
         self._moved: Micros = 0  # of the clock, since somebody asked
         self._limited = False  # the last claim met limits
-        self._look_after = FIRST_LOOK
-        self._pulse: tuple[int, bool] = (0, False)  # of the store, when we last looked
+        self._beat_within = timeout  # as the latest leases want it: nothing on that lane may hold up their renewal
         self._open(migrate)
         watch = self._watch = Watch()
         place = self.place
@@ -78,9 +80,11 @@ class PostgresDriver(Untransactional):
         self._writes = Lane("write", place, watch, size=connections)
         self._reads = Lane("read", place, watch, size=2)
         self._tells = Lane("notify", place, watch)
+        self._spares = Spares(place)
+        self._within = Within(place, self._tell_of)
         self._wakeups = Wakeups()
         self._notifier = Notifier(place, self._tells)
-        self._listener: Listener | None = None
+        self._waiting = Waiting(place, watch, self._wakeups, self._notifier, self._take_pulse)
         _drivers.add(self)
 
     def _open(self, mode: Migrate) -> None:
@@ -98,12 +102,18 @@ class PostgresDriver(Untransactional):
         finally:
             watch.end(link)
             watch.close()
-            link.close()
+            link.give_up()
 
     @property
     def capabilities(self) -> Capabilities:
-        heard = not self.place.pooled and (self._listener is None or self._listener.healthy)
-        return Capabilities(durable=True, shared=True, wakeups="push" if heard else "poll", sql=True, transactional=True)
+        return Capabilities(
+            durable=True, shared=True, wakeups="push" if self._waiting.pushed else "poll", sql=True, transactional=True,
+            single_writer=False,
+        )  # fmt: skip
+
+    @property
+    def present_wakeups(self) -> str:
+        return self._waiting.mode
 
     # --------------------------------------------------------------------------------------------------------- writes
 
@@ -149,12 +159,8 @@ class PostgresDriver(Untransactional):
         return link.run(keys.answers_of(new, found, now))
 
     def _tell_of(self, new: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> None:
-        queues = {
-            job.queue
-            for job, answer in zip(new, answers, strict=True)
-            if not answer.existed and (job.run_at is None or job.run_at <= now)
-        }
-        if queues:
+        queues = jobs.brought(new, answers, now)
+        if queues and not self._closed:
             self._wakeups.tell()
             self._notifier.notify(queues)
 
@@ -169,7 +175,7 @@ class PostgresDriver(Untransactional):
             lambda link: self._claim(link, claim, now), lambda link: self._claim_again(link, claim, now)
         )
         if taken:
-            self._look_after = FIRST_LOOK
+            self._waiting.look_soon()
         return taken
 
     def _claim(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
@@ -199,7 +205,8 @@ class PostgresDriver(Untransactional):
         def work(link: Link) -> list[Extended]:
             return link.run(leases.extend(asked, lease_for, now))
 
-        return await self._beats.submit(work, work, min(self.place.timeout, max(lease_for / SECOND / 3, SHORTEST_BEAT)))
+        self._beat_within = min(self.place.timeout, max(lease_for / SECOND / 3, SHORTEST_BEAT))
+        return await self._beats.submit(work, work, self._beat_within)
 
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
         self._check_open()
@@ -208,12 +215,12 @@ class PostgresDriver(Untransactional):
             return []
 
         def work(link: Link) -> list[Answer]:
-            if settlement.is_simple(units):
+            if settlement.is_simple(units, now):
                 return link.run(settlement.ack_at_once(units, now))
             return link.transact(settlement.settle(units, now))
 
         answers = await self._settles.submit(work, work)
-        if any(type(unit) is not Ack or unit.riders for unit in units):
+        if brings_work(units):
             self._tell_all()
         return answers
 
@@ -230,8 +237,21 @@ class PostgresDriver(Untransactional):
             self._tell_all()
         return answers
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return await self._transact(lambda: inspect.prune(retention, now, limit), repeatable=True)
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        await self._heartbeat(lambda link: link.run(fleet.beat(worker, now)))
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return await self._heartbeat(lambda link: link.transact(fleet.lead(worker_id, lease_for, now)))
+
+    async def _heartbeat(self, work: Work[T]) -> T:
+        self._check_open()
+        return await self._beats.submit(work, work, self._beat_within)
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
+            found = await self._read(lambda: samples.look(epoch, now))
+            return await self._transact(lambda: samples.write(duty, found, epoch, now), repeatable=True)
+        return await self._transact(lambda: duties.maintain(duty, epoch, now), repeatable=True)
 
     async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
         """`repeatable`: doing it twice is as good as once."""
@@ -241,6 +261,32 @@ class PostgresDriver(Untransactional):
             return link.transact(make())
 
         return await self._writes.submit(work, work if repeatable else None)
+
+    # ---------------------------------------------------------------------------------------------------- transactions
+
+    def transaction(self) -> PostgresTransaction:
+        self._check_open()
+        return PostgresTransaction(self.place, self._spares, self._tell_of_commit)
+
+    def enqueue_within(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        return self._within.enqueue(connection, tuple(jobs_), now, notify, lambda: self._reads.submit_sync(_who, _who))
+
+    async def enqueue_within_async(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        return await self._within.enqueue_async(
+            connection, tuple(jobs_), now, notify, lambda: self._reads.submit(_who, _who)
+        )  # fmt: skip
+
+    def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement]) -> None:
+        for new, answers, now in stored:
+            self._tell_of(new, answers, now)
+        if brings_work(settled):
+            self._tell_all()
 
     # ---------------------------------------------------------------------------------------------------------- reads
 
@@ -263,13 +309,27 @@ class PostgresDriver(Untransactional):
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
 
-    async def _read(self, make: Callable[[], Op[T]]) -> T:
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(fleet.workers)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return await self._read(lambda: inspect.samples(since))
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return await self._read(lambda: inspect.usage(since))
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        found = await self._read(lambda: health.examine(self.place, own_steps(), now))
+        heard = await self._waiting.latency()
+        return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
+
+    async def _read(self, make: Callable[[], Op[T]], timeout: float | None = None) -> T:
         self._check_open()
 
         def work(link: Link) -> T:
-            return link.run(make())
+            return link.read(make())
 
-        return await self._reads.submit(work, work)
+        return await self._reads.submit(work, work, timeout)
 
     # ------------------------------------------------------------------------------------------------ time and wake-ups
 
@@ -279,6 +339,8 @@ class PostgresDriver(Untransactional):
             asked = ticking()
             [(said,)] = link.execute(CLOCK)
             samples.append((asked, ticking(), said))
+            if ticking() - samples[0][0] > LONGEST_MEASURE:  # a slow network: heartbeats wait for this connection
+                break
         step = self.clock.adopt(samples)
         if abs(step) > abs(self._moved):
             self._moved = step
@@ -289,32 +351,15 @@ class PostgresDriver(Untransactional):
         """By how much the server's clock was seen to move since the last call; looks again in the background."""
         self._check_open()
         moved, self._moved = self._moved, 0
-        self._beats.post(self._measure)
+        self._beats.post(self._measure, self._beat_within)
         return moved
 
     async def wait(self, *, timeout: float) -> bool:
         self._check_open()
-        if self._listener is None and not self.place.pooled:
-            self._listener = Listener(self.place, self._watch, self._wakeups.tell, self._notifier)
-        if self._listener is not None and self._listener.healthy:
-            return await self._wakeups.wait(timeout)
-        return await self._look_for_work(timeout)
+        return await self._waiting.wait(timeout)
 
-    async def _look_for_work(self, timeout: float) -> bool:
-        """Nobody can tell of it: look, less and less often."""
-        until = ticking() + timeout
-        while True:
-            with suppress(StoreError):  # it cannot be reached; whoever waits will hear of that when they claim
-                pulse = await self._read(inspect.pulse)
-                moved, self._pulse = pulse != self._pulse and (pulse[0] != self._pulse[0] or pulse[1]), pulse
-                if moved:
-                    return True
-            left = until - ticking()
-            if left <= 0:
-                return False
-            pause, self._look_after = self._look_after, min(self._look_after * 1.5, LONGEST_LOOK)
-            if await self._wakeups.wait(min(pause, left)):
-                return True
+    async def _take_pulse(self, within: float) -> tuple[int, bool]:
+        return await self._read(inspect.pulse, min(within, self.place.timeout))
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():
@@ -332,8 +377,18 @@ class PostgresDriver(Untransactional):
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        self._waiting.close()
         for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
             lane.close()
+        self._spares.close()
         self._watch.close()
+
+
+def _who(link: Link) -> Row:
+    [row] = link.execute(SQL.who())
+    return row
+
+
+def brings_work(changes: Sequence[Settlement]) -> bool:
+    """Whether something may be claimable after it that was not before."""
+    return any(type(change) is not Ack or change.riders for change in changes)

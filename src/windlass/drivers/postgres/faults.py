@@ -38,9 +38,9 @@ READ_ONLY: Final = "25006"
 STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
 SHARED_SESSION: Final = frozenset({"26000", "42P05"})  # a prepared statement is gone, or somebody else's is there
 
-# A connection that is refused carries no code, only words: libpq's own, and those of the server that it passes on. The
-# first that fits decides. `None`: it may pass, so it is tried again for as long as a call may last.
-REFUSALS: Final[tuple[tuple[str, str | None], ...]] = (
+# A connection that is refused carries no code, only words: libpq's own, and those of the server that it passes on. These
+# stay until somebody does something; the first that fits decides. All others, and those in another language, may pass.
+REFUSALS: Final[tuple[tuple[str, str], ...]] = (
     ("unsupported startup parameter", "pooler"),
     ("password authentication failed", "check user and password (in the URL, PGPASSWORD or ~/.pgpass)"),
     ("no password supplied", "give a password (in the URL, PGPASSWORD or ~/.pgpass)"),
@@ -87,11 +87,13 @@ def is_lost(error: BaseException) -> bool:
     """Whether the connection is gone, however politely it was said."""
     if isinstance(error, Overdue):
         return True
+    if isinstance(error, psycopg.Error) and error.sqlstate in RESTARTING:  # whatever class the library files it under
+        return True
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     if _refusal(error) is not None:
         return False
-    return error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate in RESTARTING
+    return error.sqlstate is None or error.sqlstate[:2] == "08"
 
 
 def _refusal(error: BaseException) -> str | None:
@@ -110,11 +112,16 @@ def _advice(words: str) -> str:
     return next((f"{words}: {remedy}" for sign, remedy in PASSING if sign in words), words)
 
 
+def is_conflict(error: BaseException) -> bool:
+    """Two transactions were in each other's way. The connection is as good as before."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in CONFLICTS
+
+
 def verdict(error: BaseException, *, storing: bool) -> Verdict:
     """`storing`: a change had been sent whose answer tells whether it was stored."""
     if is_lost(error):
         return "indeterminate" if storing else "retryable"
-    if isinstance(error, psycopg.Error) and (error.sqlstate in CONFLICTS or error.sqlstate == READ_ONLY):
+    if is_conflict(error) or (isinstance(error, psycopg.Error) and error.sqlstate == READ_ONLY):
         return "retryable"  # a standby may be promoted, or another server be the first one now
     if isinstance(error, psycopg.Error) and error.sqlstate == STALE_PLAN and "cached plan" in str(error):
         return "retryable"
@@ -122,15 +129,16 @@ def verdict(error: BaseException, *, storing: bool) -> Verdict:
 
 
 def translate(error: BaseException, place: Place | str, *, storing: bool = False) -> WindlassError:
-    """Foreign exceptions do not leave the driver. The text of the server is kept, that of the caller is not."""
+    """Foreign exceptions do not leave the driver. The text of the server is kept, that of the caller is not. `storing`: a
+    change was sent, now or in an earlier try, and what became of it is not known."""
     where = str(place)
     if isinstance(error, WindlassError):
         return error
+    if storing:
+        return OutcomeUnknown(where)
     if isinstance(error, Taken):
         return ConstraintViolated(f"{where}: {error}")
     if is_lost(error):
-        if storing:
-            return OutcomeUnknown(where)
         return StoreUnreachable(
             where, "the server did not answer in time" if isinstance(error, Overdue) else _advice(said(error))
         )
@@ -144,7 +152,8 @@ def translate(error: BaseException, place: Place | str, *, storing: bool = False
         )
     if error.sqlstate == "42501":
         return StoreForbidden(where, said(error), grants(place, said(error)))
-    return _by_state(error, error.sqlstate or "", where)
+    state = error.sqlstate or ("22000" if isinstance(error, psycopg.DataError) else "")
+    return by_state(state, said(error), where)
 
 
 def grants(place: Place | str, refused: str = "") -> str:
@@ -163,26 +172,29 @@ def _names(place: Place) -> tuple[str, str, str]:
     return place.user, place.schema, place.database
 
 
-def _by_state(error: psycopg.Error, state: str, where: str) -> WindlassError:
+def by_state(state: str, said: str, where: str) -> WindlassError:
+    """What an error of the server means, whichever library told of it."""
     if state in CONFLICTS:
         return TransactionConflict()
     if state in BUSY:
-        return StoreBusy(where, 0, f"the server gave up waiting ({said(error)})")
+        return StoreBusy(where, 0, f"the server gave up waiting ({said})")
     if state == READ_ONLY:
         return StoreReadOnly(where, ACCEPTS_NO_WRITES)
     if state in SHARED_SESSION:
-        return PoolerInTheWay(where, said(error))
+        return PoolerInTheWay(where, said)
     if state in ("53100", "53200"):
         return StoreFull(where)
     if state in ("42P01", "3F000", "42883", "42703"):
-        return SchemaMissing(where, said(error))
+        return SchemaMissing(where, said)
+    if state == "42501":
+        return StoreForbidden(where, said, grants(where, said))
     if state[:2] == "23":
-        return ConstraintViolated(f"{where}: {said(error)}")
-    if state[:2] == "22" or isinstance(error, psycopg.DataError):
-        return InvalidInput("value", f"cannot be stored: {said(error)}")
+        return ConstraintViolated(f"{where}: {said}")
+    if state[:2] == "22":
+        return InvalidInput("value", f"cannot be stored: {said}")
     if state[:2] in ("28", "3D"):
-        return StoreUnavailable(f"{where}: {said(error)}")
-    return StoreError(f"{where}: {said(error)}")
+        return StoreUnavailable(f"{where}: {said}")
+    return StoreError(f"{where}: {said}")
 
 
 def said(error: BaseException) -> str:

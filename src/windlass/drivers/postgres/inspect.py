@@ -1,4 +1,4 @@
-"""Reading, counting and forgetting: values → statements."""
+"""Reading and counting: values → statements."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from windlass.core.admission import check_limit, check_queues
 from windlass.drivers.filters import POSTGRES, find_statement
-from windlass.drivers.postgres.arrays import Ints, Texts
-from windlass.drivers.postgres.rows import job_in, run_in
+from windlass.drivers.postgres.arrays import Texts
+from windlass.drivers.postgres.rows import job_in, run_in, sample_in
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared, WaitingType
+from windlass.drivers.protocol import Count, JobQuery, Page, Shared, WaitingType
 from windlass.drivers.statement import Op
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run
+from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Usage
 
 
 def get(ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -29,6 +29,7 @@ def runs(job_id: str) -> Op[list[Run]]:
 def find(query: JobQuery) -> Op[Page]:
     check_limit(query.limit)
     rows = yield find_statement(SQL.get_jobs.sql, query, POSTGRES)
+    rows.sort(key=lambda row: -row[0])  # they come in this order, but no statement says so
     jobs = tuple(job_in(row) for row in rows[: query.limit])
     return Page(jobs, jobs[-1].seq if len(rows) > query.limit else None)
 
@@ -58,7 +59,7 @@ def waiting_types(queues: Sequence[str] | None, limit: int) -> Op[list[WaitingTy
 def pulse() -> Op[tuple[int, bool]]:
     """What moves when work arrives: the newest number, and whether anything is ready."""
     [(newest, ready)] = yield SQL.pulse()
-    return newest, ready
+    return newest or 0, ready
 
 
 def shared() -> Op[Shared]:
@@ -74,16 +75,11 @@ def shared() -> Op[Shared]:
     )
 
 
-def prune(retention: Retention, now: Micros, limit: int) -> Op[int]:
-    check_limit(limit)
-    rows = yield SQL.prunable(
-        succeeded=_cutoff(retention.succeeded, now), cancelled=_cutoff(retention.cancelled, now),
-        dead=_cutoff(retention.dead, now), limit=limit,
-    )  # fmt: skip
-    if not rows:
-        return 0
-    return len((yield SQL.delete_chains(seqs=Ints(row[0] for row in rows))))
+def samples(since: Micros) -> Op[list[QueueSample]]:
+    rows = yield SQL.all_samples(since=since)
+    return [sample_in(row) for row in rows]
 
 
-def _cutoff(kept: Micros | None, now: Micros) -> Micros | None:
-    return None if kept is None else now - kept
+def usage(since: Micros) -> Op[list[Usage]]:
+    rows = yield SQL.all_usage(since=since)
+    return [Usage(**dict(zip(Usage.__struct_fields__, row, strict=True))) for row in rows]

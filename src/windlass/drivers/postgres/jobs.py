@@ -38,6 +38,8 @@ _COLUMNS: Final[list[tuple[int, str, Any, Any]]] = [
     if name not in ("id", "payload", "idempotency_expires_at", "on_duplicate")
 ]
 _ID, _PAYLOAD, _QUEUE = _FIELDS.index("id"), _FIELDS.index("payload"), _FIELDS.index("queue")
+# Two who insert the same keys in another order must not wait for each other in a ring
+IN_ORDER: Final = "order by each.dedupe_key, each.schedule_id, each.fire_at on conflict do nothing returning id"
 _USED: Final = re.compile(r"\(id\)=\((.*)\)")
 
 
@@ -68,7 +70,7 @@ def insert_free(jobs: Sequence[NewJob], now: Micros) -> Op[set[str]]:
     """Those of the jobs whose keys nobody holds; answers their ids. Inside a transaction."""
     positions = yield from dense_positions(jobs)
     statement = insertion(jobs, now, positions)
-    rows = yield Statement(statement.sql.replace("returning id", "on conflict do nothing returning id"), statement.params)
+    rows = yield Statement(statement.sql.replace("returning id", IN_ORDER), statement.params)
     return {row[0] for row in rows}
 
 
@@ -96,8 +98,7 @@ def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | Non
             params[f"{name}_each"] = None
         else:
             params[name] = None
-            encoded: list[Any] = list(values if encode is None else map(encode, values))
-            params[f"{name}_each"] = kind(encoded)
+            params[f"{name}_each"] = kind(values) if encode is None else Texts(map(encode, values))
     return SQL.insert_jobs(**params)
 
 
@@ -133,6 +134,11 @@ def insert_child(parent_seq: int, queue: str, priority: int, child: RetryChild, 
         if taken.constraint.endswith("jobs_pkey"):
             raise DuplicateId(child.id) from None
         raise
+
+
+def brought(jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> set[str]:
+    """The queues in which there is something new to be claimed."""
+    return {job.queue for job, answer in zip(jobs, answers, strict=True) if not answer.existed and is_due(job.run_at, now)}
 
 
 def answered(jobs: Sequence[NewJob]) -> list[Enqueued]:

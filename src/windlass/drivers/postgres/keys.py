@@ -14,7 +14,7 @@ from windlass.core.eligibility import is_due
 from windlass.core.uniqueness import keys_of
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.jobs import insert, insert_free, is_keyed
-from windlass.drivers.postgres.limits import unpark
+from windlass.drivers.postgres.limits import lock, unpark
 from windlass.drivers.postgres.rows import mapping_out, strings_in
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued
@@ -56,13 +56,17 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
         for job in left:
             if job.id in fresh:
                 answers[job.id] = Enqueued(job.id)
+        held: list[tuple[NewJob, str]] = []
         for job in left:
             if job.id not in fresh:
                 holder = yield from holder_of(job, now)
                 if holder is not None and holder != job.id:
-                    answers[job.id] = yield from duplicate(job, holder, now)
+                    held.append((job, holder))
                 elif job in free and (yield SQL.ids_in_use(ids=Texts([job.id]))):
                     raise DuplicateId(job.id)
+        yield from lock_holders(held)
+        for job, holder in held:
+            answers[job.id] = yield from duplicate(job, holder, now)
         if len(answers) == len(jobs):
             return [answers[job.id] for job in jobs]
     raise TransactionConflict
@@ -94,6 +98,21 @@ def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
         if rows:
             return (yield from chain_head(rows[0][0]))
     return None
+
+
+def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[None]:
+    """Jobs that will be changed, in the order of their numbers; before them the limits of those that ask for their
+    permits again, because whoever lets one of them through must not do so in between."""
+    changed = Texts(holder for job, holder in held if job.on_duplicate in ("touch", "replace"))
+    if not changed:
+        return
+    rows = yield SQL.seqs_of(ids=changed)
+    seqs: dict[str, int] = dict(rows)
+    replaced = {holder for job, holder in held if job.on_duplicate == "replace"}
+    if replaced:
+        shared = yield SQL.shared_rows_of(seqs=Ints(seqs[holder] for holder in replaced if holder in seqs))
+        yield from lock(key for _, limit_keys in shared for key in strings_in(limit_keys))
+    yield SQL.lock_jobs(seqs=Ints(seqs.values()))
 
 
 def chain_head(job_id: str) -> Op[str]:

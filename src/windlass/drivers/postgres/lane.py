@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any, Final, Generic
 
 from windlass.clock import ticking
-from windlass.drivers.postgres.faults import Overdue, translate, verdict
+from windlass.drivers.postgres.faults import Overdue, is_conflict, translate, verdict
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import T
@@ -27,6 +27,7 @@ from windlass.errors import DriverClosed, InvalidInput
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 LOOK_EVERY: Final = 0.05
+LATE: Final = 0.25  # seconds after its deadline at which a call ends that could not be aborted
 
 Work = Callable[[Link], T]
 
@@ -37,7 +38,13 @@ class Call(Generic[T]):
     def __init__(self, work: Work[T], again: Work[T] | None, timeout: float) -> None:
         self.work, self.again = work, again
         self.until = ticking() + timeout
+        self.unknown = False  # a try broke off at a moment at which it may have taken effect
+        self.link: Link | None = None  # once it is its turn
         self.future: Future[T] = Future()
+
+    def refuse(self, error: BaseException) -> None:
+        with suppress(InvalidStateError):  # it was answered at this very moment, or nobody waits any more
+            self.future.set_exception(error)
 
 
 class Watch:
@@ -45,6 +52,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._until: dict[Link, float] = {}
+        self._lanes: list[Lane] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -61,6 +69,17 @@ class Watch:
     def end(self, link: Link) -> None:
         self._until.pop(link, None)
 
+    @contextmanager
+    def within(self, link: Link, seconds: float) -> Iterator[None]:
+        self.begin(link, ticking() + seconds)
+        try:
+            yield
+        finally:
+            self.end(link)
+
+    def add(self, lane: Lane) -> None:
+        self._lanes.append(lane)
+
     def close(self) -> None:
         with self._changed:
             self._closed = True
@@ -72,10 +91,12 @@ class Watch:
                 if self._closed:
                     return
                 self._changed.wait(LOOK_EVERY if self._until else None)
-                now = ticking()
-                overdue = [link for link, until in self._until.items() if until <= now]
-            for link in overdue:
-                link.abort()
+            now = ticking()
+            for link, until in list(self._until.items()):  # copied in one step: calls end without asking for the lock
+                if until <= now:
+                    link.abort()
+            for lane in self._lanes:
+                lane.refuse_overdue(now)
 
 
 class Lane:
@@ -91,10 +112,12 @@ class Lane:
         self._opened = opened
         self._random = Random()  # noqa: S311 - spreads reconnections, nothing more
         self._calls: deque[Call[Any]] = deque()
+        self._running: set[Call[Any]] = set()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
+        watch.add(self)
 
     # ---------------------------------------------------------------------------------------------------------- asking
 
@@ -104,9 +127,9 @@ class Lane:
     def submit_sync(self, work: Work[T], again: Work[T] | None = None, timeout: float | None = None) -> T:
         return self._put(work, again, timeout).result()
 
-    def post(self, work: Work[T]) -> Future[T]:
+    def post(self, work: Work[T], timeout: float | None = None) -> Future[T]:
         """Without waiting for it."""
-        return self._put(work, None, None)
+        return self._put(work, None, timeout)
 
     def _put(self, work: Work[T], again: Work[T] | None, timeout: float | None) -> Future[T]:
         call = Call(work, again, self._place.timeout if timeout is None else timeout)
@@ -114,7 +137,7 @@ class Lane:
             if self._closed:
                 raise DriverClosed
             self._calls.append(call)
-            if self._idle:
+            if self._idle >= len(self._calls):  # an idle thread for each: one that was just told still counts as idle
                 self._changed.notify()
             elif len(self._threads) < self._size:
                 name = f"windlass-{self._name}-{len(self._threads)}"
@@ -130,10 +153,24 @@ class Lane:
         try:
             while (call := self._take()) is not None:
                 if call.future.set_running_or_notify_cancel():
+                    call.link = link
+                    self._running.add(call)
                     self._answer(call, link)
+                    self._running.discard(call)
                 del call  # what it holds should not live until the next one comes
         finally:
-            link.close()
+            link.give_up()
+
+    def refuse_overdue(self, now: float) -> None:
+        """What no abort has ended (the name of a host is looked up, say), and what waits behind it."""
+        with self._changed:
+            late = [call for call in (*self._running, *self._calls) if call.until + LATE <= now]
+            for call in late:
+                if call in self._calls:
+                    self._calls.remove(call)
+        for call in late:
+            storing = call.unknown or (call.link is not None and call.link.storing)
+            call.refuse(translate(Overdue(), self._place, storing=storing))
 
     def _take(self) -> Call[Any] | None:
         with self._changed:
@@ -149,17 +186,16 @@ class Lane:
         try:
             result = self._try(call, link)
         except BaseException as error:
-            with suppress(Exception):
-                call.future.set_exception(error)
+            call.refuse(error)
         else:
-            with suppress(Exception):  # nobody waits any more
+            with suppress(InvalidStateError):  # nobody waits any more
                 call.future.set_result(result)
 
     def _try(self, call: Call[Any], link: Link) -> Any:
         work, pause = call.work, FIRST_PAUSE
         while True:
             if ticking() >= call.until:
-                raise translate(Overdue(), self._place)
+                raise translate(Overdue(), self._place, storing=call.unknown)
             self._watch.begin(link, call.until)
             try:
                 return work(link)
@@ -167,13 +203,12 @@ class Lane:
                 raise InvalidInput("value", f"cannot be stored: {error}") from error
             except Exception as error:
                 said = verdict(error, storing=link.storing)
-                storing = link.storing
-                if said != "final":
+                call.unknown = call.unknown or said == "indeterminate"
+                if said != "final" and not is_conflict(error):
                     link.close()
-                unknown = said == "indeterminate"
-                if said == "final" or (unknown and call.again is None) or ticking() + pause >= call.until:
-                    raise translate(error, self._place, storing=storing) from error
-                if unknown and call.again is not None:
+                if said == "final" or (call.unknown and call.again is None) or ticking() + pause >= call.until:
+                    raise translate(error, self._place, storing=call.unknown) from error
+                if call.unknown and call.again is not None:
                     work = call.again
             finally:
                 self._watch.end(link)

@@ -11,7 +11,7 @@ from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
-from windlass.drivers.postgres.limits import allowed, free_permits, lock
+from windlass.drivers.postgres.limits import Locked, allowed, free_permits
 from windlass.drivers.postgres.rows import all_claimed_in, claimed_in, strings_in
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
@@ -37,11 +37,11 @@ def claim_at_once(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], int]]:
     return claimed(rows, wish, now), todo
 
 
-def claim_statement(wish: Claim, now: Micros) -> Statement:
+def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement:
     queues = list(dict.fromkeys(wish.queues))
     params: dict[str, Any] = {
         "types": None if wish.types is None else Texts(wish.types), "unhandled": wish.unhandled, "limit": wish.limit,
-        "reclaim": wish.reclaim, "token": wish.token, "worker_id": wish.worker_id, "now": now,
+        "reclaim": wish.reclaim, "look": look, "token": wish.token, "worker_id": wish.worker_id, "now": now,
         "expires_at": now + wish.lease_for, "started_at": now if wish.start else None,
         "prefix": run_prefix(wish.token, now),
     }  # fmt: skip
@@ -64,41 +64,48 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     """The whole of it, in a transaction: take back, promote, pick, take permits or park, lease."""
     queues = list(dict.fromkeys(wish.queues))
     [(lapsed, _, limited)] = yield SQL.glance(queues=Texts(queues), now=now)
+    locked = Locked()
     if lapsed and wish.reclaim:
-        yield from take_back(queues, now)
+        yield from take_back(queues, now, locked)
     queues = [row[0] for row in (yield SQL.open_queues(queues=Texts(queues)))]
     if not queues:
         return []
     yield from promote(queues, now)
     if limited:
-        return (yield from claim_with_permits(queues, wish, now))
-    rows = yield claim_statement(wish, now)
+        return (yield from claim_with_permits(queues, wish, now, locked))
+    rows = yield claim_statement(wish, now, look=False)
+    if rows and rows[0][0] == LIMITED:  # since a moment ago
+        return (yield from claim_with_permits(queues, wish, now, locked))
     return claimed(rows, wish, now) if rows and rows[0][1] is not None else []
 
 
-def claim_with_permits(queues: list[str], wish: Claim, now: Micros) -> Op[list[Claimed]]:
+def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Locked) -> Op[list[Claimed]]:
     """Candidates and their keys are read without locks; then limits are locked, then those candidates that are still
-    there. Others who claim at the same time wait at the limits they share, and nowhere else."""
+    there. Others who claim at the same time wait at the limits they share, and nowhere else. What others hold, or
+    cannot be waited for, is passed over."""
     taken: list[Claimed] = []
+    passed: list[int] = []
     missed = 0
     while len(taken) < wish.limit and missed < TRIES:
-        picked = yield from pick(queues, wish, wish.limit - len(taken))
+        picked = yield from pick(queues, wish, wish.limit - len(taken), passed)
         if not picked:
             break
-        limits = yield from lock(key for _, keys in picked for key in keys)
-        still = {row[0] for row in (yield SQL.take(seqs=Ints(seq for seq, _ in picked)))}
+        limits, elsewhere = yield from locked.lock(key for _, keys in picked for key in keys)
+        wanted = [seq for seq, keys in picked if elsewhere.isdisjoint(keys)]
+        still = {row[0] for row in (yield SQL.take(seqs=Ints(wanted)))}
         missed += len(still) < len(picked)
+        passed += [seq for seq, _ in picked if seq not in still]
         granted = yield from allowed([(seq, keys) for seq, keys in picked if seq in still], limits, now)
         taken += yield from lease(granted, wish, now)
     return taken
 
 
-def pick(queues: list[str], wish: Claim, limit: int) -> Op[list[tuple[int, tuple[str, ...]]]]:
+def pick(queues: list[str], wish: Claim, limit: int, passed: list[int]) -> Op[list[tuple[int, tuple[str, ...]]]]:
     """The first `limit` wanted jobs over all these queues, in dispatch order, with their limit keys."""
     types = None if wish.types is None else Texts(wish.types)
     found: list[Row] = []
     for queue in queues:
-        found += yield SQL.pick(queue=queue, limit=limit, types=types, unhandled=wish.unhandled)
+        found += yield SQL.pick(queue=queue, limit=limit, types=types, unhandled=wish.unhandled, passed=Ints(passed))
     found.sort(key=lambda row: row[:4])
     return [(row[3], strings_in(row[4])) for row in found[:limit]]
 
@@ -122,7 +129,7 @@ def promote(queues: list[str], now: Micros) -> Op[None]:
         pass
 
 
-def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[int]:
+def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None = None) -> Op[int]:
     """Expire every lapsed lease of these queues that needs no decision (or the first `limit`)."""
     names, count = Texts(queues), 0
     while limit is None or count < limit:
@@ -130,8 +137,9 @@ def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[in
         rows = yield SQL.lapsed(queues=names, now=now, bite=bite)
         if not rows:
             break
-        yield from lock(key for row in rows for key in strings_in(row[1]))
-        expired = yield SQL.expire(seqs=Ints(row[0] for row in rows), now=now, error=EXPIRED)
+        _, elsewhere = yield from locked.lock(key for row in rows for key in strings_in(row[1]))
+        free = Ints(row[0] for row in rows if elsewhere.isdisjoint(strings_in(row[1])))
+        expired = yield SQL.expire(seqs=free, now=now, error=EXPIRED)
         order = {row[0]: place for place, row in enumerate(rows)}
         for _, limit_keys in sorted(expired, key=lambda row: order[row[0]]):
             yield from free_permits(strings_in(limit_keys), now)
@@ -146,7 +154,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
     queues = [row[0] for row in (yield SQL.leased_queues())]
     if not queues:
         return 0, []
-    count = yield from take_back(queues, now, limit)
+    count = yield from take_back(queues, now, Locked(), limit)
     rows = yield SQL.undecided(queues=Texts(queues), now=now, limit=limit)
     return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 

@@ -16,16 +16,34 @@ from windlass.drivers.statement import Op
 from windlass.types import Micros
 
 Candidate = tuple[int, tuple[str, ...]]  # seq, limit keys
+Limits = dict[str, tuple[int, int | None]]  # key: used, maximum
 
 
-def lock(keys: Iterable[str]) -> Op[dict[str, tuple[int, int | None]]]:
-    """The limits of these keys as they stand: used and maximum."""
+class Locked:
+    """The limits that a transaction holds. Only those that come later in the order are waited for."""
+
+    def __init__(self) -> None:
+        self._held: set[str] = set()
+
+    def lock(self, keys: Iterable[str]) -> Op[tuple[Limits, set[str]]]:
+        """The limits of these keys as they stand, and the keys that others hold and nobody may wait for."""
+        names, last = set(keys), max(self._held, default="")
+        early = {key for key in names if key < last and key not in self._held}
+        tried = (yield SQL.try_limits(keys=Texts(sorted(early)))) if early else []
+        limits = {key: (used, most) for key, used, most, free in tried if free}
+        limits.update((yield from lock(names - early)))
+        self._held.update(limits)
+        return limits, {key for key, _, _, free in tried if not free}
+
+
+def lock(keys: Iterable[str]) -> Op[Limits]:
+    """The limits of these keys as they stand. Once in a transaction; see `Locked` for more."""
     names = sorted(set(keys))
     rows = (yield SQL.lock_limits(keys=Texts(names))) if names else []
     return {key: (used, most) for key, used, most in rows}
 
 
-def allowed(candidates: Sequence[Candidate], limits: dict[str, tuple[int, int | None]], now: Micros) -> Op[list[int]]:
+def allowed(candidates: Sequence[Candidate], limits: Limits, now: Micros) -> Op[list[int]]:
     """Those of the candidates that got all their permits; both they and the limits are locked. The others are parked; as
     soon as parking one lets another job through, the rest is left for a fresh pick, because that job may stand before
     them."""

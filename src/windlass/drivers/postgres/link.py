@@ -14,13 +14,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 import psycopg
-from psycopg.abc import Buffer
-from psycopg.adapt import Dumper
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
-from windlass.drivers.postgres.arrays import KINDS, Array, packed
+from windlass.drivers.postgres.arrays import KINDS, Array, Texts, packed
 from windlass.drivers.postgres.faults import Overdue, Taken
+from windlass.drivers.postgres.opening import Opening
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import Op, Row, Statement, T
 
@@ -30,8 +31,12 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
         oid = array_oid
         format = Format.BINARY
 
+        def __init__(self, cls: type, context: AdaptContext | None = None) -> None:
+            super().__init__(cls, context)
+            self._encoding = self.connection.info.encoding if kind is Texts and self.connection is not None else "utf-8"
+
         def dump(self, obj: Array) -> Buffer:
-            return packed(obj)
+            return packed(obj, self._encoding)
 
     ArrayDumper.__name__ = f"{kind.__name__}Dumper"
     return ArrayDumper
@@ -40,23 +45,25 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
 _DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
 
 
-def connect(place: Place, *, switches: bool = False) -> psycopg.Connection[Row]:
-    connection = psycopg.Connection.connect(**place.parameters(switches=switches), autocommit=True)
-    connection.prepare_threshold = None if place.pooled else 0
-    connection.cursor_factory = psycopg.RawCursor
+def adapt(adapters: AdaptersMap) -> None:
+    """How parameters of ours are written."""
     for kind, dumper in _DUMPERS.items():
-        connection.adapters.register_dumper(kind, dumper)
-    connection.adapters.register_dumper(int, Int8BinaryDumper)
-    return connection
+        adapters.register_dumper(kind, dumper)
+    adapters.register_dumper(int, Int8BinaryDumper)
 
 
 class Link:
-    def __init__(self, place: Place, *, switches: bool = False, opened: Callable[[Link], None] | None = None) -> None:
-        """`opened` is called with every new connection, before anything else is."""
+    def __init__(
+        self, place: Place, *, switches: bool = False, plain: bool = False, opened: Callable[[Link], None] | None = None
+    ) -> None:
+        """`opened` is called with every new connection, before anything else is. `plain`: somebody else's statements come
+        this way too, so the session is as the server makes it, and the names of prepared statements are theirs."""
         self._place = place
         self._switches = switches
+        self._plain = plain
         self._opened = opened
         self._aborted = False
+        self._opening: Opening | None = None  # begun by a call that had to give up
         self.connection: psycopg.Connection[Row] | None = None
         self.storing = False  # a change was sent, and its answer has not come
 
@@ -64,16 +71,38 @@ class Link:
         self._aborted = False
         if self.connection is None or self.connection.closed:
             self.storing = False
-            self.connection = connect(self._place, switches=self._switches)
+            self.connection = self._connected()
             if self._opened is not None:
                 self._opened(self)
         return self.connection
+
+    @property
+    def _prepares(self) -> bool:
+        return not (self._place.pooled or self._plain)
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        if self._opening is None:
+            self._opening = Opening(self._place.parameters(switches=self._switches, plain=self._plain))
+        opening, self._opening = self._opening, None
+        try:
+            return self._prepared(opening.go_on(lambda: self._aborted))
+        except Overdue:
+            self._opening = opening  # where the network is slow, the next call finds half of the way done
+            raise
+
+    def _prepared(self, connection: psycopg.Connection[Row]) -> psycopg.Connection[Row]:
+        """As the statements of this driver want it."""
+        connection.autocommit = True
+        connection.prepare_threshold = 0 if self._prepares else None
+        connection.cursor_factory = psycopg.RawCursor
+        adapt(connection.adapters)
+        return connection
 
     def execute(self, statement: Statement) -> list[Row]:
         connection = self.open()
         cursor = connection.cursor(binary=True)
         try:
-            cursor.execute(self._place.text(statement.sql), statement.params, prepare=not self._place.pooled)
+            cursor.execute(self._place.text(statement.sql), statement.params, prepare=self._prepares)
             return cursor.fetchall() if cursor.description is not None else []
         except psycopg.errors.UniqueViolation as error:
             raise Taken(error.diag.constraint_name or "", error.diag.message_detail or "") from error
@@ -81,6 +110,12 @@ class Link:
             if self._aborted:
                 raise Overdue from error
             raise
+
+    def read(self, op: Op[T]) -> T:
+        """Changes nothing, so that a lost answer leaves nothing open."""
+        self.open()
+        self.storing = False
+        return drive(op, self.execute)
 
     def run(self, op: Op[T]) -> T:
         """Every statement commits by itself."""
@@ -122,6 +157,12 @@ class Link:
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
             wire.shutdown(socket.SHUT_RDWR)
 
+    def give_up(self) -> None:
+        """For good: also what was begun for a later call."""
+        self.close()
+        if self._opening is not None:
+            self._opening.close()
+
     def close(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -141,8 +182,8 @@ def drive(op: Op[T], execute: Callable[[Statement], Any]) -> T:
         while True:
             try:
                 rows = execute(statement)
-            except Taken as taken:
-                statement = op.throw(taken)
+            except BaseException as error:
+                statement = op.throw(error)
             else:
                 statement = op.send(rows)
     except StopIteration as done:

@@ -10,6 +10,7 @@ from windlass.core.changes import (
     Alteration,
     Cancel,
     Delete,
+    Leave,
     Move,
     PutGroup,
     PutLimit,
@@ -24,13 +25,16 @@ from windlass.core.changes import (
 from windlass.core.positions import beyond
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.faults import Taken
+from windlass.drivers.postgres.fleet import leave
 from windlass.drivers.postgres.inspect import get
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.limits import put_limit, unpark
 from windlass.drivers.postgres.rows import strings_in
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.statement import Op
-from windlass.types import TERMINAL, Micros
+from windlass.errors import DuplicateId
+from windlass.types import TERMINAL, Job, Micros
 
 BY_JOB = Cancel | Replay | RunNow | Move | Delete
 
@@ -38,7 +42,7 @@ BY_JOB = Cancel | Replay | RunNow | Move | Delete
 def alter(changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
     for change in changes:
         check_alteration(change)
-    yield from lock_all(changes)
+    yield from lock_all(changes, now)
     answers: list[AlterAnswer] = []
     for change in changes:
         answer = yield from alter_one(change, now)
@@ -46,19 +50,42 @@ def alter(changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
     return answers
 
 
-def lock_all(changes: Sequence[Alteration]) -> Op[None]:
-    """Limits and groups of the jobs that people named, then those jobs, each in the order of keys: what is read from here
-    on stays true, and two who name the same jobs in another order do not wait for each other in a ring."""
-    ids = Texts(dict.fromkeys(change.job_id for change in changes if isinstance(change, BY_JOB)))
-    if not ids:
-        return
-    seqs = Ints(row[1] for row in (yield SQL.seqs_of(ids=ids)))
-    rows = yield SQL.shared_rows_of(seqs=seqs)
-    groups = {group_id for group_id, _ in rows if group_id is not None}
-    yield from limits.lock(key for _, limit_keys in rows for key in strings_in(limit_keys))
+def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
+    """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
+    on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
+    seqs = yield from named(changes, now)
+    queues = {change.name for change in changes if isinstance(change, PutQueue)}
+    queues |= {change.queue for change in changes if isinstance(change, SetPaused)}
+    keys = {change.key for change in changes if isinstance(change, PutLimit)}
+    groups: set[str] = set()
+    if seqs:
+        if any(isinstance(change, Replay) for change in changes):  # its child takes a place in a queue
+            queues.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
+        for group_id, limit_keys in (yield SQL.shared_rows_of(seqs=seqs)):
+            groups.update([group_id] if group_id is not None else [])
+            keys.update(strings_in(limit_keys))
+    if queues:
+        yield SQL.hold_queues(names=Texts(queues))
+    yield from limits.lock(keys)
     if groups:
-        yield SQL.lock_groups(ids=Texts(sorted(groups)))
-    yield SQL.lock_jobs(ids=ids)
+        yield SQL.lock_groups(ids=Texts(groups))
+    if seqs:
+        yield SQL.lock_jobs(seqs=seqs)
+
+
+def named(changes: Sequence[Alteration], now: Micros) -> Op[Ints]:
+    """The jobs that the changes are about: with a deletion all links of the chain, with a dead worker what it leased."""
+    seqs: set[int] = set()
+    ids = Texts(dict.fromkeys(change.job_id for change in changes if isinstance(change, BY_JOB)))
+    workers = Texts(change.worker_id for change in changes if isinstance(change, Revoke))
+    if ids:
+        seqs.update(row[1] for row in (yield SQL.seqs_of(ids=ids)))
+    if workers:
+        seqs.update(row[0] for row in (yield SQL.leased_by(workers=workers, now=now)))
+    for change in changes:
+        if isinstance(change, Delete):
+            seqs.update(row[0] for row in (yield SQL.links(id=change.job_id)))
+    return Ints(seqs)
 
 
 def alter_one(change: Alteration, now: Micros) -> Op[AlterAnswer]:
@@ -75,6 +102,8 @@ def alter_one(change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from delete(change))
         case Revoke():
             return "applied" if (yield SQL.revoke(worker_id=change.worker_id, now=now)) else "unchanged"
+        case Leave():
+            return (yield from leave(change, now))
         case SetPaused():
             rows = yield SQL.set_paused(queue=change.queue, paused=change.paused, now=now)
             return "applied" if rows else "unchanged"
@@ -119,18 +148,25 @@ def replay(change: Replay, now: Micros) -> Op[AlterAnswer]:
         return "wrong_state"
     if job.dedupe_key is not None and (yield SQL.dedupe_holder(key=job.dedupe_key)):
         return "duplicate"
+    yield SQL.begin_replay()
+    try:
+        yield from bring_back(job, change, now)
+    except (Taken, DuplicateId):
+        yield SQL.undo_replay()
+        return "duplicate"
+    yield SQL.end_replay()
+    if job.group_id is not None:
+        yield SQL.uncount_failed(group_id=job.group_id)
+    return "applied"
+
+
+def bring_back(job: Job, change: Replay, now: Micros) -> Op[None]:
     if job.retry_mode == "new_job":
-        [taken] = yield from get([change.child_id])
-        if taken is not None:
-            return "duplicate"
         child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
         yield from insert_child(job.seq, job.queue, job.priority, child, now)
         yield SQL.supersede(id=job.id, child_id=child.id, now=now)
     else:
         yield SQL.replay(id=job.id, reset=change.reset_attempts, now=now)
-    if job.group_id is not None:
-        yield SQL.uncount_failed(group_id=job.group_id)
-    return "applied"
 
 
 def run_now(change: RunNow, now: Micros) -> Op[AlterAnswer]:
@@ -161,5 +197,5 @@ def delete(change: Delete) -> Op[AlterAnswer]:
         return "not_found"
     if any(state not in TERMINAL for _, state in chain):
         return "wrong_state"
-    yield SQL.delete_chains(seqs=Ints(seq for seq, _ in chain))
+    yield SQL.delete_jobs(seqs=Ints(seq for seq, _ in chain))
     return "applied"

@@ -28,10 +28,7 @@ class Place:
         self.schema: Final = schema
         self.pooled: Final = pooler == "transaction"
         self.timeout: Final = timeout
-        try:
-            self._given: Final[dict[str, Any]] = conninfo.conninfo_to_dict(url)
-        except (psycopg.Error, UnicodeError) as error:
-            raise StoreUnavailable(_malformed(error)) from None  # what it quotes may be half of a password
+        self._given: Final = _taken_apart(url)
         self._texts: dict[str, str] = {}
 
     @classmethod
@@ -42,9 +39,16 @@ class Place:
         return cls(url, schema, pooler, timeout)
 
     def __str__(self) -> str:
+        return f"{self.url} (schema {self.schema})"
+
+    @property
+    def url(self) -> str:
+        """Where libpq will go, without a password."""
         hosts, ports = self._asked("host").split(","), self._asked("port").split(",")
+        if hosts[0].startswith("/"):  # a directory, with the server's socket in it
+            return f"postgresql://{self.user}@/{self.database}?host={hosts[0]}&port={ports[0]}"
         where = ",".join(f"{host or 'localhost'}:{ports[n % len(ports)]}" for n, host in enumerate(hosts))
-        return f"postgresql://{self.user}@{where}/{self.database} (schema {self.schema})"
+        return f"postgresql://{self.user}@{where}/{self.database}"
 
     @property
     def user(self) -> str:
@@ -63,16 +67,16 @@ class Place:
     def channel(self) -> str:
         return f"windlass_{self.schema}"
 
-    def parameters(self, *, switches: bool = False) -> dict[str, Any]:
-        """What to connect with. Behind a pooler nothing is said that belongs to a session."""
+    def parameters(self, *, switches: bool = False, plain: bool = False) -> dict[str, Any]:
+        """What to connect with. Behind a pooler nothing is said that belongs to a session, nor with `plain`."""
         given: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT, "application_name": "windlass", "client_encoding": "utf8", **self._given
         }  # fmt: skip
-        if not self.pooled:
+        if not (self.pooled or plain):
             milliseconds = int(self.timeout * 1000)
             settings = {
                 "timezone": "UTC", "statement_timeout": milliseconds, "lock_timeout": milliseconds,
-                "idle_in_transaction_session_timeout": 10 * milliseconds, **(SWITCHES if switches else {}),
+                "idle_in_transaction_session_timeout": milliseconds, **(SWITCHES if switches else {}),
             }  # fmt: skip
             own = " ".join(f"-c {name}={value}" for name, value in settings.items())
             given["options"] = f"{own} {given.get('options') or ''}".strip()
@@ -95,9 +99,21 @@ def _defaults() -> dict[str, str]:
     return {option.keyword.decode(): option.val.decode() for option in options if option.val is not None}
 
 
-def _malformed(error: BaseException) -> str:
-    why = QUOTED.sub('"…"', str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
-    return (
+def _taken_apart(url: str) -> dict[str, Any]:
+    scheme, colon, rest = url.partition(":")
+    try:
+        given = conninfo.conninfo_to_dict(f"{scheme.lower()}{colon}{rest}")
+    except (psycopg.Error, UnicodeError) as error:  # what it quotes may be half of a password
+        raise _malformed(QUOTED.sub('"…"', str(error).strip().split("\n", 1)[0])) from None
+    if not all(port == "" or port.isdecimal() for port in str(given.get("port", "")).split(",")):
+        raise _malformed("the port is no number")
+    if "@" in str(given.get("dbname", "")):
+        raise _malformed("there is an @ behind the first /")
+    return given
+
+
+def _malformed(why: str) -> StoreUnavailable:
+    return StoreUnavailable(
         f"this is not a PostgreSQL URL ({why}); write postgresql://user:password@host:5432/database, "
         "with special characters of a password as %40 for @, %2F for /, %3A for :"
     )

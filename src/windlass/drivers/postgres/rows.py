@@ -7,11 +7,14 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, RetryMode, Run, State
+from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, State, WorkerInfo
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
 _mapping = msgspec.json.Decoder(dict[str, str]).decode
+
+_numbers = msgspec.json.Decoder(dict[str, int]).decode
+_histogram = msgspec.json.Decoder(dict[int, int]).decode
 
 # Places of the columns that are stored as json.
 _FIELDS = list(Job.__struct_fields__)
@@ -64,6 +67,20 @@ def all_claimed_in(rows: list[Row], prefix: str, token: str, claimed_at: int, ex
         else claimed_in(row[1:], f"{prefix}{row[1]:012x}", token, claimed_at, expires_at)
         for row in rows
     ]
+
+
+def worker_in(row: Row) -> WorkerInfo:
+    fields = dict(zip(WorkerInfo.__struct_fields__, row, strict=True))
+    queues, types = strings_in(fields.pop("queues")), strings_in(fields.pop("types"))
+    return WorkerInfo(queues=queues, types=types, **fields)
+
+
+def sample_in(row: Row) -> QueueSample:
+    queue, minute, depth, oldest, finished, waits, runs = row
+    return QueueSample(
+        queue=queue, minute=minute, depth=_numbers(depth), oldest=oldest, finished=_numbers(finished),
+        waits=_histogram(waits), runs=_histogram(runs),
+    )  # fmt: skip
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):

@@ -21,6 +21,7 @@ from windlass.core.changes import (
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
+from windlass.core.usage import late_until
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
 from windlass.drivers.postgres.jobs import insert_child
@@ -56,9 +57,10 @@ def is_plain(change: Settlement) -> bool:
     )
 
 
-def is_simple(changes: Sequence[Settlement]) -> bool:
-    """Whether one statement does it all: plain successes of jobs that claims named, each once."""
-    if not all(map(is_plain, changes)):
+def is_simple(changes: Sequence[Settlement], now: Micros) -> bool:
+    """Whether one statement does it all: plain successes of jobs that claims named, each once, and none of long ago."""
+    edge = late_until(now)
+    if not all(map(is_plain, changes)) or any(change.at <= edge for change in changes):
         return False
     handles = [change.handle for change in changes]
     return str not in set(map(type, handles)) and len({handle[0] for handle in handles}) == len(handles)
@@ -104,7 +106,25 @@ def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
         yield from move(held, now)
         for seq, (_, change) in held:
             yield from ride(seq, change, now)
+    edge = late_until(now)
+    late = [seqs[index] for index, change in enumerate(changes) if change.at <= edge and answers[index] == "applied"]
+    if late:
+        yield from count_late(late)
     return answers
+
+
+def count_late(seqs: Sequence[int]) -> Op[None]:
+    """Runs that ended behind the watermark, where no roll-up looks again."""
+    yield SQL.share_usage()
+    counted = yield from watermark()
+    if counted is not None:
+        yield SQL.count_late(seqs=Ints(seqs), counted=counted)
+
+
+def watermark() -> Op[Micros | None]:
+    """Up to here all runs are in `usage_hourly`; None before the first roll-up."""
+    rows = yield SQL.watermark()
+    return rows[0][0] if rows else None
 
 
 def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:

@@ -17,9 +17,9 @@ import secrets
 import select
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
@@ -29,6 +29,7 @@ from windlass.drivers.postgres.lane import FIRST_PAUSE, Lane, Watch
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import CONNECT_TIMEOUT, Place
 from windlass.drivers.statement import Statement
+from windlass.errors import DriverClosed
 
 log: Final = logging.getLogger("windlass.postgres")
 GATHER: Final = 0.005
@@ -98,33 +99,41 @@ class Notifier:
             if self._sending or not self._pending:
                 return
             self._sending = True
-        with suppress(Exception):  # closed meanwhile: those who listen look for themselves
+        self._post()
+
+    def _post(self) -> None:
+        """A call of its own for each statement: each has its own deadline, however long the stream of news is."""
+        with suppress(DriverClosed):  # those who listen look for themselves
             self._lane.post(self._send)
 
     def _send(self, link: Link) -> None:
-        while True:
-            with self._lock:
-                queues, self._pending = self._pending, set()
-                if not queues:
-                    self._sending = False
-                    return
-            try:
-                connection = link.open()
-                self.backend = connection.info.backend_pid
-                link.execute(Statement("select pg_notify($1, queue) from unnest($2::text[]) as asked (queue)",
-                                       (self._place.channel, sorted(queues))))  # fmt: skip
-            except (psycopg.Error, Overdue) as error:
-                log.debug("nobody was told of new work: %s", error)  # those who listen look for themselves
-                link.close()
-            threading.Event().wait(GATHER)
+        with self._lock:
+            queues, self._pending = self._pending, set()
+        try:
+            self.backend = link.open().info.backend_pid
+            link.execute(Statement("select pg_notify($1, queue) from unnest($2::text[]) as asked (queue)",
+                                   (self._place.channel, sorted(queues))))  # fmt: skip
+        except (psycopg.Error, Overdue) as error:
+            log.debug("nobody was told of new work: %s", error)  # those who listen look for themselves
+            link.close()
+        threading.Event().wait(GATHER)
+        with self._lock:
+            self._sending = bool(self._pending)
+        if self._sending:
+            self._post()
 
-    def ping(self, text: str) -> None:
+    def ping(self, text: str, within: float) -> None:
         """To everybody who listens, and meant for one. Does not wait."""
-        with suppress(Exception):  # closed meanwhile, and so is whoever asked
-            self._lane.post(lambda link: link.execute(Statement("select pg_notify($1, $2)", (self._place.channel, text))))
+        statement = Statement("select pg_notify($1, $2)", (self._place.channel, text))
+        with suppress(DriverClosed):  # and so is whoever asked
+            self._lane.post(lambda link: link.execute(statement), min(within, self._place.timeout))
 
 
 class Listener:
+    test_every = TEST_EVERY
+    test_within = TEST_WITHIN
+    longest_pause = LONGEST_PAUSE
+
     def __init__(self, place: Place, watch: Watch, tell: Callable[[], None], notifier: Notifier) -> None:
         self._place = place
         self._watch = watch
@@ -139,6 +148,7 @@ class Listener:
         self._name = secrets.token_hex(4)
         self._warned = False
         self.healthy = False
+        self.settled = False  # whether the first test has ended, well or not: both are told, so one may wait for it
         self.latency: float | None = None  # of the last test, in seconds
         self._thread = threading.Thread(target=self._run, name="windlass-listener", daemon=True)
         self._thread.start()
@@ -159,24 +169,24 @@ class Listener:
                 self._listen()
                 pause = FIRST_PAUSE
                 while not self._closing.is_set():
-                    self._hear(ticking() + TEST_EVERY)
+                    self._hear(ticking() + self.test_every)
                     self._test_line()
             except (psycopg.Error, Overdue, OSError) as error:
                 self._unheard(error)
                 self._closing.wait(pause * (0.5 + self._random.random() / 2))
-                pause = min(pause * 2, LONGEST_PAUSE)
-        self._link.close()
+                pause = min(pause * 2, self.longest_pause)
+        self._link.give_up()
 
     def _unheard(self, error: BaseException) -> None:
         if not self._warned and not self._closing.is_set():
             log.warning("%s: new work is not heard of (%s); looking for it instead", self._place, said(error))
             self._warned = True
-        self.healthy = False
+        self.healthy, self.settled = False, True
         self._link.close()
         self._tell()  # a claimer that relied on being told should look now
 
     def _listen(self) -> None:
-        with self._within(TEST_WITHIN + CONNECT_TIMEOUT):
+        with self._within(self.test_within + CONNECT_TIMEOUT):
             connection = self._link.open()
             connection.add_notify_handler(lambda message: self._on_message(message.pid, message.payload))
             connection.execute(f'listen "{self._place.channel}"'.encode(), prepare=False)
@@ -189,16 +199,16 @@ class Listener:
             return
         self._test += 1
         self._asked_at = asked_at = ticking()
-        self._notifier.ping(self._ping)
-        with self._within(TEST_WITHIN + LATE):
-            self._hear(asked_at + TEST_WITHIN, answered=self._is_answered)
-        if not self._is_answered():
+        self._notifier.ping(self._ping, self.test_within)
+        with self._within(self.test_within + LATE):
+            self._hear(asked_at + self.test_within, answered=self._answered)
+        if not self._answered():
             if not self._closing.is_set():
                 raise Overdue('no message of ours came back; if a pooler is in the way, say pooler="transaction"')
             return
-        self.healthy, self._warned = True, False
+        self.healthy, self.settled, self._warned = True, True, False
 
-    def _is_answered(self) -> bool:
+    def _answered(self) -> bool:
         return self._asked_at is None
 
     @property
@@ -223,16 +233,5 @@ class Listener:
         elif not text.startswith(PING) and backend != self._notifier.backend:
             self._tell()
 
-    def _within(self, seconds: float) -> Any:
-        return _Deadline(self._watch, self._link, seconds)
-
-
-class _Deadline:
-    def __init__(self, watch: Watch, link: Link, seconds: float) -> None:
-        self._watch, self._link, self._until = watch, link, ticking() + seconds
-
-    def __enter__(self) -> None:
-        self._watch.begin(self._link, self._until)
-
-    def __exit__(self, *_: object) -> None:
-        self._watch.end(self._link)
+    def _within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._watch.within(self._link, seconds)

@@ -16,22 +16,26 @@ from typing import Final, Literal
 
 from windlass.clock import AnchoredClock
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.duties import Done, Duty, SampleQueues
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
     WaitingType,
+    no_async_connection,
 )
-from windlass.drivers.sqlite import inspect, jobs, leases, people, settlement
+from windlass.drivers.sqlite import duties, fleet, inspect, jobs, leases, people, samples, settlement
 from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
 from windlass.drivers.sqlite.files import Identity, OpenFiles, prepare
+from windlass.drivers.sqlite.health import examine
 from windlass.drivers.sqlite.lane import Lane
 from windlass.drivers.sqlite.library import ApswConnection, Connection, Library, require, version
 from windlass.drivers.sqlite.place import Place, Turns
@@ -40,7 +44,7 @@ from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
 from windlass.errors import DriverClosed, DriverForked, StoreBusy
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 Durability = Literal["full", "relaxed"]
 
@@ -98,7 +102,10 @@ class SqliteDriver:
     @property
     def capabilities(self) -> Capabilities:
         pushes = self._inotify if self._watcher is None else self._watcher.pushes
-        return Capabilities(durable=True, shared=True, wakeups="push" if pushes else "poll", sql=True, transactional=True)
+        return Capabilities(
+            durable=True, shared=True, wakeups="push" if pushes else "poll", sql=True, transactional=True,
+            single_writer=True,
+        )  # fmt: skip
 
     # --------------------------------------------------------------------------------------------------------- writes
 
@@ -128,8 +135,17 @@ class SqliteDriver:
         wishes = tuple(changes)
         return await self._write(lambda: people.alter(wishes, now))
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return await self._write(lambda: inspect.prune(retention, now, limit))
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        await self._write(lambda: fleet.beat(worker, now))
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return await self._write(lambda: fleet.lead(worker_id, lease_for, now))
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        if isinstance(duty, SampleQueues):  # to look takes longest: nobody who writes need wait for that
+            found = await self._read(lambda: samples.look(epoch, now))
+            return await self._write(lambda: samples.write(duty, found, epoch, now))
+        return await self._write(lambda: duties.maintain(duty, epoch, now))
 
     # ---------------------------------------------------------------------------------------------------------- reads
 
@@ -152,6 +168,19 @@ class SqliteDriver:
 
     async def shared(self) -> Shared:
         return await self._read(inspect.shared)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(fleet.workers)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return await self._read(lambda: inspect.samples(since))
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return await self._read(lambda: inspect.usage(since))
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        self._check_open()
+        return list(examine(self.path))
 
     async def _write(self, make: Callable[[], Op[T]]) -> T:
         return await self._writer.submit(make)
@@ -182,10 +211,18 @@ class SqliteDriver:
         self._transactions.discard(transaction)
         _files.leave(self._place.identity)
 
-    def enqueue_within(self, connection: object, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
+    def enqueue_within(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
         self._check_open()
         new = tuple(jobs_)
         return within(connection, jobs.enqueue(new, now), self._place, self.library, guarded=self._guarded)
+
+    async def enqueue_within_async(
+        self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
+    ) -> list[Enqueued]:
+        self._check_open()
+        raise no_async_connection(connection)
 
     @property
     def _guarded(self) -> bool:

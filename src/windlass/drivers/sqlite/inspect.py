@@ -1,4 +1,4 @@
-"""Reading, counting and forgetting: values → statements."""
+"""Reading and counting: values → statements."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from windlass.core.admission import check_limit, check_queues
 from windlass.drivers.filters import find_statement
-from windlass.drivers.protocol import Count, JobQuery, Page, Retention, Shared, WaitingType
-from windlass.drivers.sqlite.rows import job_in, run_in, to_json
+from windlass.drivers.protocol import Count, JobQuery, Page, Shared, WaitingType
+from windlass.drivers.sqlite.rows import job_in, run_in, sample_in, to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run
+from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Usage
 
 
 def get(ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -67,16 +67,11 @@ def shared() -> Op[Shared]:
     )
 
 
-def prune(retention: Retention, now: Micros, limit: int) -> Op[int]:
-    check_limit(limit)
-    rows = yield SQL.prunable(
-        succeeded=_cutoff(retention.succeeded, now), cancelled=_cutoff(retention.cancelled, now),
-        dead=_cutoff(retention.dead, now), limit=limit,
-    )  # fmt: skip
-    if not rows:
-        return 0
-    return len((yield SQL.delete_chains(seqs=to_json([row[0] for row in rows]))))
+def samples(since: Micros) -> Op[list[QueueSample]]:
+    rows = yield SQL.all_samples(since=since)
+    return [sample_in(row) for row in rows]
 
 
-def _cutoff(kept: Micros | None, now: Micros) -> Micros | None:
-    return None if kept is None else now - kept
+def usage(since: Micros) -> Op[list[Usage]]:
+    rows = yield SQL.all_usage(since=since)
+    return [Usage(**dict(zip(Usage.__struct_fields__, row, strict=True))) for row in rows]

@@ -10,6 +10,7 @@ from windlass.core.changes import (
     Alteration,
     Cancel,
     Delete,
+    Leave,
     Move,
     PutGroup,
     PutLimit,
@@ -22,6 +23,7 @@ from windlass.core.changes import (
     storable,
 )
 from windlass.core.positions import beyond
+from windlass.drivers.sqlite.fleet import leave
 from windlass.drivers.sqlite.inspect import get
 from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import put_limit, unpark
@@ -55,6 +57,8 @@ def alter_one(change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from delete(change))
         case Revoke():
             return "applied" if (yield SQL.revoke(worker_id=change.worker_id, now=now)) else "unchanged"
+        case Leave():
+            return (yield from leave(change, now))
         case SetPaused():
             rows = yield SQL.set_paused(queue=change.queue, paused=change.paused, now=now)
             return "applied" if rows else "unchanged"

@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, RetryMode, Run, State
+from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, State, WorkerInfo
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
 _mapping = msgspec.json.Decoder(dict[str, str]).decode
+_numbers = msgspec.json.Decoder(dict[str, int]).decode
+_histogram = msgspec.json.Decoder(dict[int, int]).decode
 
 # Places of the columns that are stored as json or as 0/1.
 _FIELDS = list(Job.__struct_fields__)
@@ -49,6 +51,20 @@ def run_in(row: Row) -> Run:
     values = list(row)
     values[_ARTIFACTS] = strings_in(values[_ARTIFACTS])
     return Run(**dict(zip(Run.__struct_fields__, values, strict=True)))
+
+
+def worker_in(row: Row) -> WorkerInfo:
+    fields = dict(zip(WorkerInfo.__struct_fields__, row, strict=True))
+    queues, types = strings_in(fields.pop("queues")), strings_in(fields.pop("types"))
+    return WorkerInfo(queues=queues, types=types, is_leader=bool(fields.pop("is_leader")), **fields)
+
+
+def sample_in(row: Row) -> QueueSample:
+    queue, minute, depth, oldest, finished, waits, runs = row
+    return QueueSample(
+        queue=queue, minute=minute, depth=_numbers(depth), oldest=oldest, finished=_numbers(finished),
+        waits=_histogram(waits), runs=_histogram(runs),
+    )  # fmt: skip
 
 
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:

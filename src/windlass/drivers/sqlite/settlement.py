@@ -22,6 +22,7 @@ from windlass.core.changes import (
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
+from windlass.core.usage import late_until
 from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import free_permits
 from windlass.drivers.sqlite.rows import Guard, to_json
@@ -57,7 +58,24 @@ def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
     else:
         for turn in rounds((seq, index) for index, seq in enumerate(seqs)):
             yield from settle_round(seqs, [index for _, index in turn], changes, answers, now)
+    edge = late_until(now)
+    late = [index for index, change in enumerate(changes) if change.at <= edge]
+    if late:
+        yield from count_late([seqs[index] for index in late if answers[index] == "applied"])
     return answers
+
+
+def count_late(seqs: Sequence[int]) -> Op[None]:
+    """Runs that ended behind the watermark, where no roll-up looks again."""
+    counted = yield from watermark()
+    if counted is not None and seqs:
+        yield SQL.count_late(seqs=to_json(seqs), counted=counted)
+
+
+def watermark() -> Op[Micros | None]:
+    """Up to here all runs are in `usage_hourly`; None before the first roll-up."""
+    rows = yield SQL.watermark()
+    return rows[0][0] if rows else None
 
 
 def settle_round(

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from windlass.core.changes import Answer, Settlement
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.protocol import Enqueued, WithoutNetwork
 from windlass.drivers.sqlite import jobs, settlement
 from windlass.drivers.sqlite.library import ERRORS, Connection, Library, StdlibConnection, run_within, translate
 from windlass.drivers.sqlite.place import Place
@@ -36,7 +36,7 @@ def told(place: Place) -> Iterator[None]:
         raise InvalidInput("value", f"cannot be stored: {error}") from error
 
 
-class SqliteTransaction:
+class SqliteTransaction(WithoutNetwork):
     def __init__(
         self, place: Place, enter: Callable[[SqliteTransaction], Connection], leave: Callable[[SqliteTransaction], None]
     ) -> None:

@@ -12,7 +12,9 @@ and every method's docstring is a line of the contract.
 from windlass.testing.conformance.chains import ChainPromises
 from windlass.testing.conformance.concurrency import ConcurrencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
+from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
+from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
@@ -37,6 +39,8 @@ class DriverConformance(
     SharedRowPromises,
     PeoplePromises,
     InspectionPromises,
+    FleetPromises,
+    DutyPromises,
     LifecyclePromises,
     ConcurrencyPromises,
 ):
@@ -48,7 +52,9 @@ __all__ = [
     "ConcurrencyPromises",
     "DriverConformance",
     "DurabilityPromises",
+    "DutyPromises",
     "EnqueuePromises",
+    "FleetPromises",
     "InspectionPromises",
     "LeasePromises",
     "LifecyclePromises",

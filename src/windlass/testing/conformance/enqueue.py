@@ -157,8 +157,7 @@ class EnqueuePromises(Suite):
     async def test_a_blocking_enqueue_wakes_who_waits(self, t: Trial) -> None:
         """A waiter hears of jobs that came by enqueue_sync, from its own thread or another."""
         for call in (self._here, asyncio.to_thread):
-            while await t.driver.wait(timeout=0.05):
-                pass
+            await t.quiet()
             waiter = asyncio.ensure_future(t.driver.wait(timeout=30))
             await asyncio.sleep(0.01)
             await call(t.driver.enqueue_sync, [t.new()], now=t.now)

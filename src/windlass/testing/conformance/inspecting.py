@@ -8,12 +8,12 @@ import pytest
 
 from windlass.core.changes import Cancel, PutGroup, PutLimit, SetPaused
 from windlass.core.settle import Failed, Succeeded
-from windlass.drivers.protocol import Count, JobQuery, Retention, WaitingType
+from windlass.drivers.protocol import Count, JobQuery, WaitingType
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
 CHAIN: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail", "max_attempts": 2}
-KEEP_NOTHING = Retention(succeeded=0, cancelled=0, dead=0)
+KEEP_NOTHING: dict[str, Any] = {"succeeded": 0, "cancelled": 0, "dead": 0}
 
 
 class InspectionPromises(Suite):
@@ -141,15 +141,15 @@ class InspectionPromises(Suite):
             ended[end] = job_id
         waiting, running = await t.enqueue(run_at=t.now + 9 * MINUTE), await t.running()
         t.clock.advance(MINUTE - 1)
-        retention = Retention(succeeded=MINUTE, dead=2 * MINUTE)
-        assert await t.driver.prune(retention, now=t.now, limit=10) == 0
+        retention = {"succeeded": MINUTE, "dead": 2 * MINUTE}
+        assert await t.prune(**retention) == 0
         t.clock.advance(1)
-        assert await t.driver.prune(retention, now=t.now, limit=10) == 1
+        assert await t.prune(**retention) == 1
         assert await t.driver.get([ended["ack"]]) == [None]
         assert await t.driver.runs(ended["ack"]) == []
         t.clock.advance(MINUTE)
-        assert await t.driver.prune(retention, now=t.now, limit=10) == 1
-        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 1
+        assert await t.prune(**retention) == 1
+        assert await t.prune(**KEEP_NOTHING) == 1
         assert [job.id for job in (await t.driver.find(JobQuery())).jobs] == [running.id, waiting]
 
     @promise
@@ -161,7 +161,7 @@ class InspectionPromises(Suite):
             t.clock.advance(1)
             await t.ack(job)
             ids.append(job.id)
-        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=2) == 2
+        assert await t.prune(**KEEP_NOTHING, limit=2) == 2
         assert [job and job.id for job in await t.driver.get(ids)] == [None, None, *ids[2:]]
 
     @promise
@@ -170,12 +170,12 @@ class InspectionPromises(Suite):
         job = await t.running(**CHAIN)
         await t.end(job, Failed("boom"), child_id="child")
         t.clock.advance(MINUTE)
-        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 0
+        assert await t.prune(**KEEP_NOTHING) == 0
         await t.end(await t.take(), Succeeded())
-        retention = Retention(succeeded=MINUTE, dead=0)
-        assert await t.driver.prune(retention, now=t.now, limit=10) == 0
+        retention = {"succeeded": MINUTE, "dead": 0}
+        assert await t.prune(**retention) == 0
         t.clock.advance(MINUTE)
-        assert await t.driver.prune(retention, now=t.now, limit=10) == 2
+        assert await t.prune(**retention) == 2
         assert await t.driver.get([job.id, "child"]) == [None, None]
 
     @promise
@@ -184,26 +184,26 @@ class InspectionPromises(Suite):
         done = await t.running(group_id="g")
         await t.ack(done)
         alive = await t.enqueue(group_id="g")
-        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 0
+        assert await t.prune(**KEEP_NOTHING) == 0
         await t.alter(Cancel(alive))
-        assert await t.driver.prune(Retention(succeeded=0), now=t.now, limit=10) == 0
-        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 2
+        assert await t.prune(succeeded=0) == 0
+        assert await t.prune(**KEEP_NOTHING) == 2
 
     @promise
     async def test_a_group_that_still_waits_for_members_is_kept(self, t: Trial) -> None:
         """What has ended of it stays until the group is complete."""
         await t.alter(PutGroup("g", total=2))
         await t.end(await t.running(group_id="g"), Succeeded())
-        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 0
+        assert await t.prune(**KEEP_NOTHING) == 0
         await t.end(await t.running(group_id="g"), Succeeded())
-        assert await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10) == 2
+        assert await t.prune(**KEEP_NOTHING) == 2
 
     @promise
     async def test_a_pruned_job_can_be_settled_no_more(self, t: Trial) -> None:
         """A late call about a job that is gone is not inflight."""
         job = await t.running()
         await t.ack(job)
-        await t.driver.prune(KEEP_NOTHING, now=t.now, limit=10)
+        await t.prune(**KEEP_NOTHING)
         assert await t.ack(job) == "not_inflight"
         fresh = await t.running()
         assert await t.ack(job) == "not_inflight"

@@ -231,6 +231,7 @@ class LeasePromises(Suite):
         await t.enqueue(queue="p")
         other = await t.enqueue(queue="o")
         assert await t.alter(SetPaused("p", True)) == "applied"
+        assert await t.claim("p") == []
         assert [job.id for job in await t.claim("p", "o")] == [other]
         [queue] = (await t.driver.shared()).queues
         assert queue.paused_at == t.now

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from windlass.core.changes import Ack
-from windlass.drivers.protocol import JobQuery, Renewal, Retention
+from windlass.core.duties import Prune, SampleQueues
+from windlass.drivers.protocol import JobQuery, Renewal
 from windlass.errors import DriverClosed, WrongConnection
-from windlass.testing.conformance.trial import Suite, Trial, promise
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
 
 class LifecyclePromises(Suite):
@@ -34,7 +35,14 @@ class LifecyclePromises(Suite):
             lambda: t.driver.count(now=t.now),
             lambda: t.driver.waiting_types(None, limit=1),
             lambda: t.driver.shared(),
-            lambda: t.driver.prune(Retention(), now=t.now, limit=1),
+            lambda: t.beat("w"),
+            lambda: t.driver.workers(),
+            lambda: t.lead("w"),
+            lambda: t.driver.maintain(Prune(), epoch=None, now=t.now),
+            lambda: t.driver.maintain(SampleQueues(keep=MINUTE), epoch=None, now=t.now),
+            lambda: t.driver.samples(since=0),
+            lambda: t.driver.usage(since=0),
+            lambda: t.driver.examine(now=t.now),
             lambda: t.driver.wait(timeout=0),
         ]
         for call in calls:
@@ -46,6 +54,8 @@ class LifecyclePromises(Suite):
         """One without them refuses with WrongConnection and stores nothing; on one with them a closed driver gives none."""
         with pytest.raises(WrongConnection):
             t.driver.enqueue_within(object(), [t.new(id="within")], now=t.now)
+        with pytest.raises(WrongConnection):
+            await t.driver.enqueue_within_async(object(), [t.new(id="within")], now=t.now)
         assert await t.driver.get(["within"]) == [None]
         if t.driver.capabilities.transactional:
             t.driver.transaction().rollback()
@@ -53,6 +63,8 @@ class LifecyclePromises(Suite):
             for call in (t.driver.transaction, lambda: t.driver.enqueue_within(object(), [t.new()], now=t.now)):
                 with pytest.raises(DriverClosed):
                     call()
+            with pytest.raises(DriverClosed):
+                await t.driver.enqueue_within_async(object(), [t.new()], now=t.now)
         else:
             with pytest.raises(WrongConnection):
                 t.driver.transaction()
@@ -72,8 +84,7 @@ class LifecyclePromises(Suite):
     @promise
     async def test_waiting_ends_when_work_arrives(self, t: Trial) -> None:
         """An enqueue wakes a waiter; without one it returns at its timeout, told of nothing."""
-        while await t.driver.wait(timeout=0.05):
-            pass
+        await t.quiet()
         waiter = asyncio.ensure_future(t.driver.wait(timeout=30))
         await asyncio.sleep(0.01)
         await t.enqueue()
@@ -88,8 +99,7 @@ class LifecyclePromises(Suite):
             await other.enqueue([t.new()], now=t.now)
             assert await t.driver.wait(timeout=30) is True
             await t.claim()
-            while await t.driver.wait(timeout=0.05):
-                pass
+            await t.quiet()
         if other is not t.driver:
             await other.close()
 
@@ -97,8 +107,7 @@ class LifecyclePromises(Suite):
     async def test_calls_that_change_nothing_wake_nobody(self, t: Trial) -> None:
         """Two idle workers do not keep each other awake."""
         other = self.another(t.driver)
-        while await t.driver.wait(timeout=0.05):
-            pass
+        await t.quiet()
         waiter = asyncio.ensure_future(t.driver.wait(timeout=0.1))
         await asyncio.sleep(0.01)
         assert await t.claim() == []
@@ -121,8 +130,7 @@ class LifecyclePromises(Suite):
     @promise
     async def test_several_waiters_are_all_woken(self, t: Trial) -> None:
         """Every waiter of a driver is told."""
-        while await t.driver.wait(timeout=0.05):
-            pass
+        await t.quiet()
         waiters = [asyncio.ensure_future(t.driver.wait(timeout=30)) for _ in range(3)]
         await asyncio.sleep(0.01)
         await t.enqueue()

@@ -141,8 +141,7 @@ class TransactionPromises(Suite):
     @promise
     async def test_a_commit_wakes_who_waits(self, t: Trial) -> None:
         """Work that a transaction brought is work; one that was rolled back brought none."""
-        while await t.driver.wait(timeout=0.05):
-            pass
+        await t.quiet()
         for end in ("rollback", "commit"):
             waiter = asyncio.ensure_future(t.driver.wait(timeout=30 if end == "commit" else 0.1))
             await asyncio.sleep(0.01)

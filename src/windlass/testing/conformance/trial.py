@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 
 from windlass.clock import SECOND, ManualClock
 from windlass.core.changes import Ack, Alteration, Answer, Fail, Retry, Settlement
+from windlass.core.duties import Done, Duty, Prune
 from windlass.core.settle import Execution, Outcome, settle
-from windlass.drivers.protocol import Claim, Driver, Enqueued, Extended, Renewal
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.drivers.protocol import Claim, Driver, Enqueued, Extended, Leadership, Renewal
+from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 
 LEASE: Final[Micros] = 30 * SECOND
 MINUTE: Final[Micros] = 60 * SECOND
@@ -113,6 +114,34 @@ class Trial:
     async def alter(self, change: Alteration) -> str:
         [answer] = await self.driver.alter([change], now=self.now)
         return answer
+
+    def worker(self, worker_id: str, **fields: Any) -> WorkerInfo:
+        told = {
+            "hostname": "host", "pid": 1, "pool_size": 10, "version": "1", "queues": ("default",), "types": ("work",),
+            "wakeups": "poll", "running": 0, "started_at": self.now,
+        }  # fmt: skip
+        return WorkerInfo(id=worker_id, **{**told, **fields})
+
+    async def beat(self, worker_id: str, **fields: Any) -> None:
+        await self.driver.beat(self.worker(worker_id, **fields), now=self.now)
+
+    async def lead(self, worker_id: str, lease_for: Micros = LEASE) -> Leadership:
+        return await self.driver.lead(worker_id, lease_for=lease_for, now=self.now)
+
+    async def maintain(self, duty: Duty, epoch: int | None = None) -> Done | None:
+        return await self.driver.maintain(duty, epoch=epoch, now=self.now)
+
+    async def prune(self, **rules: Any) -> int:
+        """How many rows go, by these rules."""
+        done = await self.maintain(Prune(**rules))
+        assert done is not None, "a person was refused"
+        return done.rows
+
+    async def quiet(self) -> None:
+        """Until nobody is told of anything for some time: a store that has just begun to listen tells of that once."""
+        silent = 0
+        while silent < 4:
+            silent = 0 if await self.driver.wait(timeout=0.05) else silent + 1
 
     async def job(self, job_id: str) -> Job:
         [job] = await self.driver.get([job_id])

@@ -8,7 +8,6 @@ import pytest
 
 from windlass.core.changes import Cancel, Replay
 from windlass.core.settle import Failed
-from windlass.drivers.protocol import Retention
 from windlass.errors import DuplicateJob
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
@@ -31,7 +30,6 @@ class UniquenessPromises(Suite):
     @promise
     async def test_a_key_stays_taken_after_the_job_has_ended(self, t: Trial) -> None:
         """Done, dead, cancelled or pruned: the key is still taken."""
-        keep_nothing = Retention(succeeded=0, cancelled=0, dead=0)
         for n, end in enumerate(("ack", "fail", "cancel")):
             key = {"idempotency_scope": "s", "idempotency_key": f"k{n}"}
             job_id = await t.enqueue(**key)
@@ -41,7 +39,7 @@ class UniquenessPromises(Suite):
                 await getattr(t, end)(await t.take())
             assert await t.answer(**key) == await t.answer(**key)
             assert (await t.answer(**key)).existed
-            assert await t.driver.prune(keep_nothing, now=t.now, limit=10) == 1
+            assert await t.prune(succeeded=0, cancelled=0, dead=0) == 1
             assert await t.driver.get([job_id]) == [None]
             assert (await t.answer(**key)).id == job_id
 

@@ -20,6 +20,7 @@ class Call(Struct, frozen=True):
     now: Micros
     answer: Any
     error: WindlassError | None
+    epoch: int | None = None
 
 
 def told(call: Call, handles: dict[Handle, str]) -> tuple[Any, ...]:
@@ -39,6 +40,10 @@ def told(call: Call, handles: dict[Handle, str]) -> tuple[Any, ...]:
             return tuple((OUTCOME_OF[type(u)], handles.get(u.handle, "?"), u.token, reply) for u, reply in pairs)
         case "expire":
             return (call.answer[0], tuple(job.id for job in call.answer[1]))
+        case "lead":
+            return (call.answer.worker_id, call.answer.epoch)
+        case "maintain":
+            return (type(call.batch).__name__, call.epoch, "refused" if call.answer is None else call.answer.rows)
         case "alter":
             pairs = zip(call.batch, call.answer, strict=True)
             return tuple((type(change).__name__, getattr(change, "job_id", ""), reply) for change, reply in pairs)

@@ -43,8 +43,10 @@ def check_said(history: History, change: Settlement, before: Job) -> None:
     elif isinstance(change, Cancelled):
         require(before.cancel_requested_at is not None, "only what was asked to cancel is cancelled", before.id)
     elif isinstance(change, Retry | Fail) and not change.lapsed:
-        # A job that must never run twice cannot be handed back once its handler has begun: it ends as interrupted.
-        cut_off = how is None and before.retry_mode == "new_job" and lease in history.begun
+        # A job that must never run twice cannot be handed back: it ends as interrupted, once its handler has begun, or when
+        # it was on its way to a worker that was told to stop and gives no grace.
+        is_over = lease in history.begun or before.worker_id in history.told_to_stop
+        cut_off = how is None and before.retry_mode == "new_job" and is_over
         require(how in HELD_AGAINST or cut_off, "only what a handler did is held against its job", f"{before.id} {how}")
 
 
@@ -104,7 +106,8 @@ class Conduct:
     def lost(self, job: Job) -> None:
         """A lease has lapsed. Who lives, or has stopped in good order, must have had a reason to let it."""
         holder = self._world.process(job.worker_id or "")
-        excused = holder.life in ("dead", "stopped") or self._is_excused(holder, self._world.now - 3 * self._lease_for)
+        lapsed_at = min(self._world.now, job.lease_expires_at or 0)  # it may be noticed much later
+        excused = holder.life in ("dead", "stopped") or self._is_excused(holder, lapsed_at - 3 * self._lease_for)
         require(excused, "a lease that nobody disturbs does not lapse", f"{job.id} of {job.worker_id}")
 
     def unsaid(self) -> list[Lease]:

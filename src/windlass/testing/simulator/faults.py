@@ -17,16 +17,18 @@ from msgspec.structs import fields, replace
 
 from windlass.clock import SECOND
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.duties import Done, Duty
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
     Count,
     Enqueued,
     Extended,
+    Finding,
     JobQuery,
+    Leadership,
     Page,
     Renewal,
-    Retention,
     Shared,
     Untransactional,
     WaitingType,
@@ -34,13 +36,13 @@ from windlass.drivers.protocol import (
 from windlass.errors import DriverClosed, StoreError, StoreUnavailable
 from windlass.testing.simulator.store import Store
 from windlass.testing.simulator.world import Process, World
-from windlass.types import Claimed, Job, Micros, NewJob, Run
+from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 T = TypeVar("T")
 Fault = Literal[
     "crash_before", "crash_after", "lose_reply", "refuse", "outage", "deliver_twice", "stall_before", "stall_after"
 ]
-WRITES: Final = frozenset({"enqueue", "claim", "extend", "settle", "expire", "alter", "prune"})
+WRITES: Final = frozenset({"enqueue", "claim", "extend", "settle", "expire", "alter", "beat", "lead", "maintain"})
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -194,6 +196,9 @@ class FaultyDriver(Untransactional):
         method, process, faults = call.__name__, self._process, self._faults
         fault = faults.draw(process, method)
         await self._pass(faults.stall(process) if fault == "stall_before" else faults.delay())
+        acting = method == "maintain" and kwargs["epoch"] is not None
+        if acting and fault in ("crash_before", "crash_after"):
+            self._history.sometimes("leader_lost_acting")
         if fault == "crash_before":
             await process.die()
         if fault == "refuse" or faults.is_cut_off(process):
@@ -245,8 +250,26 @@ class FaultyDriver(Untransactional):
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
         return await self._call(self._inner.alter, tuple(changes), now=now)
 
-    async def prune(self, retention: Retention, *, now: Micros, limit: int) -> int:
-        return await self._call(self._inner.prune, retention, now=now, limit=limit)
+    async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
+        return await self._call(self._inner.beat, worker, now=now)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._call(self._inner.workers)
+
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
+        return await self._call(self._inner.lead, worker_id, lease_for=lease_for, now=now)
+
+    async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
+        return await self._call(self._inner.maintain, duty, epoch=epoch, now=now)
+
+    async def samples(self, *, since: Micros) -> list[QueueSample]:
+        return await self._call(self._inner.samples, since=since)
+
+    async def usage(self, *, since: Micros) -> list[Usage]:
+        return await self._call(self._inner.usage, since=since)
+
+    async def examine(self, *, now: Micros) -> list[Finding]:
+        return await self._call(self._inner.examine, now=now)
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return await self._call(self._inner.get, tuple(ids))

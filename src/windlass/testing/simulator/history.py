@@ -44,6 +44,11 @@ SOMETIMES: Final = {
     "duplicate": "an enqueue met a job that held its key",
     "revoked": "the leases of a dead worker ended at once, because its supervisor said so",
     "replayed": "a dead job was run again by a person",
+    "leader_changed": "leadership went from one worker to another",
+    "leader_lost_acting": "a leader was killed while it did a duty",
+    "stale_duty": "a duty was refused: who asked for it led no longer",
+    "worker_removed": "a dead worker was removed by the leader",
+    "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 
 
@@ -68,6 +73,7 @@ class History:
         self.running: dict[Lease, str] = {}
         self.refused: set[Lease] = set()  # executions whose worker was told that the lease is gone
         self.begins: Counter[str] = Counter()  # by job id
+        self.told_to_stop: set[str] = set()  # processes that got a signal
 
     def add(self, who: str, what: str, *facts: Fact) -> None:
         self._events.append((self._now(), who, what, facts))

@@ -12,7 +12,7 @@ cron, ageing, enqueueing in the caller's transaction.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from windlass.core.changes import OUTCOME_OF, Cancel, Release, Replay, Revoke, Settlement
@@ -21,6 +21,7 @@ from windlass.drivers.protocol import Claim, Renewal
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
 from windlass.testing.simulator.history import History, Lease
+from windlass.testing.simulator.succession import Succession
 from windlass.types import ACTIVE, TERMINAL, Group, Handle, Job, Limit, Micros, Queue, Run
 
 LATE: Final = ("expired", "mismatch", "not_inflight")
@@ -42,6 +43,7 @@ class Rows(Protocol):
     def limits(self) -> Iterable[Limit]: ...
     def groups(self) -> Iterable[Group]: ...
     def queue(self, name: str) -> Queue | None: ...
+    def workers(self) -> Collection[str]: ...
 
 
 class Place(Protocol):
@@ -51,6 +53,7 @@ class Place(Protocol):
     def history(self) -> History: ...
     @property
     def now(self) -> Micros: ...
+    def believers(self) -> list[str]: ...
 
 
 class Checker:
@@ -72,6 +75,7 @@ class Checker:
         self.answered: set[Lease] = set()  # executions whose outcome the store has judged, whatever it said
         self.cancel_asked: dict[Lease, Micros] = {}  # executions that somebody wanted to stop, and when
         self.on_lost: Callable[[Job], None] = lambda job: None
+        self.succession: Final = Succession(world.history, world.believers)
         self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
 
     def observe(self, call: Call) -> bool:
@@ -104,8 +108,10 @@ class Checker:
     def _judge(self, call: Call, changed: list[tuple[Job | None, Job]], gone: list[Job]) -> None:
         require(call.error is None or not changed, "a call that was refused stores nothing", str(call.error))
         for job in gone:
-            require(call.method in ("prune", "alter"), "no job vanishes", job.id)
+            require(call.method in ("maintain", "alter"), "no job vanishes", job.id)
             require(job.state in TERMINAL, "only finished jobs are removed", job.id)
+        if call.error is None:
+            self.succession.judge(call, self._rows, changed, gone)
         match call.method:  # answers are judged against the rows as they were before the call
             case "claim" if call.error is None:
                 self._claimed(call)

@@ -8,8 +8,9 @@ from typing import Final
 from windlass.app import Windlass
 from windlass.clock import SECOND
 from windlass.context import Context
+from windlass.coordinator import Coordinator
 from windlass.signals import Reject, RetryAfter, Snooze
-from windlass.testing.simulator.scenario import CAREFUL, LEASE, PLAIN, QUEUES, Seat, Step
+from windlass.testing.simulator.scenario import CAREFUL, LEADER_LEASE, LEASE, PLAIN, QUEUES, Seat, Step
 from windlass.worker import Worker
 from windlass.worker.serving import serve
 from windlass.worker.settler import ROOM
@@ -44,12 +45,19 @@ async def real_worker(seat: Seat) -> None:
     app = Windlass(
         "memory://", driver=seat.driver, clock=seat.clock, random=rng, lease=LEASE / SECOND, grace=rng.choice((0, 1, 20)),
         poll=rng.choice((1, 3)), concurrency=rng.choice((1, 2, 5)), prefetch=rng.choice((0, 4, 500)),
+        leader_lease=LEADER_LEASE / SECOND, worker_timeout=seat.fleet.worker_timeout / SECOND,
     )  # fmt: skip
     app.tasks.update(DECLARED.tasks)
     worker = app.worker(queues=QUEUES, worker_id=seat.name)
     seat.process.overflow = lambda: overflow(worker, app.client.settings.prefetch)
+    seat.process.leads = lambda: leads(worker)
     await serve(worker)
     await app.close()
+
+
+def leads(worker: Worker) -> bool:
+    coordinator = getattr(worker, "_coordinator", None)  # there is none before it runs
+    return isinstance(coordinator, Coordinator) and coordinator.election.epoch is not None
 
 
 def overflow(worker: Worker, prefetch: int) -> str:

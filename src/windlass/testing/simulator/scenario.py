@@ -21,9 +21,10 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.config import Settings
 from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, PutLimit, Replay, RunNow, SetPaused
+from windlass.core.duties import Prune
 from windlass.core.eligibility import label_of
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Driver, Retention
+from windlass.drivers.protocol import Driver
 from windlass.errors import DuplicateId, StoreError
 from windlass.policies import Retry, fixed
 from windlass.testing.simulator.conduct import Conduct
@@ -37,13 +38,14 @@ from windlass.worker.recovering import take_back
 StoreName = Literal["memory", "sqlite"]
 Step = Literal["ok", "fail", "reject", "snooze", "poison"]
 LEASE: Final[Micros] = 6 * SECOND
+LEADER_LEASE: Final[Micros] = 3 * SECOND
 QUEUES: Final = ("a", "b")
 PLAIN, CAREFUL = "plain", "careful"  # types of jobs: the careful ones hold permits, or must never run twice
 PRODUCERS: Final = ("p1", "p2")
 ENDS: Final[tuple[End, ...]] = ("top", "bottom")
 LIMITS: Final = {"l1": 1, "l2": 2}
 GROUP, MEMBERS = "g", 1_000  # declared larger than it gets: jobs join it as they come
-PATIENCE: Final[Micros] = 3_600 * SECOND  # after the last fault: every retry, every stepped clock, and then some
+PATIENCE: Final[Micros] = 1_200 * SECOND  # after the last fault: every retry, every stepped clock, and then some
 
 
 class Plan(Struct, frozen=True):
@@ -104,6 +106,7 @@ class Fleet:
         self._workers = rng.choice((1, 2, 2, 3))
         self._births = 0
         self._tells = rng.choice((0.0, 0.7))
+        self.worker_timeout: Micros = (4, 8)[seed % 2] * SECOND  # shorter than a lease, or longer
         self._clocks_differ_for_ever = rng.random() < 0.3
         quick = rng.random() < 0.25  # a burst of short jobs, which workers take ahead of free slots
         self._lengths = QUICK if quick else LENGTHS
@@ -133,7 +136,9 @@ class Fleet:
                 f"{job.id} is {label_of(job, world.now)} ({job.parked_on}, {job.lost} lost)"
                 for job in self.store.checker.unfinished()
             )
-            world.history.break_rule("what was acknowledged ends", f"an hour after the last fault: {waiting}")
+            for worker_id in self._left_behind():
+                world.history.break_rule("a dead worker leaves the registry", worker_id)
+            world.history.break_rule("what was acknowledged ends", f"twenty minutes after the last fault: {waiting}")
         if world.history.violation is None:
             self.store.checker.check_all()
             self.conduct.check_ended()
@@ -155,7 +160,12 @@ class Fleet:
     def _is_at_rest(self) -> bool:
         if self.store.checker.open or any(p.name in PRODUCERS and is_alive(p) for p in self.world.processes):
             return False
-        return not self.conduct.unsaid()
+        return not self._left_behind() and not self.conduct.unsaid()
+
+    def _left_behind(self) -> list[str]:
+        """Dead workers that the registry still knows."""
+        known = self.store.checker.succession.registry
+        return [worker_id for worker_id in known if not is_alive(self.world.process(worker_id))]
 
     # ------------------------------------------------------------------------------------------------------ processes
 
@@ -233,7 +243,8 @@ class Fleet:
             try:
                 if rng.random() < 0.05:
                     kept = rng.choice((None, 0, SECOND))
-                    await driver.prune(Retention(succeeded=kept, dead=kept), now=process.clock.now(), limit=10)
+                    duty = Prune(succeeded=kept, dead=kept, limit=10)
+                    await driver.maintain(duty, epoch=None, now=process.clock.now())
                 else:
                     await driver.alter([rng.choice(wishes)], now=process.clock.now())
             except StoreError:
@@ -306,11 +317,15 @@ def quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def simulate(seed: int, worker: WorkerMain, *, profile: str = "swarm", store: StoreName = "memory") -> Report:
+def simulate(
+    seed: int, worker: WorkerMain, *, profile: str = "swarm", store: StoreName | MemoryDriver = "memory"
+) -> Report:
     """Run one seed to its end. The history says whether a rule was broken."""
     with ExitStack() as opened:
         driver: Driver
-        if store == "memory":
+        if isinstance(store, MemoryDriver):
+            driver = store
+        elif store == "memory":
             driver = MemoryDriver()
         else:
             from windlass.drivers.sqlite import SqliteDriver  # heavy, and most campaigns need none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from windlass.drivers.memory import MemoryDriver
@@ -60,6 +60,9 @@ class DriverRows:
     def queue(self, name: str) -> Queue | None:
         return next((queue for queue in run_now(self._driver.shared()).queues if queue.name == name), None)
 
+    def workers(self) -> Collection[str]:
+        return [worker.id for worker in run_now(self._driver.workers())]
+
 
 class MemoryRows:
     """The rows of the memory driver, where they are: thousands of seeds a minute leave no time for asking."""
@@ -84,6 +87,9 @@ class MemoryRows:
     def queue(self, name: str) -> Queue | None:
         return self._tables.queues.get(name)
 
+    def workers(self) -> Collection[str]:
+        return self._tables.workers
+
 
 class Store:
     def __init__(self, world: World, driver: Driver) -> None:
@@ -105,7 +111,9 @@ class Store:
             answer = run_now(getattr(self.driver, method)(*args, **kwargs))
         except WindlassError as refused:
             error = refused
-        call = Call(process.name, method, args[0] if args else None, kwargs.get("now", 0), answer, error)
+        call = Call(
+            process.name, method, args[0] if args else None, kwargs.get("now", 0), answer, error, kwargs.get("epoch")
+        )
         if self.checker.observe(call) and method != "extend":  # a renewal is no news for anybody else
             self._wake()
         if overflow := process.overflow():

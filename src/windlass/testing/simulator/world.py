@@ -52,6 +52,7 @@ class Process:
         self.ended_at: Micros = 0
         self.excused_until: Micros = 0  # the end of the last thing that went wrong for it
         self.overflow: Callable[[], str] = lambda: ""  # says which of its buffers is fuller than it may be
+        self.leads: Callable[[], bool] = lambda: False  # whether it believes so
         self.buried = False  # somebody noticed that it is dead
         self.stopped_at: Micros | None = None
         self.longest_stop: Micros = 0
@@ -103,6 +104,7 @@ class Process:
         if self.life == "live":
             self.signalled_at = self.world.now
             self.world.history.add(self.name, "signal", number)
+            self.world.history.told_to_stop.add(self.name)
             if not self.loop.signal(number):
                 self.kill()
 
@@ -134,6 +136,12 @@ class World:
 
     def process(self, name: str) -> Process:
         return self._by_name[name]
+
+    def believers(self) -> list[str]:
+        """Who acts as the leader, of those that could know better: not frozen in between, and with sane clocks around."""
+        if self.clocks_moved:
+            return []
+        return [process.name for process in self.live if process.longest_stop == 0 and process.leads()]
 
     def at(self, when: Micros, action: Callable[[], None]) -> None:
         """Do this at that instant, to the world rather than inside a process."""

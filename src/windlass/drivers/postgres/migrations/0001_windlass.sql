@@ -213,6 +213,10 @@ create table windlass.runs (
   constraint attempts_count   check (attempt_no >= 1)
 ) with (fillfactor = 80);
 
+-- The roll-up of usage and the samples of the queues find runs by when they ended. Runs are written and end in the order of
+-- time, so a few words per range of pages are enough: an ordinary index would cost every end of a run an entry.
+create index runs_finished on windlass.runs using brin (finished_at) with (pages_per_range = 32, autosummarize = on);
+
 create trigger runs_frozen before update of job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id,
   template_version, claimed_at, wait_us, params on windlass.runs for each row
   when (new.job_seq <> old.job_seq or new.attempt_no <> old.attempt_no or new.run_id <> old.run_id
@@ -266,6 +270,7 @@ create table windlass.idempotency_keys (
   expires_at timestamptz,                                   -- null = for ever
   primary key (scope, key)
 );
+create index idempotency_keys_expiring on windlass.idempotency_keys (expires_at) where expires_at is not null;
 
 create table windlass.dependencies (
   job_seq   bigint not null references windlass.jobs (seq) on delete cascade,
@@ -321,22 +326,22 @@ create table windlass.queue_stats (
   queue    text    collate "C" not null,
   minute   timestamptz not null,
   depth    jsonb   not null,                                -- label -> count
-  oldest   timestamptz,
+  oldest   bigint,                                          -- age of the job that is due longest
   finished jsonb   not null,                                -- outcome -> count
   waits    jsonb   not null,                                -- log-scale histogram
   runs     jsonb   not null,
-  primary key (queue, minute)
+  primary key (minute, queue)                               -- written, read and dropped by the minute
 );
 
 create table windlass.workers (
   id             text    collate "C" primary key,
   hostname       text    not null,
-  pid            bigint,
+  pid            bigint  not null default 0,
   pool_size      bigint  not null default 1,
-  version        text,
-  queues         jsonb   not null default '[]',
-  types          jsonb   not null default '[]',
-  wakeups        text    not null default '',
+  version        text    not null default '',
+  queues         jsonb,                                     -- array of names
+  types          jsonb,                                     -- array of names
+  wakeups        text    not null default 'poll',
   running        bigint  not null default 0,
   started_at     timestamptz not null default clock_timestamp(),
   last_heartbeat timestamptz not null default clock_timestamp()

@@ -1,4 +1,4 @@
--- Reading, and forgetting. Column order: windlass.types.Job and Run.
+-- Reading. Column order: windlass.types.Job and Run.
 
 -- name: get_jobs
 select seq, id, queue, type, org_id, state, ready, priority, position, windlass.micros(created_at),
@@ -13,8 +13,8 @@ select seq, id, queue, type, org_id, state, ready, priority, position, windlass.
   from windlass.jobs where id = any(:ids::text[]);
 
 -- name: lock_jobs
--- Jobs that people named, in the order of their numbers.
-select seq from windlass.jobs where id = any(:ids::text[]) order by seq for update;
+-- In the order of their numbers.
+select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
 
 -- name: get_runs
 select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,
@@ -51,7 +51,10 @@ with recursive names (queue) as (
 select queue from names where queue is not null;
 
 -- name: pulse
-select last_value, exists (select from windlass.jobs where state = 'queued' and ready) from windlass.jobs_seq;
+-- Who may only read may not know the first.
+select case when has_sequence_privilege('windlass.jobs_seq', 'usage')
+         then pg_sequence_last_value('windlass.jobs_seq'::regclass) end,
+       exists (select from windlass.jobs where state = 'queued' and ready);
 
 -- name: waiting_types
 select type, on_unknown, count(*) from (
@@ -73,28 +76,3 @@ select key, max_used, used from windlass.limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, windlass.micros(created_at) from windlass.outbox order by event_id;
-
--- name: prunable
--- core/retention.py: the heads of chains that may go, oldest first. A null cutoff keeps for ever.
-select seq from windlass.jobs as head
- where finished_at is not null and dead_kind is distinct from 'superseded'
-   and ((state = 'succeeded' and finished_at <= windlass.at(:succeeded)) or (state = 'cancelled' and finished_at <= windlass.at(:cancelled))
-        or (state = 'dead' and finished_at <= windlass.at(:dead)))
-   and not exists (select from windlass.groups where groups.group_id = head.group_id and remaining > 0)
-   and (group_id is null or not exists (
-     select from windlass.jobs as member
-      where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
-        and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
-                         or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
-                         or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)))
- order by finished_at, seq
- limit :limit;
-
--- name: delete_chains
--- Whole chains, the heads of which are still what was read when they are locked.
-with recursive doomed (seq, retry_of) as (
-  select seq, retry_of from windlass.jobs where seq = any(:seqs::bigint[])
-  union
-  select jobs.seq, jobs.retry_of from windlass.jobs join doomed on jobs.id = doomed.retry_of
-)
-delete from windlass.jobs where seq = any(array(select seq from doomed)) returning seq;

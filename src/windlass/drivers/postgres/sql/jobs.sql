@@ -134,7 +134,7 @@ update windlass.jobs set updated_at = windlass.touched(updated_at, :now) where i
 -- name: replace_job
 -- core/uniqueness.py: may_replace
 update windlass.jobs
-   set payload = :payload, codec = :codec, headers = :headers::jsonb, run_at = windlass.at(:run_at),
+   set payload = :payload, codec = :codec, headers = :headers::text::jsonb, run_at = windlass.at(:run_at),
        parked_on = null, ready = (:due and waiting_on = 0),
        updated_at = windlass.touched(updated_at, :now)
  where id = :id and state = 'queued' and executions = 0

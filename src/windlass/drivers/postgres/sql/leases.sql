@@ -4,11 +4,12 @@
 -- name: claim_one
 -- The common claim: one queue, one statement. Picking locks what it takes and steps over what others hold; the update
 -- reads the locked rows by number, from behind a fence. When there is something to do first (leases to take back, jobs to
--- promote, limits to respect) it takes nothing and says so in the first column.
+-- promote, limits to respect) it takes nothing and says so in the first column. Without `look` it was done as far as others
+-- allow: what they hold at this moment must not keep anybody from what is ready.
 with glance as materialized (
   select paused,
          case when exists (select from windlass.limits) then 2
-              when (:reclaim and exists (
+              when :look and ((:reclaim and exists (
                       select from windlass.jobs
                        where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now)
                          and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
@@ -16,7 +17,7 @@ with glance as materialized (
                 or (not paused and exists (
                       select from windlass.jobs
                        where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
-                         and run_at <= windlass.at(:now))) then 1
+                         and run_at <= windlass.at(:now)))) then 1
               else 0 end as todo
     from (select exists (select from windlass.queues where name = :queue and paused_at is not null) as paused) as queue
 ), picked as materialized (
@@ -39,7 +40,7 @@ with glance as materialized (
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || lpad(to_hex(seq), 12, '0'), :worker_id, org_id, queue, type, template_id,
+  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
          template_version, windlass.at(:now), windlass.at(:started_at),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased
@@ -58,7 +59,7 @@ with open_queues as materialized (
    where not exists (select from windlass.queues where name = queue and paused_at is not null)
 ), glance as materialized (
   select case when exists (select from windlass.limits) then 2
-              when (:reclaim and exists (
+              when :look and ((:reclaim and exists (
                       select from windlass.jobs
                        where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
                          and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
@@ -66,7 +67,7 @@ with open_queues as materialized (
                 or exists (
                       select from windlass.jobs
                        where queue = any(array(select queue from open_queues)) and state = 'queued' and not ready
-                         and waiting_on = 0 and parked_on is null and run_at <= windlass.at(:now)) then 1
+                         and waiting_on = 0 and parked_on is null and run_at <= windlass.at(:now))) then 1
               else 0 end as todo
 ), heads as materialized (
   select queue, seq from (
@@ -101,7 +102,7 @@ with open_queues as materialized (
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || lpad(to_hex(seq), 12, '0'), :worker_id, org_id, queue, type, template_id,
+  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
          template_version, windlass.at(:now), windlass.at(:started_at),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased
@@ -149,16 +150,19 @@ select queue from unnest(:queues::text[]) as asked (queue)
  where not exists (select from windlass.queues where name = queue and paused_at is not null);
 
 -- name: pick
--- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks. core/eligibility.py: is_wanted
+-- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks; `passed` are jobs that others hold.
+-- core/eligibility.py: is_wanted
 select -priority, position, windlass.micros(created_at), seq, limit_keys::text from windlass.jobs
  where queue = :queue and state = 'queued' and ready
    and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+   and seq <> all(:passed::bigint[])
  order by priority desc, position, created_at, seq
  limit :limit;
 
 -- name: take
--- Those of the picked rows that are still there and that nobody else holds.
-select seq from windlass.jobs where seq = any(:seqs::bigint[]) and state = 'queued' and ready order by seq for update skip locked;
+-- Those of the picked rows that are still there and that nobody else holds. Said so that no index of ready jobs is thought of.
+select seq from windlass.jobs where seq = any(:seqs::bigint[]) and case when ready then state end = 'queued'
+ order by seq for update skip locked;
 
 -- name: claim
 -- Rows that are locked already.
@@ -174,7 +178,7 @@ with leased as (
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || lpad(to_hex(seq), 12, '0'), :worker_id, org_id, queue, type, template_id,
+  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
          template_version, windlass.at(:now), windlass.at(:started_at),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased
@@ -196,7 +200,7 @@ with locked as materialized (
          progress = coalesce((:progress::double precision[])[width_bucket(seq, :seqs::bigint[])], progress),
          progress_note = coalesce((:notes::text[])[width_bucket(seq, :seqs::bigint[])], progress_note),
          updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from locked)) and state = 'running' and lease_expires_at > windlass.at(:now)
+   where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now)
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
   returning seq, cancel_requested_at is not null as wish
 ), begun as (

@@ -4,6 +4,14 @@
 -- Always in the order of their keys, and before any job: two that need the same rows never wait for each other in a ring.
 select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update;
 
+-- name: try_limits
+-- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
+with free as materialized (
+  select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
+)
+select key, free.used, free.max_used, free.used is not null
+  from windlass.limits left join free using (key) where key = any(:keys::text[]);
+
 -- name: limit_keys
 select seq, limit_keys::text from windlass.jobs where seq = any(:seqs::bigint[]) and limit_keys is not null;
 

@@ -64,6 +64,16 @@ select position, windlass.micros(created_at), seq from (
 -- name: move_job
 update windlass.jobs set position = :position, updated_at = windlass.touched(updated_at, :now) where seq = :seq and state = 'queued';
 
+-- name: begin_replay
+savepoint replayed;
+
+-- name: undo_replay
+-- Somebody took the key between the look and the write.
+rollback to savepoint replayed;
+
+-- name: end_replay
+release savepoint replayed;
+
 -- name: links
 -- All links of a retry chain: what a job retries, and what took over from it.
 with recursive chain (seq, state, retry_of, superseded_by) as (
@@ -73,6 +83,13 @@ with recursive chain (seq, state, retry_of, superseded_by) as (
     from chain join windlass.jobs on jobs.id in (chain.retry_of, chain.superseded_by)
 )
 select seq, state from chain;
+
+-- name: leased_by
+select seq from windlass.jobs where state = 'running' and lease_expires_at > windlass.at(:now) and worker_id = any(:workers::text[]);
+
+-- name: hold_queues
+-- Whatever their positions: for those who change queues.
+select name from windlass.queues where name = any(:names::text[]) order by name for update;
 
 -- name: revoke
 -- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.

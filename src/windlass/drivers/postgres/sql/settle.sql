@@ -26,8 +26,9 @@ select group_id from windlass.groups where group_id = any(:ids::text[]) order by
 -- name: ack
 -- The hot path: any number of plain successes in one statement. What the fence refuses is not answered.
 -- Values are not joined but looked up: `:seqs` is sorted, so width_bucket finds a row's place in it, and a join that could be
--- done the wrong way round is one that some day will be. `:which` tells which of the (few) tokens is a row's; 0 stands for
--- no start, because places in an array without nulls are found at once.
+-- done the wrong way round is one that some day will be. Nothing is said of the state, which a token implies: the index of
+-- leases would come into reach, and be walked through by a planner who believes that nothing runs. `:which` tells which of
+-- the (few) tokens is a row's; 0 stands for no start, because places in an array without nulls are found at once.
 with locked as materialized (
   select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update
 ), acked as (
@@ -36,7 +37,7 @@ with locked as materialized (
          finished_at = windlass.at((:ats::bigint[])[width_bucket(seq, :seqs::bigint[])]),
          started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
          updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from locked)) and state = 'running' and lease_expires_at > windlass.at(:now)
+   where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now)
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
   returning seq
 ), closed as (
@@ -76,7 +77,7 @@ with moved as (
          dead_reason = (:dead_reasons::text[])[width_bucket(seq, :seqs::bigint[])],
          superseded_by = coalesce((:superseded_by::text[])[width_bucket(seq, :seqs::bigint[])], superseded_by),
          updated_at = windlass.touched(updated_at, :now)
-   where seq = any(:seqs::bigint[]) and state = 'running'
+   where seq = any(:seqs::bigint[])
      and lease_token = (:tokens::text[])[width_bucket(seq, :seqs::bigint[])]
   returning seq
 )

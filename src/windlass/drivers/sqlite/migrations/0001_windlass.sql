@@ -189,6 +189,10 @@ create table runs (
   constraint attempts_count   check (attempt_no >= 1)
 ) strict, without rowid;
 
+-- The roll-up of usage and the samples of the queues find runs by when they ended. Ends come in the order of time, so that
+-- an entry is added at the right edge of the tree.
+create index runs_finished on runs (finished_at) where finished_at is not null;
+
 create trigger runs_frozen after update of job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id,
   template_version, claimed_at, wait_us, params on runs
   when new.job_seq <> old.job_seq or new.attempt_no <> old.attempt_no or new.run_id <> old.run_id
@@ -224,6 +228,7 @@ create table idempotency_keys (
   expires_at integer,                                      -- null = for ever
   primary key (scope, key)
 ) strict, without rowid;
+create index idempotency_keys_expiring on idempotency_keys (expires_at) where expires_at is not null;
 
 create table dependencies (
   job_seq   integer not null references jobs (seq) on delete cascade,
@@ -279,21 +284,23 @@ create table queue_stats (
   queue    text    not null,
   minute   integer not null,
   depth    text    not null,                               -- json: label -> count
-  oldest   integer,
+  oldest   integer,                                        -- age of the job that is due longest
   finished text    not null,                               -- json: outcome -> count
   waits    text    not null,                               -- json: log-scale histogram
   runs     text    not null,
-  primary key (queue, minute)
+  primary key (minute, queue)                              -- written, read and dropped by the minute
 ) strict, without rowid;
 
 create table workers (
   id             text primary key,
   hostname       text    not null,
-  pid            integer,
+  pid            integer not null default 0,
   pool_size      integer not null default 1,
-  version        text,
-  queues         text,
-  types          text,
+  version        text    not null default '',
+  queues         text,                                     -- json array
+  types          text,                                     -- json array
+  wakeups        text    not null default 'poll',
+  running        integer not null default 0,
   started_at     integer not null,
   last_heartbeat integer not null
 ) strict, without rowid;

@@ -1,4 +1,4 @@
--- Reading, and forgetting. Column order: windlass.types.Job and Run.
+-- Reading. Column order: windlass.types.Job and Run.
 
 -- name: get_jobs
 select seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
@@ -63,27 +63,3 @@ select key, max_used, used from limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, created_at from outbox order by event_id;
-
--- name: prunable
--- core/retention.py: the heads of chains that may go, oldest first. A null cutoff keeps for ever.
-select seq from jobs as head
- where finished_at is not null and dead_kind is not 'superseded'
-   and ((state = 'succeeded' and finished_at <= :succeeded) or (state = 'cancelled' and finished_at <= :cancelled)
-        or (state = 'dead' and finished_at <= :dead))
-   and not exists (select 1 from groups where groups.group_id = head.group_id and remaining > 0)
-   and (group_id is null or not exists (
-     select 1 from jobs as member
-      where member.group_id = head.group_id and member.dead_kind is not 'superseded'
-        and not coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
-                         or (member.state = 'cancelled' and member.finished_at <= :cancelled)
-                         or (member.state = 'dead' and member.finished_at <= :dead), 0)))
- order by finished_at, seq
- limit :limit;
-
--- name: delete_chains
-with recursive doomed (seq, retry_of) as (
-  select seq, retry_of from jobs where seq in (select value from json_each(:seqs))
-  union
-  select jobs.seq, jobs.retry_of from jobs join doomed on jobs.id = doomed.retry_of
-)
-delete from jobs where seq in (select seq from doomed) returning seq;

@@ -1,0 +1,60 @@
+"""Who works on a store: the registry as people see it, and whether it is in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.admin.views import Check, Fleet, WorkerView
+from windlass.admin.wording import in_words
+from windlass.client import Client
+from windlass.clock import moment
+from windlass.errors import WindlassError
+from windlass.types import Micros, WorkerInfo
+
+
+async def fleet(client: Client) -> Fleet:
+    """Every worker that is registered. One that was silent for `worker_timeout` counts as dead until it is removed."""
+    rows, now = await client.driver.workers(), client.now()
+    leader = next((row.id for row in rows if leads(row, now)), None)
+    timeout = client.settings.worker_timeout
+    return Fleet(at=moment(now), leader=leader, workers=tuple(worker_view(row, now, timeout) for row in rows))
+
+
+def leads(row: WorkerInfo, now: Micros) -> bool:
+    """The registry also tells who led last."""
+    return row.is_leader and row.leader_until is not None and row.leader_until > now
+
+
+def worker_view(row: WorkerInfo, now: Micros, timeout: Micros) -> WorkerView:
+    return WorkerView(
+        id=row.id, hostname=row.hostname, pid=row.pid, pool_size=row.pool_size, running=row.running, queues=row.queues,
+        types=row.types, wakeups=row.wakeups, version=row.version, started_at=moment(row.started_at),
+        last_heartbeat=moment(row.last_heartbeat), alive=now - row.last_heartbeat < timeout, is_leader=leads(row, now),
+        leader_until=moment(row.leader_until) if row.is_leader and row.leader_until is not None else None,
+    )  # fmt: skip
+
+
+async def checks(client: Client) -> list[Check]:
+    """Nothing of a store that cannot be opened."""
+    try:
+        rows = await client.driver.workers()
+    except WindlassError:
+        return []
+    now, settings = client.now(), client.settings
+    living = [row for row in rows if now - row.last_heartbeat < settings.worker_timeout]
+    found = [_known(rows, living, settings.worker_timeout)]
+    if living and not any(leads(row, now) for row in rows):
+        ended = max((row.leader_until or 0 for row in rows), default=0)
+        alone_for = now - max(ended, min(row.started_at for row in living))
+        if alone_for > settings.leader_lease:  # less is the time in which one takes over from another
+            text = f"{len(living)} workers are alive and none has led for {in_words(alone_for)}: nothing old is removed"
+            found.append(Check("leader", "warning", text, "windlass workers"))
+    return found
+
+
+def _known(rows: Sequence[WorkerInfo], living: Sequence[WorkerInfo], timeout: Micros) -> Check:
+    silent = len(rows) - len(living)
+    if silent:
+        text = f"{silent} of {len(rows)} workers have been silent for {in_words(timeout)} or longer"
+        return Check("fleet", "warning", text, "windlass workers")
+    return Check("fleet", "ok", f"{len(rows)} workers are alive" if rows else "no worker is registered")

@@ -1,0 +1,67 @@
+"""What a leader does for all: bounded pieces of maintenance, as values. A driver does one piece in one transaction, and
+only while the leader that asks for it still leads.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from windlass.types import Micros
+
+
+class Prune(Struct, frozen=True, kw_only=True):
+    """Delete finished jobs, with their runs, that are older than their state's retention, counted from `finished_at`;
+    None = kept for ever. At most `limit` chains, the oldest first. A chain goes as one, by its last link's rule and date;
+    members of a group go only when all of them may, and the group's row with the last of them. Idempotency keys stay.
+
+    A run that the usage roll-up has not counted keeps its job, once there has been a roll-up at all: a store in which
+    nobody counts would otherwise never forget."""
+
+    succeeded: Micros | None = None
+    cancelled: Micros | None = None
+    dead: Micros | None = None
+    limit: int = 1_000
+
+
+class ForgetKeys(Struct, frozen=True, kw_only=True):
+    """Delete idempotency keys whose time is over, at most `limit`."""
+
+    limit: int = 1_000
+
+
+class RemoveDeadWorkers(Struct, frozen=True, kw_only=True):
+    """Remove workers that have been silent for so long; their valid leases end now, so that anybody takes the jobs back.
+    Leadership is not ended by it: that has a date of its own."""
+
+    silent_for: Micros
+
+
+class SampleQueues(Struct, frozen=True, kw_only=True):
+    """Write one row of `queue_stats` per queue (declared, with jobs, or with runs that ended) for the minute that has
+    just ended, unless that minute has rows already; drop rows of minutes that began longer than `keep` ago. `Done.rows`
+    are those written."""
+
+    keep: Micros
+
+
+class RollUpUsage(Struct, frozen=True, kw_only=True):
+    """Add the runs that ended up to `until`, and were not counted yet, to `usage_hourly`; at most about `limit` of them:
+    those that ended at the same instant as the last go with it. The last minute (`windlass.core.usage.LATE`) is left
+    alone. The watermark moves to the last end that was counted, or to `until` when nothing is left, and never back.
+    Every run that ended up to it is counted exactly once; one that is settled later is counted then."""
+
+    until: Micros
+    limit: int = 10_000
+
+
+Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage
+
+
+class Done(Struct, frozen=True, gc=False):
+    """How many rows a duty removed or wrote (of usage: how many runs it counted), and whether its bite was full, so that
+    there may be more at once."""
+
+    rows: int
+    more: bool = False

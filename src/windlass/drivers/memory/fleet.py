@@ -1,0 +1,74 @@
+"""The registry of workers, and who leads them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.core.admission import check_lease, check_name, check_now, check_worker
+from windlass.core.changes import AlterAnswer, Leave
+from windlass.core.leadership import judge_bid, leads
+from windlass.core.usage import key_of_row
+from windlass.drivers.memory.tables import Tables
+from windlass.drivers.protocol import Leadership
+from windlass.types import Micros, QueueSample, Usage, WorkerInfo
+
+
+def beat(tables: Tables, worker: WorkerInfo, now: Micros) -> None:
+    check_worker(worker)
+    check_now(now)
+    before = tables.workers.get(worker.id, worker)
+    row = replace(
+        worker, started_at=before.started_at, last_heartbeat=now, is_leader=False, leader_until=None,
+    )  # fmt: skip
+    tables.put_in(tables.workers, worker.id, row)
+
+
+def workers(tables: Tables) -> list[WorkerInfo]:
+    leader = tables.leader
+    return [
+        replace(row, is_leader=True, leader_until=leader.until) if row.id == leader.worker_id else row
+        for _, row in sorted(tables.workers.items())
+    ]
+
+
+def lead(tables: Tables, worker_id: str, lease_for: Micros, now: Micros) -> Leadership:
+    check_name("worker_id", worker_id)
+    check_lease(lease_for)
+    check_now(now)
+    row, registered = tables.leader, worker_id in tables.workers
+    bid = judge_bid(worker_id, leader=row.worker_id, until=row.until, registered=registered, now=now)
+    if bid != "refused":
+        epoch = row.epoch + 1 if bid == "elected" else row.epoch
+        tables.set("leader", Leadership(worker_id=worker_id, epoch=epoch, until=now + lease_for))
+    return tables.leader if leads(tables.leader.until, now) else Leadership(epoch=row.epoch)
+
+
+def leave(tables: Tables, change: Leave, now: Micros) -> AlterAnswer:
+    if change.worker_id not in tables.workers:
+        return "unchanged"
+    tables.drop_from(tables.workers, change.worker_id)
+    if tables.leader.worker_id == change.worker_id and leads(tables.leader.until, now):
+        tables.set("leader", replace(tables.leader, until=now))
+    return "applied"
+
+
+class Fleet(Struct):
+    """All that is kept of a fleet, for stores that write their rows as values."""
+
+    workers: list[WorkerInfo]
+    leader: Leadership
+    samples: list[QueueSample]
+    usage: list[Usage]
+    watermark: Micros | None
+
+
+def fleet_of(tables: Tables) -> Fleet:
+    rows = (list(tables.workers.values()), tables.leader, list(tables.samples.values()), list(tables.usage.values()))
+    return Fleet(*rows, tables.watermark)
+
+
+def restore(tables: Tables, fleet: Fleet) -> None:
+    tables.workers, tables.leader = {row.id: row for row in fleet.workers}, fleet.leader
+    tables.samples = {(row.minute, row.queue): row for row in fleet.samples}
+    tables.usage, tables.watermark = {key_of_row(row): row for row in fleet.usage}, fleet.watermark

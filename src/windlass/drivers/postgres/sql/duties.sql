@@ -1,0 +1,150 @@
+-- Maintenance: what a leader does for all.
+
+-- name: prunable
+-- core/retention.py: the heads of chains that may go and ended in one state, oldest first. A null cutoff keeps for ever. What
+-- ended after the watermark is not counted yet and keeps its chain and its group; without a watermark nothing does.
+-- The index is walked row by row until there are enough: a bite costs the same however much there is to prune, and whatever
+-- the planner believes of it. `limit 1` keeps it from answering the other questions for all jobs at once.
+with recursive kept as materialized (
+  select windlass.at(case :state::text when 'succeeded' then :succeeded::bigint when 'cancelled' then :cancelled::bigint
+                                       else :dead::bigint end) as cutoff
+), walk (finished_at, seq) as (
+  (select finished_at, seq from windlass.jobs
+    where state = :state and finished_at is not null and finished_at <= (select cutoff from kept)
+    order by finished_at, seq limit 1)
+  union all
+  select next.finished_at, next.seq from walk cross join lateral (
+    select finished_at, seq from windlass.jobs
+     where state = :state and finished_at is not null and finished_at <= (select cutoff from kept)
+       and (finished_at, seq) > (walk.finished_at, walk.seq)
+     order by finished_at, seq limit 1) as next
+)
+select windlass.micros(head.finished_at), head.seq from walk cross join lateral (
+  select seq, finished_at, group_id, retry_of, dead_kind from windlass.jobs where jobs.seq = walk.seq offset 0) as head
+ where dead_kind is distinct from 'superseded'
+   and (group_id is null or (
+     (select true from windlass.groups where groups.group_id = head.group_id and remaining > 0 limit 1) is null
+     and (select true from windlass.jobs as member
+           where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
+             and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
+                              or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
+                              or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)
+           limit 1) is null))
+   and (:watermark::bigint is null or (
+     (select true from windlass.runs where job_seq = head.seq and runs.finished_at > windlass.at(:watermark) limit 1) is null
+     and (retry_of is null or (
+       with recursive chain (seq, retry_of) as (
+         select head.seq, head.retry_of
+         union all
+         select link.seq, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
+       select true from chain cross join lateral (
+         select from windlass.runs where job_seq = chain.seq and runs.finished_at > windlass.at(:watermark) offset 0) as late
+        limit 1) is null)
+     and (group_id is null or (
+       select true from windlass.jobs as member cross join lateral (
+         select from windlass.runs where job_seq = member.seq and runs.finished_at > windlass.at(:watermark) offset 0) as late
+        where member.group_id = head.group_id limit 1) is null)))
+ limit :limit;
+
+-- name: chains
+-- Every link of the chains that end in these heads.
+with recursive doomed (head, seq, retry_of, group_id) as (
+  select seq, seq, retry_of, group_id from windlass.jobs where seq = any(:seqs::bigint[])
+  union
+  select head, jobs.seq, jobs.retry_of, jobs.group_id from windlass.jobs join doomed on jobs.id = doomed.retry_of
+)
+select head, seq, group_id from doomed;
+
+-- name: lock_ended
+-- Those that are ended still and that nobody else holds, and whether another took over.
+select seq, dead_kind is not distinct from 'superseded' from windlass.jobs
+ where seq = any(:seqs::bigint[]) and finished_at is not null order by seq for update skip locked;
+
+-- name: open_groups
+-- Of these groups, whose locks are held, those that wait for members: one may have been brought back.
+select group_id from windlass.groups where group_id = any(:ids::text[]) and remaining > 0
+union
+select group_id from windlass.jobs where group_id = any(:ids::text[]) and finished_at is null;
+
+-- name: delete_jobs
+delete from windlass.jobs where seq = any(:seqs::bigint[]) returning group_id;
+
+-- name: delete_groups
+-- The row of a group goes with its last member.
+delete from windlass.groups
+ where group_id = any(:groups::text[]) and not exists (select from windlass.jobs where jobs.group_id = groups.group_id);
+
+-- name: forget_keys
+-- core/uniqueness.py: is_taken. A key that somebody is taking at this moment is left to them.
+with over as materialized (
+  select scope, key from windlass.idempotency_keys
+   where expires_at is not null and expires_at <= windlass.at(:now)
+   order by expires_at, scope, key
+   limit :limit
+     for update skip locked
+)
+delete from windlass.idempotency_keys as held using over where held.scope = over.scope and held.key = over.key
+returning held.scope;
+
+-- name: remove_workers
+-- core/leadership.py: is_silent
+delete from windlass.workers where windlass.micros(last_heartbeat) + :silent_for <= :now returning id;
+
+-- name: lock_usage
+-- A roll-up and the late end of a run never pass each other: one of them sees what the other has done.
+select pg_advisory_xact_lock(hashtextextended('windlass.meta usage', 0));
+
+-- name: share_usage
+select pg_advisory_xact_lock_shared(hashtextextended('windlass.meta usage', 0));
+
+-- name: watermark
+select value::bigint from windlass.meta where key = 'usage_watermark';
+
+-- name: set_watermark
+insert into windlass.meta (key, value) values ('usage_watermark', (:edge::bigint)::text)
+on conflict (key) do update set value = excluded.value;
+
+-- name: bite_edge
+-- core/usage.py: bite. When the last run of a full bite ended.
+select windlass.micros(finished_at) from windlass.runs
+ where finished_at is not null and finished_at > windlass.at(:counted) and finished_at <= windlass.at(:until)
+ order by finished_at
+ limit 1 offset :limit - 1;
+
+-- name: count_ended
+select count(*) from windlass.runs
+ where finished_at is not null and finished_at > windlass.at(:counted) and finished_at <= windlass.at(:edge);
+
+-- name: roll_up
+-- core/usage.py: added
+insert into windlass.usage_hourly as hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select date_trunc('hour', finished_at, 'UTC'), coalesce(org_id, ''), queue, type, status, count(*),
+       sum(greatest(windlass.micros(finished_at) - windlass.micros(started_at), 0)), sum(coalesce(wait_us, 0)),
+       sum(coalesce(cpu_us, 0)), max(peak_rss)
+  from windlass.runs
+ where finished_at is not null and finished_at > windlass.at(:counted) and finished_at <= windlass.at(:edge)
+ group by 1, 2, 3, 4, 5
+on conflict (hour, org_id, queue, type, outcome) do update
+   set runs = hourly.runs + excluded.runs, run_us = hourly.run_us + excluded.run_us,
+       wait_us = hourly.wait_us + excluded.wait_us, cpu_us = hourly.cpu_us + excluded.cpu_us,
+       peak_rss = greatest(hourly.peak_rss, excluded.peak_rss);
+
+-- name: count_late
+-- The same for the runs that were closed just now and ended behind the watermark.
+insert into windlass.usage_hourly as hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select date_trunc('hour', runs.finished_at, 'UTC'), coalesce(runs.org_id, ''), runs.queue, runs.type, status, count(*),
+       sum(greatest(windlass.micros(runs.finished_at) - windlass.micros(runs.started_at), 0)), sum(coalesce(wait_us, 0)),
+       sum(coalesce(cpu_us, 0)), max(peak_rss)
+  from windlass.jobs join windlass.runs on job_seq = seq and attempt_no = executions
+ where seq = any(:seqs::bigint[]) and runs.finished_at <= windlass.at(:counted)
+ group by 1, 2, 3, 4, 5
+ order by 1, 2, 3, 4, 5
+on conflict (hour, org_id, queue, type, outcome) do update
+   set runs = hourly.runs + excluded.runs, run_us = hourly.run_us + excluded.run_us,
+       wait_us = hourly.wait_us + excluded.wait_us, cpu_us = hourly.cpu_us + excluded.cpu_us,
+       peak_rss = greatest(hourly.peak_rss, excluded.peak_rss);
+
+-- name: all_usage
+-- Column order: windlass.types.Usage.
+select windlass.micros(hour), org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from windlass.usage_hourly
+ where hour >= windlass.at(:since) order by hour, org_id, queue, type, outcome;

@@ -1,0 +1,136 @@
+"""Enqueueing in the caller's own transaction: the same operation as everywhere, on the caller's connection.
+
+It runs in a savepoint, so what fails here leaves the caller's work as it was. The connection must lead to this very store;
+it is asked, through itself, which one it sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from windlass.drivers.postgres import jobs, keys
+from windlass.drivers.postgres.arrays import Texts
+from windlass.drivers.postgres.callers import awaited, blocking
+from windlass.drivers.postgres.callers.kinds import Hooked
+from windlass.drivers.postgres.faults import Taken, translate
+from windlass.drivers.postgres.link import drive
+from windlass.drivers.postgres.place import Place
+from windlass.drivers.postgres.savepoints import guarded
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Enqueued
+from windlass.drivers.statement import Op, Row, Statement, T
+from windlass.errors import InvalidInput, SchemaMissing, WrongConnection
+from windlass.types import Micros, NewJob
+
+Tell = Callable[[Sequence[NewJob], Sequence[Enqueued], Micros], None]
+
+
+class Elsewhere(WrongConnection):
+    """The connection sees another store than the one it was compared with."""
+
+
+class Within:
+    """The caller's connection must see what our own see; `who` reads that."""
+
+    def __init__(self, place: Place, tell: Tell) -> None:
+        self._place, self._tell = place, tell
+        self._seen: Row | None = None
+
+    def enqueue(
+        self, connection: object, new: Sequence[NewJob], now: Micros, notify: bool, who: Callable[[], Row]
+    ) -> list[Enqueued]:
+        caller = blocking(connection, self._place)
+        jobs.check(new)
+        if not new:
+            return []
+        seen = self._seen or who()
+        with told(self._place):
+            try:
+                answers = drive(self._op(caller, new, now, notify, seen), caller.execute)
+            except Elsewhere:
+                stale, seen = seen, who()  # the server may have been restarted since
+                if seen == stale:
+                    raise
+                answers = drive(self._op(caller, new, now, notify, seen), caller.execute)
+        return self._done(caller, new, answers, now, notify, seen)
+
+    async def enqueue_async(
+        self, connection: object, new: Sequence[NewJob], now: Micros, notify: bool, who: Callable[[], Awaitable[Row]]
+    ) -> list[Enqueued]:
+        caller = await awaited(connection, self._place)
+        jobs.check(new)
+        if not new:
+            return []
+        seen = self._seen or await who()
+        with told(self._place):
+            try:
+                answers = await drive_async(self._op(caller, new, now, notify, seen), caller.execute)
+            except Elsewhere:
+                stale, seen = seen, await who()
+                if seen == stale:
+                    raise
+                answers = await drive_async(self._op(caller, new, now, notify, seen), caller.execute)
+        return self._done(caller, new, answers, now, notify, seen)
+
+    def _op(self, caller: Hooked, new: Sequence[NewJob], now: Micros, notify: bool, seen: Row) -> Op[list[Enqueued]]:
+        def whole() -> Op[list[Enqueued]]:
+            yield from compare(seen, self._place)
+            answers = yield from keys.enqueue(new, now)
+            if notify and not caller.hooks and (queues := jobs.brought(new, answers, now)):
+                yield SQL.tell(channel=self._place.channel, queues=Texts(sorted(queues)))
+            return answers
+
+        return guarded(whole())
+
+    def _done(
+        self, caller: Hooked, new: Sequence[NewJob], answers: list[Enqueued], now: Micros, notify: bool, seen: Row
+    ) -> list[Enqueued]:
+        self._seen = seen
+        if notify and caller.hooks:
+            caller.after_commit(lambda: self._tell(new, answers, now))
+        return answers
+
+
+def compare(seen: Row, place: Place) -> Op[None]:
+    try:
+        [found] = yield SQL.who()
+    except SchemaMissing:
+        raise WrongConnection(
+            f"the connection sees no such store; this one is {place}: connect to the same database, or enqueue after your "
+            "own commit"
+        ) from None
+    if tuple(found) != tuple(seen):
+        raise Elsewhere(
+            f"the connection leads to the database {found[1]!r} of another server or to a copy of this store, which is "
+            f"{place}; two databases are never atomic together, so enqueue after your own commit"
+        )
+
+
+async def drive_async(op: Op[T], execute: Callable[[Statement], Awaitable[list[Row]]]) -> T:
+    """`drive` for connections whose calls are awaited."""
+    try:
+        statement = next(op)
+        while True:
+            try:
+                rows = await execute(statement)
+            except BaseException as error:
+                statement = op.throw(error)
+            else:
+                statement = op.send(rows)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        op.close()
+
+
+@contextmanager
+def told(place: Place) -> Iterator[None]:
+    """Foreign exceptions do not leave the driver."""
+    try:
+        yield
+    except (OverflowError, UnicodeError) as error:
+        raise InvalidInput("value", f"cannot be stored: {error}") from error
+    except Taken as error:
+        raise translate(error, str(place)) from error

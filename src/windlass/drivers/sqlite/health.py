@@ -1,0 +1,29 @@
+"""What a file can tell of its own health."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from windlass.drivers.protocol import Finding
+
+LARGE_WAL: Final = 256 << 20
+LITTLE_SPACE: Final = 200 << 20
+
+
+def examine(path: str) -> Iterator[Finding]:
+    wal = Path(path + "-wal")
+    size = wal.stat().st_size if wal.exists() else 0
+    if size > LARGE_WAL:
+        yield Finding(
+            "write-ahead log", "warning", f"{wal.name} is {size >> 20} MiB: somebody keeps a read transaction open",
+            f"lsof {path}",
+        )  # fmt: skip
+    free = shutil.disk_usage(Path(path).parent).free
+    little = free < LITTLE_SPACE
+    yield Finding(
+        "disk", "warning" if little else "ok", f"{free >> 20:,} MiB free beside the store",
+        f"df -h {Path(path).parent}" if little else None,
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+-- Maintenance: what a leader does for all.
+
+-- name: prunable
+-- core/retention.py: the heads of chains that may go and ended in one state, oldest first, in the order of the index: a
+-- bite costs the same however much there is to prune. A null cutoff keeps for ever. What ended after the watermark is not
+-- counted yet and keeps its chain and its group; without a watermark nothing does.
+select finished_at, seq from jobs as head indexed by jobs_finished
+ where finished_at is not null and dead_kind is not 'superseded'
+   and state = :state
+   and finished_at <= case :state when 'succeeded' then :succeeded when 'cancelled' then :cancelled else :dead end
+   and not exists (select 1 from groups where groups.group_id = head.group_id and remaining > 0)
+   and (group_id is null or not exists (
+     select 1 from jobs as member
+      where member.group_id = head.group_id and member.dead_kind is not 'superseded'
+        and not coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
+                         or (member.state = 'cancelled' and member.finished_at <= :cancelled)
+                         or (member.state = 'dead' and member.finished_at <= :dead), 0)))
+   and not exists (select 1 from runs where job_seq = head.seq and runs.finished_at > :watermark)
+   and (retry_of is null or :watermark is null or not exists (
+     with recursive chain (seq, retry_of) as (
+       select head.seq, head.retry_of
+       union all
+       select link.seq, link.retry_of from chain join jobs as link on link.id = chain.retry_of)
+     select 1 from chain join runs on job_seq = chain.seq where runs.finished_at > :watermark))
+   and (group_id is null or :watermark is null or not exists (
+     select 1 from jobs as member join runs on job_seq = member.seq
+      where member.group_id = head.group_id and runs.finished_at > :watermark))
+ order by finished_at, seq
+ limit :limit;
+
+-- name: delete_chains
+with recursive doomed (seq, retry_of) as (
+  select seq, retry_of from jobs where seq in (select value from json_each(:seqs))
+  union
+  select jobs.seq, jobs.retry_of from jobs join doomed on jobs.id = doomed.retry_of
+)
+delete from jobs where seq in (select seq from doomed) returning group_id;
+
+-- name: delete_groups
+-- The row of a group goes with its last member.
+delete from groups
+ where group_id in (select value from json_each(:groups))
+   and not exists (select 1 from jobs where jobs.group_id = groups.group_id);
+
+-- name: forget_keys
+-- core/uniqueness.py: is_taken
+delete from idempotency_keys
+ where (scope, key) in (
+   select scope, key from idempotency_keys indexed by idempotency_keys_expiring
+    where expires_at is not null and expires_at <= :now
+    order by expires_at, scope, key
+    limit :limit)
+returning scope;
+
+-- name: remove_workers
+-- core/leadership.py: is_silent
+delete from workers where last_heartbeat <= :now - :silent_for returning id;
+
+-- name: watermark
+select cast(value as integer) from meta where key = 'usage_watermark';
+
+-- name: set_watermark
+insert into meta (key, value) values ('usage_watermark', cast(:edge as text))
+on conflict (key) do update set value = excluded.value;
+
+-- name: bite_edge
+-- core/usage.py: bite. When the last run of a full bite ended.
+select finished_at from runs indexed by runs_finished
+ where finished_at is not null and finished_at > :counted and finished_at <= :until
+ order by finished_at
+ limit 1 offset :limit - 1;
+
+-- name: count_ended
+select count(*) from runs indexed by runs_finished
+ where finished_at is not null and finished_at > :counted and finished_at <= :edge;
+
+-- name: roll_up
+-- core/usage.py: added
+insert into usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select finished_at - finished_at % 3600000000, coalesce(org_id, ''), queue, type, status, count(*),
+       sum(max(finished_at - started_at, 0)), sum(coalesce(wait_us, 0)), sum(coalesce(cpu_us, 0)), max(peak_rss)
+  from runs indexed by runs_finished
+ where finished_at is not null and finished_at > :counted and finished_at <= :edge
+ group by 1, 2, 3, 4, 5
+on conflict (hour, org_id, queue, type, outcome) do update
+   set runs = usage_hourly.runs + excluded.runs, run_us = usage_hourly.run_us + excluded.run_us,
+       wait_us = usage_hourly.wait_us + excluded.wait_us, cpu_us = usage_hourly.cpu_us + excluded.cpu_us,
+       peak_rss = coalesce(max(usage_hourly.peak_rss, excluded.peak_rss), usage_hourly.peak_rss, excluded.peak_rss);
+
+-- name: count_late
+-- The same for the runs that were closed just now and ended behind the watermark.
+insert into usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select runs.finished_at - runs.finished_at % 3600000000, coalesce(runs.org_id, ''), runs.queue, runs.type, status, count(*),
+       sum(max(runs.finished_at - runs.started_at, 0)), sum(coalesce(wait_us, 0)), sum(coalesce(cpu_us, 0)), max(peak_rss)
+  from jobs join runs on job_seq = seq and attempt_no = executions
+ where seq in (select value from json_each(:seqs)) and runs.finished_at <= :counted
+ group by 1, 2, 3, 4, 5
+on conflict (hour, org_id, queue, type, outcome) do update
+   set runs = usage_hourly.runs + excluded.runs, run_us = usage_hourly.run_us + excluded.run_us,
+       wait_us = usage_hourly.wait_us + excluded.wait_us, cpu_us = usage_hourly.cpu_us + excluded.cpu_us,
+       peak_rss = coalesce(max(usage_hourly.peak_rss, excluded.peak_rss), usage_hourly.peak_rss, excluded.peak_rss);
+
+-- name: all_usage
+-- Column order: windlass.types.Usage.
+select hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from usage_hourly
+ where hour >= :since order by hour, org_id, queue, type, outcome;

@@ -1,0 +1,1 @@
+"""What workers of a fleet do beside running jobs."""

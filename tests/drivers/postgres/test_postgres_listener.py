@@ -1,0 +1,146 @@
+"""Hearing of new work: tested, replaced when it fails, and never the only way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from postgres.calling import Line, line, new, wish
+from postgres.server import Server
+from windlass.drivers.postgres.wakeups import Listener
+
+EVERY, WITHIN = 0.5, 0.5
+LATE = 0.5
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Listener, "test_every", EVERY)
+    monkeypatch.setattr(Listener, "test_within", WITHIN)
+    monkeypatch.setattr(Listener, "longest_pause", 0.3)
+
+
+async def until(what: str, look: Callable[[], bool], seconds: float = 10.0) -> float:
+    began = time.monotonic()
+    while not look():
+        assert time.monotonic() - began < seconds, f"still waiting until {what}"
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
+
+
+async def heard(tried: Line) -> Listener:
+    await tried.driver.wait(timeout=0)
+    listener = tried.driver._waiting._listener
+    assert listener is not None
+    await until("it listens", lambda: listener.healthy)
+    while await tried.driver.wait(timeout=0):
+        pass
+    return listener
+
+
+def tells(tried: Line) -> str:
+    return tried.driver.capabilities.wakeups
+
+
+def listening(tried: Line) -> int:
+    rows = tried.server.execute("select query from pg_stat_activity where state = 'idle'")
+    return sum(tried.schema in query and query.startswith("listen") for (query,) in rows)
+
+
+def test_a_line_that_carries_nothing_is_noticed_and_replaced(postgres_server: Server) -> None:
+    async def play(tried: Line) -> None:
+        listener = await heard(tried)
+        assert tells(tried) == "push"
+        tried.proxy.blackhole()
+        took = await until("it is noticed", lambda: not listener.healthy)
+        assert took <= EVERY + WITHIN + LATE
+        assert tells(tried) == "poll"
+        tried.proxy.heal()
+        await until("it listens again", lambda: listener.healthy)
+        while await tried.driver.wait(timeout=0):
+            pass
+        waiting = asyncio.create_task(tried.driver.wait(timeout=5))
+        await asyncio.sleep(0.05)
+        await tried.direct.enqueue([new()], now=tried.now())
+        began = time.monotonic()
+        assert await waiting
+        assert time.monotonic() - began < 1, "it was not told"
+        assert listening(tried) == 1, "the old session listens on"
+
+    with line(postgres_server) as tried:
+        asyncio.run(play(tried))
+
+
+@pytest.mark.parametrize("fault", ["cut", "terminated"])
+def test_what_came_while_nobody_listened_is_found(postgres_server: Server, fault: str) -> None:
+    async def play(tried: Line) -> None:
+        listener = await heard(tried)
+        waiting = asyncio.create_task(tried.driver.wait(timeout=10))
+        await asyncio.sleep(0.05)
+        if fault == "cut":
+            tried.proxy.reset()
+        else:
+            tried.proxy.refuse()
+            tried.server.execute("select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%'")
+        await until("nobody listens", lambda: not listener.healthy)
+        await tried.direct.enqueue([new()], now=tried.now())
+        await asyncio.sleep(0.2)
+        tried.proxy.heal()
+        assert await waiting, "nobody was woken"
+        assert len(await tried.driver.claim(wish(), now=tried.now())) == 1
+        await until("it listens again", lambda: listener.healthy)
+
+    with line(postgres_server) as tried:
+        asyncio.run(play(tried))
+
+
+def test_while_nobody_can_tell_one_looks(postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener never gets through; work is found nevertheless, and waiting ends when it was to end."""
+    monkeypatch.setattr(Listener, "_listen", lambda self: (_ for _ in ()).throw(OSError("no way")))
+
+    async def play(tried: Line) -> None:
+        while await tried.driver.wait(timeout=0.1):
+            pass
+        began = time.monotonic()
+        assert not await tried.driver.wait(timeout=0.3) or time.monotonic() - began < 0.3
+        await tried.direct.enqueue([new()], now=tried.now())
+        began = time.monotonic()
+        while not await tried.driver.claim(wish(), now=tried.now()):
+            await tried.driver.wait(timeout=5)
+        assert time.monotonic() - began < 2
+
+    with line(postgres_server) as tried:
+        asyncio.run(play(tried))
+
+
+def test_waiting_ends_when_it_was_to_end_also_in_a_black_hole(postgres_server: Server) -> None:
+    async def play(tried: Line) -> None:
+        tried.proxy.blackhole()
+        began = time.monotonic()
+        while time.monotonic() - began < 0.5:
+            await tried.driver.wait(timeout=0.3)
+        assert time.monotonic() - began < 0.5 + 0.3 + LATE
+
+    with line(postgres_server, timeout=5) as tried:
+        asyncio.run(play(tried))
+
+
+def test_a_stream_of_news_does_not_wear_out_the_line_that_tells(postgres_server: Server) -> None:
+    """Its deadline is that of one statement, not of the stream."""
+
+    async def play(tried: Line) -> None:
+        notifier = tried.driver._notifier
+        notifier.notify({"a"})
+        await until("it has told", lambda: notifier.backend != 0)
+        backends, began = set(), time.monotonic()
+        while time.monotonic() - began < 1.5:
+            notifier.notify({"a"})
+            backends.add(notifier.backend)
+            await asyncio.sleep(0.002)
+        assert len(backends) == 1, "it had to connect again"
+
+    with line(postgres_server, timeout=0.5) as tried:
+        asyncio.run(play(tried))

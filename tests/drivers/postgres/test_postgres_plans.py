@@ -1,0 +1,198 @@
+"""No hot statement reads a table from end to end, whatever the planner believes of it, with its default settings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from postgres.plans import FILL, buffers, explained, nodes, scanned, shape
+from postgres.server import Server
+from windlass.core.changes import Ack
+from windlass.drivers.filters import POSTGRES, find_statement
+from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.jobs import insertion
+from windlass.drivers.postgres.leases import claim_statement, extension
+from windlass.drivers.postgres.place import Place
+from windlass.drivers.postgres.schema import migrate
+from windlass.drivers.postgres.settlement import ack
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Claim, JobQuery, Renewal
+from windlass.drivers.statement import Statement
+from windlass.types import NewJob
+
+NOW = 1_800_000_000_000_000
+Hot = tuple[str, Statement, int, int]  # what, how, rows it touches, pages that each may cost
+
+
+@contextlib.contextmanager
+def store(server: Server) -> Iterator[psycopg.Connection[Any]]:
+    """An empty one, in a database where nobody else gathers statistics."""
+    dsn = server.create_database()
+    place = Place(dsn, "windlass", "none", 60.0)
+    migrate(place)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("alter table windlass.jobs set (autovacuum_enabled = off)")
+        connection.execute("alter table windlass.runs set (autovacuum_enabled = off)")
+        yield connection
+    server.drop_database(dsn.rsplit("/", 1)[1])
+
+
+def fill(connection: psycopg.Connection[Any], rows: int) -> None:
+    with connection.transaction():
+        connection.execute("set local session_replication_role = replica")
+        connection.execute(FILL.format(now=NOW, rows=rows).encode())
+
+
+def claim(queues: list[str], limit: int) -> Statement:
+    wish = Claim(queues=tuple(queues), limit=limit, lease_for=10**12, worker_id="w", token="new", reclaim=False)
+    return claim_statement(wish, NOW - 10_000_000)
+
+
+def prunable(cutoff: int, watermark: int | None) -> Statement:
+    cutoffs = dict.fromkeys(("succeeded", "cancelled", "dead"), cutoff)
+    return SQL.prunable(state="succeeded", **cutoffs, watermark=watermark, limit=100)
+
+
+def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
+    leased = [
+        row[0] for row in connection.execute("select seq from windlass.jobs where state = 'running' order by 1 limit 500")
+    ]
+    ids = [row[0] for row in connection.execute("select id from windlass.jobs order by seq limit 100")]
+    some = [f"q{n}" for n in range(1, 1000)]
+    hot: list[Hot] = [(f"claim {n} of one queue", claim(["big"], n), n, 45) for n in (1, 100, 500)]
+    hot += [(f"claim of {n} queues", claim(some[:n], 100), 100 + n, 45) for n in (3, 50)]
+    for n in (1, 100, 500):
+        seqs = leased[:n]
+        units = [Ack(handle=(seq, 1), token="token", at=NOW, started_at=NOW) for seq in seqs]
+        renewals = [(seq, (index, Renewal((seq, 1), "token", NOW))) for index, seq in enumerate(seqs)]
+        hot.append((f"ack of {n}", ack(seqs, units, NOW - 60_000_000), n, 60))
+        hot.append((f"extension of {n}", extension(renewals, NOW + 10**12, NOW - 60_000_000), n, 40))
+        hot.append((f"guards of {n}", SQL.guards(seqs=Ints(seqs)), n, 6))
+        hot.append((f"locked guards of {n}", SQL.lock_guards(seqs=Ints(seqs)), n, 8))
+        new = [NewJob(id=f"new-{index}", type="t", queue="big") for index in range(n)]
+        hot.append((f"enqueue of {n}", insertion(new, NOW), n, 40))
+    [(everything,)] = connection.execute("select count(*) from windlass.jobs where state <> 'succeeded'")
+    queues = Texts(["big", *some[:10]])
+    hot += [
+        ("lapsed", SQL.lapsed(queues=queues, now=NOW, bite=100), 111, 6),
+        ("expire", SQL.expire(seqs=Ints(leased[:100]), now=NOW, error="x"), 100, 60),
+        ("undecided", SQL.undecided(queues=queues, now=NOW, limit=100), 400, 8),
+        ("leased queues", SQL.leased_queues(), 600, 8),
+        ("nothing to promote", SQL.promote(queues=queues, now=NOW, bite=1000), 11, 8),
+        ("promote", SQL.promote(queues=queues, now=NOW + 10**12, bite=500), 500, 45),
+        ("glance", SQL.glance(queues=queues, now=NOW - 10_000_000), 11, 10),
+        ("pick", SQL.pick(queue="big", types=None, unhandled=False, passed=Ints([1]), limit=100), 100, 4),
+        ("take", SQL.take(seqs=Ints(leased[:100])), 100, 8),
+        ("get of 100", SQL.get_jobs(ids=Texts(ids)), 100, 8),
+        ("unpark", SQL.unpark(key="k0", now=NOW), 40, 60),
+        ("dedupe holder", SQL.dedupe_holder(key="none"), 1, 8),
+        ("prunable", prunable(NOW + 10**12, None), 100, 12),
+        ("prunable and counted", prunable(NOW + 10**12, NOW + 10**12), 100, 16),
+        ("nothing prunable", prunable(0, None), 1, 40),
+        ("count", SQL.count_jobs(now=NOW), everything, 1),
+        ("links", SQL.links(id=ids[0]), 2, 12),
+        ("chains", SQL.chains(seqs=Ints(range(1, 101))), 100, 12),
+        ("delete", SQL.delete_jobs(seqs=Ints([1, 2, 3, 4])), 4, 40),
+    ]  # fmt: skip
+    return hot + listings(connection)
+
+
+def listings(connection: psycopg.Connection[Any]) -> list[Hot]:
+    [(rare,)] = connection.execute("select count(*) from windlass.jobs where state in ('running', 'dead')")
+    [(queued,)] = connection.execute("select count(*) from windlass.jobs where state = 'queued'")
+    queries = [
+        ("everything", JobQuery(), 60), ("the next page", JobQuery(before=50_000), 60),
+        ("running and dead", JobQuery(states=("running", "dead")), 2_000 + rare),
+        ("queued", JobQuery(states=("queued",)), 2_100),
+        ("queued of a queue", JobQuery(states=("queued",), queues=("q997",)), 2_200),
+        ("queued of nobody", JobQuery(states=("queued",), org_id="none"), 2_000 + queued),
+        ("running of nobody", JobQuery(states=("running",), org_id="none"), 2_000 + rare),
+        ("succeeded", JobQuery(states=("succeeded",)), 60),
+        ("a group", JobQuery(group_id="g1"), 30), ("retries of a job", JobQuery(retry_of="job-1"), 2),
+    ]  # fmt: skip
+    return [
+        (f"listing of {what}", find_statement(SQL.get_jobs.sql, query, POSTGRES), rows, 5) for what, query, rows in queries
+    ]
+
+
+def faults(connection: psycopg.Connection[Any], hot: list[Hot], belief: str) -> list[str]:
+    found: list[str] = []
+    for what, statement, rows, pages in hot:
+        for generic in (False, True):
+            plan = explained(connection, statement, generic=generic)
+            most = 60 + pages * rows
+            used = buffers(plan)
+            if scanned(plan) or used > most:
+                kind = "generic" if generic else "custom"
+                found.append(
+                    f"{what} ({kind}, {belief}): {used} pages, {most} allowed, scans {scanned(plan)}\n{shape(plan)}"
+                )
+    return found
+
+
+def forget(connection: psycopg.Connection[Any]) -> None:
+    """As if nobody had ever gathered statistics."""
+    tables = "('windlass.jobs'::regclass, 'windlass.runs'::regclass)"
+    connection.execute(f"delete from pg_statistic where starelid in {tables}".encode())
+    connection.execute(f"update pg_class set reltuples = -1, relpages = 0 where oid in {tables}".encode())
+
+
+def drain(connection: psycopg.Connection[Any]) -> None:
+    """Statistics speak of what is there no more."""
+    with connection.transaction():
+        connection.execute("set local session_replication_role = replica")
+        connection.execute("delete from windlass.runs")
+        connection.execute("delete from windlass.jobs")
+
+
+def uncovered(connection: psycopg.Connection[Any]) -> list[str]:
+    """The numbers of jobs are counted in the indexes alone once a vacuum has passed."""
+    connection.execute("vacuum windlass.jobs")
+    plan = explained(connection, SQL.count_jobs(now=NOW), generic=False)
+    alone = {
+        node["Index Name"] for node in nodes(plan) if node["Node Type"] == "Index Only Scan" and not node["Heap Fetches"]
+    }
+    return [] if {"jobs_ready", "jobs_waiting"} <= alone else [f"count reads more than its indexes\n{shape(plan)}"]
+
+
+def check(server: Server, rows: int) -> None:
+    with store(server) as connection:
+        connection.execute("analyze windlass.jobs, windlass.runs, windlass.limits, windlass.queues, windlass.groups")
+        fill(connection, rows)
+        hot = hot_statements(connection)
+        found = faults(connection, hot, "analysed when empty")
+        forget(connection)
+        found += faults(connection, hot, "never analysed")
+        connection.execute("analyze windlass.jobs, windlass.runs, windlass.limits")
+        found += faults(connection, hot, "analysed")
+        found += uncovered(connection)
+        drain(connection)
+        found += [fault for fault in faults(connection, hot, "analysed, then emptied") if "scans ['" in fault]
+        assert not found, "\n\n".join(found)
+
+
+def test_no_hot_statement_reads_a_table_whatever_the_planner_believes(postgres_server: Server) -> None:
+    check(postgres_server, 200_000)
+
+
+def test_a_batch_of_500_keeps_the_plan_of_one(postgres_server: Server) -> None:
+    """At 500 the planner would turn to hash joins over the whole table: ten times slower than row by row."""
+    with store(postgres_server) as connection:
+        fill(connection, 60_000)
+        with connection.transaction():
+            connection.execute("set local session_replication_role = replica")
+            connection.execute("update windlass.jobs set state = 'queued', finished_at = null where state = 'succeeded'")
+        for belief in ("never analysed", "analysed"):
+            hot = [one for one in hot_statements(connection) if one[0].endswith("500") or "claim 500" in one[0]]
+            assert len(hot) == 6
+            assert not faults(connection, hot, belief)
+            connection.execute("analyze windlass.jobs, windlass.runs")
+
+
+@pytest.mark.full
+def test_no_hot_statement_reads_a_table_of_a_million(postgres_server: Server) -> None:
+    check(postgres_server, 1_000_000)

@@ -1,0 +1,272 @@
+"""Keys, people and retention: every interleaving of what they ask for with each other and with workers."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from postgres.programs import (
+    LATER,
+    LEASE,
+    NOW,
+    alter,
+    check,
+    claimed,
+    enqueue,
+    new,
+    one_stage,
+    settle,
+    stage,
+    sweep,
+    wanted,
+    wish,
+)  # fmt: skip
+from postgres.soundness import assert_sound
+from postgres.stepping import Stage, transaction
+from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.duties import Prune
+from windlass.core.settle import Execution, Failed, Rejected, Released, Succeeded
+from windlass.core.settle import settle as decide
+from windlass.drivers.postgres import duties, keys, leases, settlement
+from windlass.drivers.postgres.link import Link
+from windlass.drivers.protocol import Enqueued, Renewal
+from windlass.drivers.statement import Op
+from windlass.types import NewJob
+
+__all__ = ["one_stage", "stage"]
+
+KEEP_NOTHING = Prune(succeeded=0, cancelled=0, dead=0, limit=10)
+
+
+def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
+    return (yield from transaction(keys.enqueue(jobs, NOW)))
+
+
+def prune() -> Op[int]:
+    done = yield from transaction(duties.maintain(KEEP_NOTHING, None, NOW))
+    assert done is not None
+    return done.rows
+
+
+def dead(stage: Stage, **fields: Any) -> str:
+    [job] = enqueue(stage, new(**fields))
+    bury(stage)
+    return job
+
+
+def bury(stage: Stage) -> None:
+    units = [decide(job, Rejected("no"), Execution(at=NOW)) for job in claimed(stage)]
+    assert set(stage.do(settlement.settle(units, NOW))) == {"applied"}
+
+
+# ------------------------------------------------------------------------------------------------------------------ keys
+
+
+@pytest.mark.parametrize(
+    "key", [{"idempotency_scope": "s", "idempotency_key": "k"}, {"dedupe_key": "d"}, {"schedule_id": "c", "fire_at": NOW}]
+)
+@pytest.mark.parametrize("how", ["ignore", "touch", "replace"])
+def test_two_who_enqueue_one_key_are_told_one_job(stage: Stage, key: dict[str, Any], how: Any) -> None:
+    one, two = new(**key, on_duplicate=how), new(**key, on_duplicate=how)
+    for outcome in stage.every(lambda: {"one": ask_for(one), "two": ask_for(two)}):
+        [first], [second] = outcome["one"], outcome["two"]
+        assert first.id == second.id, outcome
+        assert (first.existed, second.existed) in ((False, True), (True, False)), outcome
+        assert stage.ask("select id from windlass.jobs") == [(first.id,)], outcome
+        check(stage, outcome)
+
+
+def test_two_who_enqueue_the_same_keys_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
+    one = [new(dedupe_key=key, idempotency_scope="s", idempotency_key=key) for key in "ab"]
+    two = [new(dedupe_key=key) for key in "ba"]
+    for outcome in stage.every(lambda: {"one": ask_for(*one), "two": ask_for(*two)}):
+        assert {answer.id for answer in outcome["one"]} == {answer.id for answer in outcome["two"]}, outcome
+        check(stage, outcome)
+
+
+def test_two_who_replace_the_same_jobs_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
+    alter(stage, PutLimit("k", 1))
+    enqueue(stage, *(new(dedupe_key=key, limit_keys=("k",)) for key in "ab"))
+    one = [new(dedupe_key=key, on_duplicate="replace", payload=b"1") for key in "ab"]
+    two = [new(dedupe_key=key, on_duplicate="replace", payload=b"2") for key in "ba"]
+    for outcome in stage.some(lambda: {"one": ask_for(*one), "two": ask_for(*two)}, rounds=30, seed=4):
+        assert all(answer.existed for answer in outcome["one"] + outcome["two"]), outcome
+        check(stage, outcome)
+
+
+def test_a_job_that_is_replaced_while_it_is_let_through_leaves_its_permit_to_the_next(stage: Stage) -> None:
+    alter(stage, PutLimit("k", 1))
+    enqueue(stage, new(limit_keys=("k",)), new(limit_keys=("k",), dedupe_key="d"), new(limit_keys=("k",)))
+    jobs = claimed(stage)
+    again = new(dedupe_key="d", on_duplicate="replace", run_at=LATER)
+    for outcome in stage.every(lambda: {"one": settle(jobs), "two": ask_for(again)}):
+        assert outcome["one"] == ["applied"], outcome
+        check(stage, outcome)
+
+
+def test_a_duplicate_is_told_the_last_link_of_a_long_chain(stage: Stage) -> None:
+    key = {"idempotency_scope": "s", "idempotency_key": "k"}
+    link = dead(stage, retry_mode="new_job", **key)
+    for later in ("second", "third"):
+        alter(stage, Replay(link, later))
+        link = later
+        bury(stage)
+    assert enqueue(stage, new(**key)) == ["third"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job"}])
+def test_a_key_that_is_free_again_goes_to_the_replayed_or_to_the_new_job(stage: Stage, fields: dict[str, Any]) -> None:
+    job = dead(stage, dedupe_key="d", **fields)
+    fresh = new(dedupe_key="d")
+    for outcome in stage.every(lambda: {"one": wanted(Replay(job, f"{job}-child")), "two": ask_for(fresh)}):
+        answers = (outcome["one"], outcome["two"][0].existed)
+        assert answers in ((["applied"], True), (["duplicate"], False)), outcome
+        check(stage, outcome)
+
+
+# ------------------------------------------------------------------------------------------------------ people, retention
+
+
+@pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job"}, {"group_id": "g"}])
+@pytest.mark.parametrize("what", ["prune", "delete"])
+def test_a_replayed_job_is_never_deleted_and_a_deleted_one_never_replayed(stage: Stage, fields: Any, what: str) -> None:
+    alter(stage, PutGroup("g", 1))
+    job = dead(stage, **fields)
+    for outcome in stage.every(
+        lambda: {"one": wanted(Replay(job, f"{job}-child")), "two": prune() if what == "prune" else wanted(Delete(job))}
+    ):
+        replayed, gone = outcome["one"] == ["applied"], outcome["two"] in (1, ["applied"])
+        assert replayed != gone, outcome
+        assert outcome["one"] == ["not_found"] or replayed, outcome
+        assert outcome["two"] in (1, ["applied"], 0, ["wrong_state"]), outcome
+        left = Counter(state for (state,) in stage.ask("select state from windlass.jobs"))
+        assert left["queued"] == replayed, outcome
+        assert what == "delete" or fields or not outcome.waited("two"), outcome
+        if fields.get("group_id") is None or replayed:
+            check(stage, outcome)
+
+
+def test_a_group_goes_whole_or_not_at_all(stage: Stage) -> None:
+    alter(stage, PutGroup("g", 2))
+    jobs = [dead(stage, group_id="g") for _ in range(2)]
+    for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune()}):
+        assert (outcome["one"], outcome["two"]) in ((["applied"], 0), (["not_found"], 2)), outcome
+
+
+@pytest.mark.parametrize("what", ["prune", "delete"])
+def test_links_of_one_chain_are_deleted_by_two_at_once(stage: Stage, what: str) -> None:
+    job = dead(stage, retry_mode="new_job")
+    alter(stage, Replay(job, "child"))
+    bury(stage)
+    for outcome in stage.every(
+        lambda: {"one": wanted(Delete(job)), "two": prune() if what == "prune" else wanted(Delete("child"))}
+    ):
+        assert stage.ask("select id from windlass.jobs") == [], outcome
+        assert outcome["one"] in (["applied"], ["not_found"]), outcome
+        assert outcome["two"] in (0, 2, ["applied"], ["not_found"]), outcome
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ([Cancel("a"), Cancel("b")], [Cancel("b"), Cancel("a")]),
+        ([Cancel("b"), Revoke("first")], [Cancel("running"), Move("b", "top")]),
+        ([SetPaused("p", paused=True), SetPaused("q", paused=True)], [SetPaused("q", paused=True), PutQueue("p")]),
+        ([Cancel("a"), PutLimit("k", 2)], [PutLimit("k", 3), Cancel("a")]),
+    ],
+)
+def test_people_who_name_the_same_rows_in_another_order_do_not_wait_in_a_ring(
+    stage: Stage, one: list[Alteration], two: list[Alteration]
+) -> None:
+    alter(stage, PutLimit("k", 5), PutQueue("p"), PutQueue("q"))
+    enqueue(stage, new(id="running"))
+    claimed(stage)
+    enqueue(stage, new(id="a", limit_keys=("k",)), new(id="b"))
+    for outcome in stage.some(lambda: {"one": wanted(*one), "two": wanted(*two)}, rounds=25, seed=2):
+        assert len(outcome["one"]) == len(outcome["two"]) == 2, outcome
+        check(stage, outcome)
+
+
+def test_settlements_bulk_cancels_and_sweeps_over_the_same_jobs_do_not_wait_in_a_ring(stage: Stage) -> None:
+    alter(stage, PutLimit("k1", 9), PutLimit("k2", 9), PutGroup("g", 4))
+    kinds: list[dict[str, Any]] = [
+        {"limit_keys": ("k2", "k1")},
+        {"group_id": "g"},
+        {"limit_keys": ("k1",), "group_id": "g"},
+    ]
+    enqueue(stage, *(new(**kinds[n % 3]) for n in range(6)))
+    jobs = claimed(stage)
+    random = Random(5)
+
+    def programs() -> dict[str, Any]:
+        settled, cancelled = random.sample(jobs, 4), random.sample(jobs, 4)
+        end = random.choice([Succeeded(), Failed("no")])
+        return {
+            "settle": settle(settled, end, now=LATER - 1),
+            "cancel": wanted(*(Cancel(job.id) for job in cancelled), now=LATER - 1),
+            "sweep": sweep(),
+        }
+
+    for outcome in stage.some(programs, rounds=30, seed=3):
+        assert len(outcome["settle"]) == len(outcome["cancel"]) == 4, outcome
+        outcome["sweep"]
+        check(stage, outcome)
+
+
+def at_full_speed(stage: Stage, work: Callable[[int, Link], None], threads: int) -> None:
+    """Each thread with a connection of its own; what any of them raises is raised here."""
+    failures: list[BaseException] = []
+
+    def run(number: int) -> None:
+        link = Link(stage.place)
+        try:
+            work(number, link)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            link.close()
+
+    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not failures
+    assert_sound(stage.ask)
+
+
+def test_settlements_and_extensions_of_overlapping_batches_never_wait_in_a_ring(stage: Stage) -> None:
+    """A thousand rounds: two who settle and claim again, two who extend, all of them the same jobs."""
+    enqueue(stage, *(new() for _ in range(40)))
+    known = {job.id: job for job in claimed(stage, limit=40)}
+
+    def work(number: int, link: Link) -> None:
+        random = Random(number)
+        for _ in range(250):
+            batch = random.sample(list(known.values()), 12)
+            if number % 2:
+                link.run(leases.extend([Renewal(job.handle, job.token) for job in batch], LEASE, NOW))
+            else:
+                units = [decide(job, Released(), Execution(at=NOW)) for job in batch]
+                link.transact(settlement.settle(units, NOW))
+                known.update({job.id: job for job in link.run(leases.claim_at_once(wish("again"), NOW))[0]})
+
+    at_full_speed(stage, work, 4)
+
+
+def test_large_batches_of_the_same_keys_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
+    together = threading.Barrier(2)
+
+    def work(number: int, link: Link) -> None:
+        for batch in range(12):
+            jobs = [new(dedupe_key=f"{batch}-{key}") for key in range(300)]
+            together.wait(10)
+            link.transact(keys.enqueue(jobs if number % 2 else jobs[::-1], NOW))
+
+    at_full_speed(stage, work, 2)
+    assert stage.ask("select count(*)::int from windlass.jobs") == [(12 * 300,)]
