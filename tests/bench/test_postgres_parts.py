@@ -96,6 +96,8 @@ def test_every_rival_has_a_script_an_environment_and_numbers() -> None:
     assert RIVALS.keys() == QUEUES.keys() == FULL.rivals.keys() == QUICK.rivals.keys()
     assert RIVALS.keys() <= KNOWN.keys()
     assert {name: KNOWN[name].title for name in RIVALS} == RIVALS
+    for numbers in (FULL, QUICK):
+        assert all(jobs % 1_000 == 0 for jobs in (*numbers.rivals.values(), numbers.bulk)), "scripts load by the thousand"
 
 
 def test_every_target_is_asked_of_one_plan() -> None:
