@@ -16,10 +16,10 @@ from typing import Final
 import psycopg
 from cost import Cost
 
-sys.path.append(str(Path(__file__).parents[1]))  # the tests are no installed package
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # they are no installed package
 
-from tests.postgres.binaries import NoPostgres, binaries
-from tests.postgres.server import Server, unique_name
+from postgres.binaries import NoPostgres, binaries
+from postgres.server import Server, unique_name
 
 VERSIONS: Final = ("15", "16")  # the first that is there
 SETTINGS: Final[Mapping[str, object]] = {

@@ -41,13 +41,14 @@ from limits.sqlite_loop import (
     job_id,
     micros,
 )
-from windlass.core.rows import run_prefix
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.jobs import insertion
-from windlass.drivers.postgres.link import connect
+from windlass.drivers.postgres.leases import claim_statement
+from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import SWITCHES, Place
 from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Row, Statement
 from windlass.types import NewJob
 
@@ -71,11 +72,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(batch: int, token: str) -> Statement:
-    now = micros()
-    return SQL.claim_one(
-        queue=QUEUE, types=None, unhandled=False, limit=batch, reclaim=True, token=token, worker_id=WORKER, now=now,
-        expires_at=now + LEASE, started_at=now, prefix=run_prefix(token, now),
-    )  # fmt: skip
+    wish = Claim(queues=(QUEUE,), limit=batch, lease_for=LEASE, worker_id=WORKER, token=token)
+    return claim_statement(wish, micros())
 
 
 def ack(rows: list[Row], token: str) -> Statement:
@@ -103,6 +101,11 @@ def taken(rows: list[Row]) -> list[Row]:
 # ------------------------------------------------------------------------------------------------------ psycopg, threads
 
 
+def connect(url: str, *, switches: bool = False) -> psycopg.Connection[Row]:
+    """Set up as the driver sets up its own."""
+    return Link(Place.of(url), switches=switches).open()
+
+
 def execute(connection: psycopg.Connection[Row], statement: Statement) -> list[Row]:
     return connection.cursor(binary=True).execute(statement.sql, statement.params, prepare=True).fetchall()
 
@@ -112,14 +115,14 @@ def drain_in_threads(url: str, batch: int) -> int:
     settled: list[int] = []
 
     def settling() -> None:
-        with connect(Place.of(url), switches=True) as connection:
+        with connect(url, switches=True) as connection:
             while (one := claimed.get()) is not None:
                 token, rows = one
                 settled.append(len(execute(connection, ack(rows, token))))
 
     settler = Thread(target=settling)
     settler.start()
-    with connect(Place.of(url), switches=True) as connection:
+    with connect(url, switches=True) as connection:
         while True:
             token = f"{micros():032x}"
             rows = taken(execute(connection, claim(batch, token)))
@@ -168,7 +171,7 @@ def migrated(url: str) -> None:
 
 
 def fill(url: str, jobs: int) -> None:
-    with connect(Place.of(url)) as connection:
+    with connect(url) as connection:
         for done in range(0, jobs, FILLING):
             execute(connection, insert(done + 1, min(FILLING, jobs - done)))
     rest(url)
@@ -195,7 +198,7 @@ def check_drained(url: str, expected: int) -> None:
 
 
 def insert_all(url: str, jobs: int, batch: int) -> int:
-    with connect(Place.of(url)) as connection:
+    with connect(url) as connection:
         for done in range(0, jobs, batch):
             execute(connection, insert(done + 1, min(batch, jobs - done)))
     return jobs

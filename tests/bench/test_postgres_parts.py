@@ -50,7 +50,7 @@ def test_every_command_measures_what_the_plans_ask_of_it(command: Command, serve
 def test_the_server_that_is_measured_commits_durably(server: str) -> None:
     names = ["fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_connections", "listen_addresses"]
     with psycopg.connect(server) as connection:
-        said = dict(connection.execute("select name, current_setting(name) from pg_settings").fetchall())
+        said: dict[str, str] = dict(connection.execute("select name, current_setting(name) from pg_settings").fetchall())
     assert [said[name] for name in names] == ["on", "on", "on", "1GB", "200", "127.0.0.1"]
 
 
@@ -96,6 +96,8 @@ def test_every_rival_has_a_script_an_environment_and_numbers() -> None:
     assert RIVALS.keys() == QUEUES.keys() == FULL.rivals.keys() == QUICK.rivals.keys()
     assert RIVALS.keys() <= KNOWN.keys()
     assert {name: KNOWN[name].title for name in RIVALS} == RIVALS
+    for numbers in (FULL, QUICK):
+        assert all(jobs % 1_000 == 0 for jobs in (*numbers.rivals.values(), numbers.bulk)), "scripts load by the thousand"
 
 
 def test_every_target_is_asked_of_one_plan() -> None:
