@@ -99,11 +99,14 @@ class StoreClock:
             return self._told
 
     def adopt(self, samples: Iterable[tuple[float, float, Micros]]) -> Micros:
-        """Of several (asked, answered, what the server said) believe the quickest. Answers by how much the clock moved."""
+        """Of several (asked, answered, what the server said) believe the quickest. Answers by how much the clock moved: not
+        at all where the answer took so long that it agrees with what was believed before, for that was known better."""
         asked, answered, said = min(samples, key=lambda sample: sample[1] - sample[0])
         ahead = said - round((asked + answered) / 2 * SECOND)
         with self._lock:
             step, first = ahead - self._ahead, not self._told_at
+            if not first and abs(step) <= (answered - asked) / 2 * SECOND:
+                return 0
             self._ahead = ahead
         if first:
             self.now()

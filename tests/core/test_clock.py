@@ -15,6 +15,7 @@ from windlass.clock import (
     SECOND,
     AnchoredClock,
     ManualClock,
+    StoreClock,
     SystemClock,
     duration,
     from_nanoseconds,
@@ -154,3 +155,11 @@ def test_adopting_an_anchor_says_by_how_much_it_differs(monkeypatch: pytest.Monk
     assert anchored.now() == 3_500
     assert anchored.move_to(utc=3_000, boot=100) == -500
     assert anchored.now() == 3_500
+
+
+def test_a_slow_answer_of_the_server_does_not_make_its_clock_less_well_known() -> None:
+    clock = StoreClock()
+    clock.adopt([(100.0, 100.001, 500 * SECOND)])
+    assert clock.adopt([(110.0, 110.2, 510 * SECOND)]) == 0  # half of it is 100 ms off; it may as well agree
+    assert clock._ahead == 500 * SECOND - round(100.0005 * SECOND)
+    assert clock.adopt([(120.0, 120.2, 521 * SECOND)]) == pytest.approx(900_000, abs=1_000), "the server's clock was moved"

@@ -43,7 +43,7 @@ def maker(kind: str, request: pytest.FixtureRequest, directory: Path) -> FleetMa
 def tell_summary(record_property: Callable[[str, object], None]) -> Told:
     """For the table at the end of a run."""
 
-    def tell(name: str, hits: int, history: History, accepted: Collection[str], recoveries: int) -> None:
-        record_property(PROPERTY, row(name, hits, history, accepted, recoveries))
+    def tell(name: str, hits: int, history: History, accepted: Collection[str]) -> None:
+        record_property(PROPERTY, row(name, hits, history, accepted))
 
     return tell

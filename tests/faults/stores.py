@@ -29,6 +29,7 @@ class Snapshot(NamedTuple):
 
 
 class Store(Protocol):
+    name: str
     url: str
     transactional: bool  # ctx.transaction() works on it
 
@@ -40,6 +41,7 @@ class Store(Protocol):
 
 
 class SqliteStore:
+    name = "SQLite"
     transactional = True
 
     def __init__(self, path: Path) -> None:
@@ -95,6 +97,7 @@ class SqliteStore:
 class PostgresStore:
     """A new database of a server. Workers may reach it by another way than the test does; `url` is theirs."""
 
+    name = "PostgreSQL"
     transactional = False
 
     def __init__(self, server: Server, *, by_port: int | None = None, url: str | None = None) -> None:

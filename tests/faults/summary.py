@@ -17,16 +17,17 @@ HEAD = ("fault", "hit", "jobs", "executions", "duplicates", "taken back", "lost"
 
 
 class Told(Protocol):
-    def __call__(self, name: str, hits: int, history: History, accepted: Collection[str], recoveries: int) -> None: ...
+    def __call__(self, name: str, hits: int, history: History, accepted: Collection[str]) -> None: ...
 
 
-def row(name: str, hits: int, history: History, accepted: Collection[str], recoveries: int) -> str:
+def row(name: str, hits: int, history: History, accepted: Collection[str]) -> str:
     """Duplicates: handlers that began again because of the fault, and not because the one before had failed."""
     starts = [line for line in history.lines if line.what == "start"]
+    taken_back = sum(run.error in TAKEN_BACK for runs in history.runs.values() for run in runs)
     failures = sum(run.status == "failed" and run.error not in TAKEN_BACK for runs in history.runs.values() for run in runs)
     again = len(starts) - len({line.job for line in starts}) - failures
     lost = [job for job in accepted if job not in history.jobs]
-    cells = (name, hits, len(history.jobs), len(starts), max(again, 0), recoveries, len(lost))
+    cells = (name, hits, len(history.jobs), len(starts), max(again, 0), taken_back, len(lost))
     return json.dumps(cells)
 
 

@@ -11,6 +11,7 @@ from . import tasks
 from .conftest import FleetMaker
 from .fleet import Fleet, Process
 from .history import History
+from .summary import Told
 
 WORKERS = 8
 HITS = 10  # workers that must die with jobs in their hands
@@ -42,7 +43,9 @@ def held_by(fleet: Fleet, worker: Process) -> int:
     return fleet.count("state = 'running' and worker_id like ?", f"%:{worker.pid}:%")
 
 
-def test_nothing_is_lost_or_repeated_when_workers_and_producers_are_killed_at_random(new_fleet: FleetMaker) -> None:
+def test_nothing_is_lost_or_repeated_when_workers_and_producers_are_killed_at_random(
+    new_fleet: FleetMaker, tell_summary: Told
+) -> None:
     dice = random.Random()
     seed = dice.randrange(1 << 30)
     print(f"seed {seed}")
@@ -76,6 +79,7 @@ def test_nothing_is_lost_or_repeated_when_workers_and_producers_are_killed_at_ra
     written = {job.id for job in history.jobs.values() if job.type == tasks.written.name}
     assert sorted(row[0] for row in effects) == sorted(written), "an effect is missing, or happened twice"
     check_recovery(history, deaths)
+    tell_summary(f"workers killed at random, {fleet.on.name}", hits, history, acknowledged)
 
 
 def check_recovery(history: History, deaths: dict[int, int]) -> None:

@@ -19,6 +19,7 @@ from . import tasks
 from .conftest import FleetMaker
 from .fleet import Fleet, Process
 from .history import History, RunRow
+from .summary import Told
 
 LEASE = SECOND
 BOUND = LEASE + 2 * SECOND
@@ -65,16 +66,20 @@ QUICK = {"claim:after_commit", "inside_handler", "settle:before_commit", "settle
 
 
 @pytest.mark.parametrize("point", sorted(POINTS.keys() - QUICK))
-def test_a_worker_killed_at_any_point_is_recovered_from_in_time(new_fleet: FleetMaker, point: str) -> None:
-    killed_at_a_point(new_fleet, point)
+def test_a_worker_killed_at_any_point_is_recovered_from_in_time(
+    new_fleet: FleetMaker, tell_summary: Told, point: str
+) -> None:
+    killed_at_a_point(new_fleet, point, tell_summary)
 
 
 @pytest.mark.parametrize("point", sorted(QUICK))
-def test_a_worker_killed_at_the_main_points_is_recovered_from_in_time(new_quick_fleet: FleetMaker, point: str) -> None:
-    killed_at_a_point(new_quick_fleet, point)
+def test_a_worker_killed_at_the_main_points_is_recovered_from_in_time(
+    new_quick_fleet: FleetMaker, tell_summary: Told, point: str
+) -> None:
+    killed_at_a_point(new_quick_fleet, point, tell_summary)
 
 
-def killed_at_a_point(new_fleet: FleetMaker, point: str) -> None:
+def killed_at_a_point(new_fleet: FleetMaker, point: str, tell: Told) -> None:
     seconds = 30.0 if point.startswith(("extend", "release")) else 0.0
     with new_fleet(lease="1s", grace="100ms") as fleet:
         ordinary, never_twice = tasks.slow.enqueue_sync(seconds).id, tasks.ledger.enqueue_sync(seconds).id
@@ -101,6 +106,7 @@ def killed_at_a_point(new_fleet: FleetMaker, point: str) -> None:
         assert by_rescuer[0].claimed_at - died[process.pid] <= bound
     if POINTS[point][1] == LOST and not point.startswith("release:after"):
         assert chain(history, never_twice)[0].error == CRASH_ERROR
+    tell(f"killed at {point}, {fleet.on.name}", len(died), history, [ordinary, never_twice])
 
 
 @pytest.mark.parametrize("point", TRANSACTION_POINTS)

@@ -9,6 +9,7 @@ from windlass.clock import SECOND
 
 from . import tasks
 from .conftest import FleetMaker
+from .summary import Told
 
 LOAD = 400
 
@@ -25,7 +26,7 @@ def load(seconds: float) -> list[str]:
     return [handle.id for handle in tasks.app.enqueue_many_sync(mix)]
 
 
-def test_sigterm_under_load_hands_back_what_runs_and_spends_no_attempt(new_fleet: FleetMaker) -> None:
+def test_sigterm_under_load_hands_back_what_runs_and_spends_no_attempt(new_fleet: FleetMaker, tell_summary: Told) -> None:
     with new_fleet(lease="5s", grace="300ms", concurrency="20") as fleet:
         jobs = load(seconds=60)
         worker = fleet.start("run")
@@ -52,6 +53,7 @@ def test_sigterm_under_load_hands_back_what_runs_and_spends_no_attempt(new_fleet
     assert max(ends) - told_at <= 0.3 * SECOND + SECOND  # the grace, and a second for a busy machine
     begun_late = [line for line in halfway.lines if line.what == "start" and line.at > told_at + SECOND]
     assert begun_late == []
+    tell_summary(f"SIGTERM under load, {fleet.on.name}", 1, history, jobs)
 
 
 def test_a_second_sigterm_does_not_wait_for_the_grace(new_fleet: FleetMaker) -> None:

@@ -11,11 +11,14 @@ from windlass.clock import SECOND
 
 from . import tasks
 from .conftest import FleetMaker
+from .summary import Told
 
 LEASE = SECOND
 
 
-def test_a_zombie_is_interrupted_and_its_settlements_are_refused(new_fleet: FleetMaker, tmp_path: Path) -> None:
+def test_a_zombie_is_interrupted_and_its_settlements_are_refused(
+    new_fleet: FleetMaker, tmp_path: Path, tell_summary: Told
+) -> None:
     gate = tmp_path / "gate"
     with new_fleet(lease="1s", grace="5s") as fleet:
         jobs = [tasks.slow.enqueue_sync(60).id for _ in range(4)]
@@ -47,6 +50,7 @@ def test_a_zombie_is_interrupted_and_its_settlements_are_refused(new_fleet: Flee
         after = history.next_run(run)
         assert after is not None
         assert after.claimed_at - stopped_at <= LEASE + 2 * SECOND
+    tell_summary(f"stopped past the lease, {fleet.on.name}", 1, history, jobs)
 
 
 def test_a_zombie_cannot_end_a_job_that_another_worker_is_running(new_fleet: FleetMaker, tmp_path: Path) -> None:

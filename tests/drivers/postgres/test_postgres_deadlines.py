@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from postgres.calling import LEASE, TIMEOUT, Lag, Line, ack, calls, line, new, timed, wish
+from postgres.calling import LEASE, TIMEOUT, Lag, Line, ack, calls, line, new, retry, timed, wish
 from postgres.server import Server
 from windlass.clock import SECOND
 from windlass.drivers.postgres import PostgresDriver, opening
@@ -276,3 +276,22 @@ def test_the_watch_survives_calls_that_end_while_it_looks(monkeypatch: pytest.Mo
     assert watch._thread is not None
     assert watch._thread.is_alive()
     watch.close()
+
+
+def test_who_was_cut_off_within_a_transaction_holds_no_locks_for_longer_than_a_call_may_last(server: Server) -> None:
+    """The server does not see the client leave. The session is of no use to anybody after the deadline, so it ends then."""
+
+    async def play(tried: Line) -> None:
+        [job] = await tried.claimed()
+        trap = tried.proxy.trap(rb"update \S*jobs", when="before", then="silence")
+        change, now = retry(job, tried.now()), tried.now()
+        cut_off = asyncio.create_task(timed(tried.driver.settle([change], now=now)))
+        assert await asyncio.to_thread(trap.sprung.wait, 10)
+        tried.proxy.blackhole()
+        took, answers = await timed(tried.direct.settle([change], now=now))
+        assert answers == ["applied"]
+        assert 0.2 < took < TIMEOUT + 2 * LATE, "nothing was in its way, or for too long"
+        await cut_off
+
+    with line(server) as tried:
+        asyncio.run(play(tried))
