@@ -43,7 +43,7 @@ def _store(postgres_server: Server) -> Iterator[None]:
 TestPostgresAgainstMemory = differential(fresh_postgres).TestCase
 TestPostgresAgainstMemory.settings = settings(
     phases=[phase for phase in Phase if phase is not Phase.explain and (shrink or phase is not Phase.shrink)],
-    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "30")),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
