@@ -50,7 +50,6 @@ CALLS: Final[dict[str, tuple[Any, str]]] = {
     "before_handler": (Held, "begin"),
     "before_settle_is_sent": (Settler, "put"),
     "transaction:before_commit": (SqliteTransaction, "commit"),
-    "before_duty": (SqliteDriver, "maintain"),
 }
 AFTER: Final[dict[str, tuple[Any, str]]] = {"transaction:after_commit": (SqliteTransaction, "commit")}
 LINES: Final[dict[str, str]] = {"inside_handler": "start", "inside_transaction": "done"}
@@ -84,6 +83,8 @@ def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
             _at_commit_on_postgres(POSTGRES[operation], OPERATIONS[operation][2], step, die)
         if operation == "release":
             _after_line("start", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    elif point == "before_duty":
+        wrap(type(driver), "maintain", lambda real: _around(real, before=die))
     elif point in CALLS:
         wrap(*CALLS[point], lambda real: _around(real, before=die))
     elif point in AFTER:

@@ -32,6 +32,7 @@ class Store(Protocol):
     name: str
     url: str
     transactional: bool  # ctx.transaction() works on it
+    instant: str  # a parameter that is an instant, in its SQL
 
     def open(self) -> None: ...
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]: ...
@@ -43,6 +44,7 @@ class Store(Protocol):
 class SqliteStore:
     name = "SQLite"
     transactional = True
+    instant = "?"
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,6 +101,7 @@ class PostgresStore:
 
     name = "PostgreSQL"
     transactional = False
+    instant = "at(?)"
 
     def __init__(self, server: Server, *, by_port: int | None = None, url: str | None = None) -> None:
         self.direct = server.create_database()

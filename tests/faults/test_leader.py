@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import NamedTuple
 
 from windlass.clock import SECOND
 
 from . import tasks
+from .conftest import FleetMaker
 from .fleet import Fleet, Process
 
 LEADER_LEASE, WORKER_TIMEOUT = SECOND, 3 * SECOND // 2
@@ -22,7 +22,7 @@ class Leader(NamedTuple):
 
 def leader(fleet: Fleet) -> Leader | None:
     """Who leads now; a worker's id holds its pid."""
-    rows = fleet.rows("select worker_id, epoch from leader where leader_until > ?", fleet.now())
+    rows = fleet.rows(f"select worker_id, epoch from leader where leader_until > {fleet.on.instant}", fleet.now())
     return Leader(int(rows[0][0].split(":")[1]), rows[0][1]) if rows else None
 
 
@@ -45,8 +45,8 @@ def until_registered(fleet: Fleet, *processes: Process) -> None:
     fleet.until("they are registered, and nobody else is", lambda: registered(fleet) == wanted)
 
 
-def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(tmp_path: Path) -> None:
-    with Fleet(tmp_path, **SETTINGS) as fleet:
+def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(new_fleet: FleetMaker) -> None:
+    with new_fleet(**SETTINGS) as fleet:
         workers = [fleet.start("run"), fleet.start("run")]
         until_registered(fleet, *workers)
         first = until_led(fleet)
@@ -80,8 +80,8 @@ def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(tmp_pa
     assert left == set(), "the other one signed off"
 
 
-def test_a_leader_that_slept_is_refused_in_the_middle_of_its_duty(tmp_path: Path) -> None:
-    with Fleet(tmp_path, **SETTINGS) as fleet:
+def test_a_leader_that_slept_is_refused_in_the_middle_of_its_duty(new_fleet: FleetMaker) -> None:
+    with new_fleet(**SETTINGS) as fleet:
         zombie = fleet.start("stop", "before_duty")
         fleet.until("it stands still", zombie.is_stopped)
         assert leader(fleet) == Leader(zombie.pid, 1)

@@ -90,6 +90,8 @@ def _insert(statement: Statement, jobs: Sequence[NewJob]) -> Op[list[Any]]:
 
 
 def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | None] | None = None) -> Statement:
+    if len(jobs) == 1 and positions is None:
+        return insertion_of_one(jobs[0], now)
     columns = list(zip(*map(astuple, jobs), strict=True))
     params: dict[str, Any] = {
         "ids": Texts(columns[_ID]), "payloads": Blobs(columns[_PAYLOAD]), "now": now,
@@ -105,6 +107,12 @@ def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | Non
             params[name] = None
             params[f"{name}_each"] = kind(values) if encode is None else Texts(map(encode, values))
     return SQL.insert_jobs(**params)
+
+
+def insertion_of_one(job: NewJob, now: Micros) -> Statement:
+    values = astuple(job)
+    params = {name: values[place] if encode is None else encode(values[place]) for place, name, _, encode in _COLUMNS}
+    return SQL.insert_job(id=job.id, payload=job.payload, now=now, **params)
 
 
 def dense_positions(jobs: Sequence[NewJob]) -> Op[list[int | None]]:

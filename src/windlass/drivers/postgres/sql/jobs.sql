@@ -47,6 +47,23 @@ select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= :now, true), coal
   from numbered as each
 returning id;
 
+-- name: insert_job
+-- The same for one job, which needs no arrays: a third less work than a batch of one.
+with number as materialized (select nextval('windlass.jobs_seq') as seq)
+insert into windlass.jobs (
+  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, manual,
+  last_error, id, payload, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
+  crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
+  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec)
+select seq, coalesce(:run_at::bigint <= :now, true), 100 * seq, windlass.at(:now), windlass.at(:now), windlass.at(:now), 'queued',
+       0, 0, 0, 0, 'cancel', false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
+       :attempts, :max_attempts, :max_lost, :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope,
+       :idempotency_key, :dedupe_key, :template_id, :template_version::bigint, :schedule_id, windlass.at(:fire_at::bigint),
+       :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec
+  from number
+ where not exists (select from windlass.queues where positions = 'dense' and name = :queue)
+returning id;
+
 -- name: lock_queues
 -- Queues whose positions are dense: the largest one is read under this lock.
 select name from windlass.queues where positions = 'dense' and name = any(:names::text[]) order by name for update;
