@@ -9,14 +9,35 @@ from pathlib import Path
 
 import pytest
 
-from windlass.drivers.sqlite.sql import SQL
+from windlass.drivers.postgres.sql import SQL as POSTGRES
+from windlass.drivers.sqlite.sql import SQL as SQLITE
+from windlass.drivers.statement import Blocks
 from windlass.testing import conformance
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "windlass"
 FILES = sorted(SOURCE.rglob("*.py"))
-SQL_TEXT = {path.name: path.read_text() for path in (SOURCE / "drivers" / "sqlite" / "sql").glob("*.sql")}
+SQL_TEXT = {str(path.relative_to(SOURCE)): path.read_text() for path in SOURCE.rglob("sql/*.sql")}
+DRIVERS = {"sqlite": SQLITE, "postgres": POSTGRES}
+
+# A block has the same name in every driver where it does the same. What one writer does step by step, many writers do in
+# one statement or under locks of their own:
+ONLY_SQLITE = set(
+    "take_lock last_seq queue_rules take_key key_holder pick_types pick_rows pick_rows_types picked changed insert_runs "
+    "begin_runs close_expired full_key try_ack undo_ack end_ack ack_begun close_acked close_begun close_unstarted report "
+    "close_run place delete_chains limit_keys".split()
+)
+ONLY_POSTGRES = set(
+    # one statement for a whole batch
+    "insert_jobs claim_one claim_many take_keys key_holders give_key places chains delete_jobs lapsed leased_by "
+    # locks, in their order
+    "take lock_queues hold_queues lock_limits try_limits lock_groups lock_guards lock_jobs lock_ended hold_leader "
+    "lock_usage share_usage shared_rows_of open_groups begin_replay undo_replay end_replay "
+    # what was stored when a reply was lost; hearing of work; the server's health
+    "claimed_before enqueued_before pulse tell who server_facts table_health index_states lacking_rights old_transactions "
+    "prepared_transactions idle_slots lock_blockers".split()
+)
 
 
 def tree(path: Path) -> ast.Module:
@@ -91,24 +112,35 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
     assert path.stem not in {"utils", "helpers", "common", "manager", "base", "misc"}
 
 
-def test_a_claim_never_counts_running_jobs() -> None:
+@pytest.mark.parametrize("blocks", DRIVERS.values(), ids=DRIVERS)
+def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
     """A limit is a row with a counter; counting leases inside a claim sees an old snapshot and overshoots."""
     # None of these claims, and counting is what they are for.
     counting = {"put_limit", "count_jobs", "waiting_types", "count_ended", "roll_up", "count_late", "ended_alike"}
-    for block in SQL:
+    counting |= {"claim_many", "server_facts", "lock_blockers"}  # jobs that are picked, by queue; sessions of the server
+    for block in blocks:
         if block.name not in counting:
             assert "count(" not in block.sql.lower(), block.name
 
 
 def test_sql_never_asks_for_the_time() -> None:
     for name, text in SQL_TEXT.items():
+        if name.endswith("health.sql"):  # how old a transaction is, only the server can tell
+            continue
         assert not re.search(r"\b(now\s*\(|current_timestamp|julianday|strftime|unixepoch)", text, re.I), name
 
 
-def test_every_sql_block_is_used_and_every_used_block_exists() -> None:
-    code = "\n".join(path.read_text() for path in (SOURCE / "drivers" / "sqlite").glob("*.py"))
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_every_sql_block_is_used_and_every_used_block_exists(driver: str) -> None:
+    code = "\n".join(path.read_text() for path in (SOURCE / "drivers" / driver).rglob("*.py"))
     used = set(re.findall(r"\bSQL\.([a-z_]+)", code))
-    assert used == {block.name for block in SQL}
+    assert used == {block.name for block in DRIVERS[driver]}
+
+
+def test_blocks_have_the_same_names_in_every_driver() -> None:
+    sqlite, postgres = ({block.name for block in blocks} for blocks in DRIVERS.values())
+    assert sqlite - postgres == ONLY_SQLITE
+    assert postgres - sqlite == ONLY_POSTGRES
 
 
 def test_every_promise_has_words_and_a_good_name() -> None:

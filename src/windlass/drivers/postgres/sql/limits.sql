@@ -12,9 +12,6 @@ with free as materialized (
 select key, free.used, free.max_used, free.used is not null
   from windlass.limits left join free using (key) where key = any(:keys::text[]);
 
--- name: limit_keys
-select seq, limit_keys::text from windlass.jobs where seq = any(:seqs::bigint[]) and limit_keys is not null;
-
 -- name: take_permits
 update windlass.limits set used = used + taken.permits
   from unnest(:keys::text[], :permits::bigint[]) as taken (key, permits)
