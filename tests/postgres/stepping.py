@@ -169,7 +169,8 @@ class Stage:
         self.own.open().execute(self.place.text(sql).encode(), prepare=False)
 
     def clear(self) -> None:
-        self.run(self._without_triggers([f"delete from windlass.{table}" for table in TABLES]))
+        rest = "delete from windlass.meta where key = 'usage_watermark'"
+        self.run(self._without_triggers([rest, *(f"delete from windlass.{table}" for table in TABLES)]))
 
     def save(self) -> None:
         """Keep the rows as they are now: every interleaving begins with them."""
