@@ -96,14 +96,10 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
 )
 
 
-def differential(make_driver: Callable[[], Driver], *, gaps: bool = False) -> type[RuleBasedStateMachine]:
-    """The state machine for drivers made by `make_driver`, each on a fresh store. `gaps`: what was rolled back uses up
-    numbers there. Then nobody is moved: the place beyond the first may be that of a running job in one store and between
-    two in the other, and both are right."""
+def differential(make_driver: Callable[[], Driver]) -> type[RuleBasedStateMachine]:
+    """The state machine for drivers made by `make_driver`, each on a fresh store."""
 
     class Differential(_Differential):
-        moves = not gaps
-
         def make_driver(self) -> Driver:
             return make_driver()
 
@@ -111,8 +107,6 @@ def differential(make_driver: Callable[[], Driver], *, gaps: bool = False) -> ty
 
 
 class _Differential(FleetRules):
-    moves = True
-
     def make_driver(self) -> Driver:
         raise NotImplementedError
 
@@ -271,10 +265,8 @@ class _Differential(FleetRules):
                 change = RunNow(job_id)
             case "delete":
                 change = Delete(job_id)
-            case "top" | "bottom" if self.moves:
-                change = Move(job_id, what)
             case "top" | "bottom":
-                return
+                change = Move(job_id, what)
             case _:
                 change = Replay(job_id, self.name("manual"), reset_attempts=what == "replay")
         [answer], _ = self.both("alter", [change], now=self.now)

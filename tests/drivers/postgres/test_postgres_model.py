@@ -40,7 +40,7 @@ def _store(postgres_server: Server) -> Iterator[None]:
         connection.execute(f"drop schema if exists {store['schema']} cascade".encode())
 
 
-TestPostgresAgainstMemory = differential(fresh_postgres, gaps=True).TestCase
+TestPostgresAgainstMemory = differential(fresh_postgres).TestCase
 TestPostgresAgainstMemory.settings = settings(
     phases=[phase for phase in Phase if phase is not Phase.explain and (shrink or phase is not Phase.shrink)],
     max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "30")),
