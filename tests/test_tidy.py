@@ -30,7 +30,8 @@ ONLY_SQLITE = set(
 )
 ONLY_POSTGRES = set(
     # one statement for a whole batch
-    "insert_jobs claim_one claim_many take_keys key_holders give_key places chains delete_jobs lapsed leased_by "
+    "insert_jobs claim_one claim_many take_keys key_holders dedupe_keys_held give_key places chains delete_jobs lapsed "
+    "leased_by "
     # locks, in their order
     "take lock_queues hold_queues lock_limits try_limits lock_groups lock_guards lock_jobs lock_ended hold_leader "
     "lock_usage share_usage shared_rows_of open_groups begin_replay undo_replay end_replay "

@@ -69,11 +69,6 @@ def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
 def insert_free(jobs: Sequence[NewJob], now: Micros) -> Op[set[str]]:
     """Those of the jobs whose keys nobody holds; answers their ids. Inside a transaction."""
     positions = yield from dense_positions(jobs)
-    if len(jobs) > 1 and any(position is not None for position in positions):
-        fresh: set[str] = set()  # one by one: a duplicate takes no place
-        for job in jobs:
-            fresh |= yield from insert_free([job], now)
-        return fresh
     statement = insertion(jobs, now, positions)
     rows = yield Statement(statement.sql.replace("returning id", IN_ORDER), statement.params)
     return {row[0] for row in rows}

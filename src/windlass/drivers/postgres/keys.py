@@ -52,7 +52,8 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
         left = [job for job in jobs if job.id not in answers]
         mine |= yield from take_keys(left, now)
         free = [job for job in left if job.idempotency_key is None or (job.idempotency_scope, job.idempotency_key) in mine]
-        fresh = (yield from insert_free(free, now)) if free else set()
+        unheld = yield from without_holder(free)
+        fresh = (yield from insert_free(unheld, now)) if unheld else set()
         for job in left:
             if job.id in fresh:
                 answers[job.id] = Enqueued(job.id)
@@ -70,6 +71,21 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
         if len(answers) == len(jobs):
             return [answers[job.id] for job in jobs]
     raise TransactionConflict
+
+
+def without_holder(jobs: Sequence[NewJob]) -> Op[list[NewJob]]:
+    """Those of the jobs whose keys are free as far as one can see: a duplicate that is known uses up no number and takes no
+    dense place. What the look misses, the index refuses."""
+    keys = Texts(job.dedupe_key for job in jobs if job.dedupe_key is not None)
+    held = {row[0] for row in (yield SQL.dedupe_keys_held(keys=keys))} if keys else set()
+    free: list[NewJob] = []
+    for job in jobs:
+        fired = job.schedule_id is not None and job.fire_at is not None
+        if fired and (yield SQL.fire_holder(schedule_id=job.schedule_id, fire_at=job.fire_at)):
+            continue
+        if job.dedupe_key is None or job.dedupe_key not in held:
+            free.append(job)
+    return free
 
 
 def take_keys(jobs: Sequence[NewJob], now: Micros) -> Op[set[tuple[str | None, str | None]]]:

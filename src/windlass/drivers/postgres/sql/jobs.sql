@@ -129,6 +129,10 @@ returning scope, key;
 -- A key that was just taken, to the job that holds another of the same caller's keys.
 update windlass.idempotency_keys set job_id = :job_id where scope = :scope and key = :key;
 
+-- name: dedupe_keys_held
+select dedupe_key from windlass.jobs
+ where dedupe_key = any(:keys::text[]) and dedupe_key is not null and state in ('queued', 'running');
+
 -- name: dedupe_holder
 select id from windlass.jobs where dedupe_key = :key and dedupe_key is not null and state in ('queued', 'running');
 
