@@ -132,10 +132,10 @@ def test_a_second_signal_to_the_supervisor_forces_its_children(tmp_path: Path) -
 
     assert history.problems(jobs, ended=False) == []
     for job_id in jobs:
-        [run] = history.runs[job_id]
-        assert (history.jobs[job_id].state, run.status) == ("queued", "skipped")
-        assert run.finished_at is not None
-        assert run.finished_at - forced_at <= SECOND
+        runs = history.runs[job_id]  # more than one where a child gave up early what it had no slot for
+        assert history.jobs[job_id].state == "queued"
+        assert {run.status for run in runs} == {"skipped"}
+        assert all(run.finished_at is not None and run.finished_at - forced_at <= SECOND for run in runs)
 
 
 def test_children_that_cannot_start_are_not_replaced_for_ever(tmp_path: Path) -> None:

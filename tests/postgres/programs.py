@@ -11,7 +11,9 @@ from windlass.clock import SECOND
 from windlass.core.changes import AlterAnswer, Alteration, Answer
 from windlass.core.settle import Execution, Succeeded
 from windlass.core.settle import settle as decide
-from windlass.drivers.postgres import keys, leases, people, settlement
+from windlass.drivers.ops import people
+from windlass.drivers.postgres import keys, leases, settlement
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Op
 from windlass.types import Claimed, NewJob
@@ -49,7 +51,7 @@ def enqueue(stage: Stage, *jobs: NewJob) -> list[str]:
 
 
 def alter(stage: Stage, *changes: Alteration) -> None:
-    stage.do(people.alter(changes, NOW))
+    stage.do(people.alter(DIALECT, changes, NOW))
 
 
 def wish(worker: str, *queues: str, limit: int = 10, **fields: Any) -> Claim:
@@ -92,7 +94,7 @@ def settle(jobs: list[Claimed], outcome: Any = None, now: int = NOW) -> Op[list[
 
 
 def wanted(*changes: Alteration, now: int = NOW) -> Op[list[AlterAnswer]]:
-    return (yield from transaction(people.alter(changes, now)))
+    return (yield from transaction(people.alter(DIALECT, changes, now)))
 
 
 def sweep(now: int = LATER) -> Op[tuple[int, list[Claimed]]]:

@@ -12,7 +12,8 @@ from postgres.plans import FILL
 from postgres.server import Server, unique_name
 from postgres.stepping import Stage, staged
 from windlass.drivers import filters
-from windlass.drivers.postgres import inspect
+from windlass.drivers.ops import inspect
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.protocol import JobQuery
 from windlass.types import Job
 
@@ -47,16 +48,18 @@ def full(postgres_server: Server) -> Iterator[Stage]:
 @pytest.mark.parametrize("newest", [1, 50, 2_000])
 def test_a_listing_holds_what_was_asked_for(full: Stage, monkeypatch: pytest.MonkeyPatch, newest: int) -> None:
     monkeypatch.setattr(filters, "NEWEST", newest)
-    everything = full.do(inspect.find(JobQuery(limit=10_000, superseded=True))).jobs
+    everything = full.do(inspect.find(DIALECT, JobQuery(limit=10_000, superseded=True))).jobs
     assert len(everything) == 3_000
     for values in itertools.product(*ALL.values()):
         query = JobQuery(**dict(zip(ALL, values, strict=True)), limit=40)
         wanted = [job.id for job in everything if is_wanted(job, query)]
-        first = full.do(inspect.find(query))
+        first = full.do(inspect.find(DIALECT, query))
         assert [job.id for job in first.jobs] == wanted[:40], query
         assert (first.cursor is not None) == (len(wanted) > 40), query
         if first.cursor is not None:
-            second = full.do(inspect.find(JobQuery(**dict(zip(ALL, values, strict=True)), limit=7, before=first.cursor)))
+            second = full.do(
+                inspect.find(DIALECT, JobQuery(**dict(zip(ALL, values, strict=True)), limit=7, before=first.cursor))
+            )
             assert [job.id for job in second.jobs] == wanted[40:47], query
 
 

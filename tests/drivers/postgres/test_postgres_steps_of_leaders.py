@@ -9,7 +9,9 @@ from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Leave
 from windlass.core.duties import Done, Prune, RemoveDeadWorkers, RollUpUsage
-from windlass.drivers.postgres import duties, fleet, people, settlement
+from windlass.drivers.ops import duties, fleet, people
+from windlass.drivers.postgres import settlement
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.protocol import Leadership
 from windlass.drivers.statement import Op
 from windlass.types import WorkerInfo
@@ -27,15 +29,15 @@ def register(stage: Stage, *names: str, now: int = NOW) -> None:
             id=name, hostname="host", pid=1, pool_size=1, version="1", queues=("default",), types=("work",), wakeups="push",
             running=0, started_at=now,
         )  # fmt: skip
-        stage.do(fleet.beat(about, now))
+        stage.do(fleet.beat(DIALECT, about, now))
 
 
 def bid(name: str, now: int = NOW) -> Op[Leadership]:
-    return (yield from transaction(fleet.lead(name, TERM, now)))
+    return (yield from transaction(fleet.lead(DIALECT, name, TERM, now)))
 
 
 def duty(what: Prune | RemoveDeadWorkers | RollUpUsage, epoch: int, now: int = NOW) -> Op[Done | None]:
-    return (yield from transaction(duties.maintain(what, epoch, now)))
+    return (yield from transaction(duties.maintain(DIALECT, what, epoch, now)))
 
 
 def leader(stage: Stage) -> tuple[str, int]:
@@ -58,7 +60,7 @@ def test_of_two_who_ask_at_once_one_leads(stage: Stage) -> None:
 
 def test_after_a_lapse_the_old_leader_and_a_new_one_never_both_lead(stage: Stage) -> None:
     register(stage, "old", "new")
-    stage.do(fleet.lead("old", TERM, NOW))
+    stage.do(fleet.lead(DIALECT, "old", TERM, NOW))
     for outcome in stage.every(lambda: {"old": bid("old", LAPSED), "new": bid("new", LAPSED)}):
         assert outcome["old"] == outcome["new"], outcome
         assert outcome["old"].epoch == 2, "a term that has lapsed is over, also for who had it"
@@ -66,7 +68,7 @@ def test_after_a_lapse_the_old_leader_and_a_new_one_never_both_lead(stage: Stage
 
 def test_who_renews_in_time_meets_nobody_else(stage: Stage) -> None:
     register(stage, "old", "new")
-    stage.do(fleet.lead("old", TERM, NOW))
+    stage.do(fleet.lead(DIALECT, "old", TERM, NOW))
     for outcome in stage.every(lambda: {"old": bid("old", LAPSED - 1), "new": bid("new", LAPSED - 1)}):
         assert outcome["old"] == Leadership(worker_id="old", epoch=1, until=LAPSED - 1 + TERM), outcome
         assert (outcome["new"].worker_id, outcome["new"].epoch) == ("old", 1), outcome
@@ -75,14 +77,14 @@ def test_who_renews_in_time_meets_nobody_else(stage: Stage) -> None:
 @pytest.mark.parametrize("first", ["lapse", "leave"])
 def test_a_hand_over_waits_for_the_duty_under_way_or_the_duty_is_refused(stage: Stage, first: str) -> None:
     register(stage, "old", "new")
-    stage.do(fleet.lead("old", TERM, NOW))
+    stage.do(fleet.lead(DIALECT, "old", TERM, NOW))
     [job] = enqueue(stage, new())
     [held] = claimed(stage)
     stage.do(settlement.settle([Ack(handle=held.handle, token=held.token, at=NOW)], NOW))
 
     def hand_over() -> Op[Leadership]:
         if first == "leave":
-            yield from transaction(people.alter([Leave("old")], LAPSED - 1))
+            yield from transaction(people.alter(DIALECT, [Leave("old")], LAPSED - 1))
             return (yield from bid("new", LAPSED - 1))
         return (yield from bid("new", LAPSED))
 
@@ -98,7 +100,7 @@ def test_a_hand_over_waits_for_the_duty_under_way_or_the_duty_is_refused(stage: 
 def test_a_worker_that_beats_again_while_it_is_buried_is_there_or_gone_as_a_whole(stage: Stage) -> None:
     register(stage, "dead", now=LONG_AGO)
     register(stage, "boss")
-    stage.do(fleet.lead("boss", TERM, NOW))
+    stage.do(fleet.lead(DIALECT, "boss", TERM, NOW))
     enqueue(stage, new())
     [held] = claimed(stage)
     stage.run("update windlass.jobs set worker_id = 'dead'")
@@ -108,7 +110,7 @@ def test_a_worker_that_beats_again_while_it_is_buried_is_there_or_gone_as_a_whol
             id="dead", hostname="host", pid=1, pool_size=1, version="1", queues=(), types=(), wakeups="push", running=1,
             started_at=LONG_AGO,
         )  # fmt: skip
-        return (yield from transaction(fleet.beat(about, NOW)))
+        return (yield from transaction(fleet.beat(DIALECT, about, NOW)))
 
     for outcome in stage.every(lambda: {"beat": beat(), "burial": duty(RemoveDeadWorkers(silent_for=60 * SECOND), 1)}):
         [(valid,)] = stage.ask("select lease_expires_at > windlass.at($1) from windlass.jobs", NOW)
@@ -120,7 +122,7 @@ def test_a_worker_that_beats_again_while_it_is_buried_is_there_or_gone_as_a_whol
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_late_end_and_a_roll_up_count_it_once(stage: Stage, begun: bool) -> None:
     register(stage, "boss")
-    stage.do(fleet.lead("boss", TERM, NOW))
+    stage.do(fleet.lead(DIALECT, "boss", TERM, NOW))
     enqueue(stage, new())
     jobs = claimed(stage, now=NOW - 20 * SECOND)
     late = [Ack(handle=job.handle, token=job.token, at=NOW - 300 * SECOND) for job in jobs]
@@ -131,11 +133,11 @@ def test_a_late_end_and_a_roll_up_count_it_once(stage: Stage, begun: bool) -> No
     def mark() -> None:
         stage.run("delete from windlass.meta where key = 'usage_watermark'")
         if begun:
-            stage.do(duties.maintain(RollUpUsage(until=NOW - 400 * SECOND), 1, NOW))
+            stage.do(duties.maintain(DIALECT, RollUpUsage(until=NOW - 400 * SECOND), 1, NOW))
 
     mark()
     for outcome in stage.every(lambda: {"end": end_late(), "roll up": duty(RollUpUsage(until=NOW), 1)}):
-        stage.do(duties.maintain(RollUpUsage(until=NOW + 60 * SECOND), None, NOW + 120 * SECOND))
+        stage.do(duties.maintain(DIALECT, RollUpUsage(until=NOW + 60 * SECOND), None, NOW + 120 * SECOND))
         assert stage.ask("select sum(runs)::int from windlass.usage_hourly") == [(1,)], outcome
         check(stage, outcome)
         mark()

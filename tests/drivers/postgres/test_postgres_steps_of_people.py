@@ -32,7 +32,9 @@ from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, Pu
 from windlass.core.duties import Prune
 from windlass.core.settle import Execution, Failed, Rejected, Released, Succeeded
 from windlass.core.settle import settle as decide
-from windlass.drivers.postgres import duties, keys, leases, settlement
+from windlass.drivers.ops import duties
+from windlass.drivers.postgres import keys, leases, settlement
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.protocol import Enqueued, Renewal
 from windlass.drivers.statement import Op
@@ -48,7 +50,7 @@ def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
 
 
 def prune() -> Op[int]:
-    done = yield from transaction(duties.maintain(KEEP_NOTHING, None, NOW))
+    done = yield from transaction(duties.maintain(DIALECT, KEEP_NOTHING, None, NOW))
     assert done is not None
     return done.rows
 

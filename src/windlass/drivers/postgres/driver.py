@@ -19,7 +19,9 @@ from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
-from windlass.drivers.postgres import duties, fleet, health, inspect, jobs, keys, leases, people, samples, settlement
+from windlass.drivers.ops import duties, fleet, inspect, people, samples
+from windlass.drivers.postgres import health, jobs, keys, leases, settlement
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
 from windlass.drivers.postgres.lane import Lane, Watch, Work
 from windlass.drivers.postgres.link import Link
@@ -232,16 +234,16 @@ class PostgresDriver:
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
         wishes = tuple(changes)
-        answers = await self._transact(lambda: people.alter(wishes, now))
+        answers = await self._transact(lambda: people.alter(DIALECT, wishes, now))
         if "applied" in answers:
             self._tell_all()
         return answers
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
-        await self._heartbeat(lambda link: link.run(fleet.beat(worker, now)))
+        await self._heartbeat(lambda link: link.run(fleet.beat(DIALECT, worker, now)))
 
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
-        return await self._heartbeat(lambda link: link.transact(fleet.lead(worker_id, lease_for, now)))
+        return await self._heartbeat(lambda link: link.transact(fleet.lead(DIALECT, worker_id, lease_for, now)))
 
     async def _heartbeat(self, work: Work[T]) -> T:
         self._check_open()
@@ -249,9 +251,9 @@ class PostgresDriver:
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
-            found = await self._read(lambda: samples.look(epoch, now))
-            return await self._transact(lambda: samples.write(duty, found, epoch, now), repeatable=True)
-        return await self._transact(lambda: duties.maintain(duty, epoch, now), repeatable=True)
+            found = await self._read(lambda: samples.look(DIALECT, epoch, now))
+            return await self._transact(lambda: samples.write(DIALECT, duty, found, epoch, now), repeatable=True)
+        return await self._transact(lambda: duties.maintain(DIALECT, duty, epoch, now), repeatable=True)
 
     async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
         """`repeatable`: doing it twice is as good as once."""
@@ -291,32 +293,32 @@ class PostgresDriver:
     # ---------------------------------------------------------------------------------------------------------- reads
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return await self._read(lambda: inspect.get(tuple(ids)))
+        return await self._read(lambda: inspect.get(DIALECT, tuple(ids)))
 
     async def runs(self, job_id: str) -> list[Run]:
-        return await self._read(lambda: inspect.runs(job_id))
+        return await self._read(lambda: inspect.runs(DIALECT, job_id))
 
     async def find(self, query: JobQuery) -> Page:
-        return await self._read(lambda: inspect.find(query))
+        return await self._read(lambda: inspect.find(DIALECT, query))
 
     async def count(self, *, now: Micros) -> list[Count]:
-        return await self._read(lambda: inspect.count(now))
+        return await self._read(lambda: inspect.count(DIALECT, now))
 
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
         names = None if queues is None else tuple(queues)
-        return await self._read(lambda: inspect.waiting_types(names, limit))
+        return await self._read(lambda: inspect.waiting_types(DIALECT, names, limit))
 
     async def shared(self) -> Shared:
-        return await self._read(inspect.shared)
+        return await self._read(lambda: inspect.shared(DIALECT))
 
     async def workers(self) -> list[WorkerInfo]:
-        return await self._read(fleet.workers)
+        return await self._read(lambda: fleet.workers(DIALECT))
 
     async def samples(self, *, since: Micros) -> list[QueueSample]:
-        return await self._read(lambda: inspect.samples(since))
+        return await self._read(lambda: inspect.samples(DIALECT, since))
 
     async def usage(self, *, since: Micros) -> list[Usage]:
-        return await self._read(lambda: inspect.usage(since))
+        return await self._read(lambda: inspect.usage(DIALECT, since))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         found = await self._read(lambda: health.examine(self.place, own_steps(), now))
@@ -359,7 +361,7 @@ class PostgresDriver:
         return await self._waiting.wait(timeout)
 
     async def _take_pulse(self, within: float) -> tuple[int, bool]:
-        return await self._read(inspect.pulse, min(within, self.place.timeout))
+        return await self._read(leases.pulse, min(within, self.place.timeout))
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

@@ -15,9 +15,9 @@ from windlass.core.eligibility import is_due
 from windlass.core.positions import dense
 from windlass.drivers.postgres.arrays import Blobs, Ints, Texts
 from windlass.drivers.postgres.faults import Taken
-from windlass.drivers.postgres.rows import mapping_out, strings_out
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued
+from windlass.drivers.rows import mapping_out, strings_out
 from windlass.drivers.statement import Op, Statement
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob

@@ -12,12 +12,13 @@ from typing import Final
 
 from windlass.core.eligibility import is_due
 from windlass.core.uniqueness import keys_of
+from windlass.drivers.ops.limits import unpark
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.jobs import insert, insert_free, is_keyed
-from windlass.drivers.postgres.limits import lock, unpark
-from windlass.drivers.postgres.rows import mapping_out, strings_in
+from windlass.drivers.postgres.limits import lock
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued
+from windlass.drivers.rows import mapping_out, strings_in
 from windlass.drivers.statement import Op
 from windlass.errors import DuplicateId, DuplicateJob, TransactionConflict
 from windlass.types import Micros, NewJob
@@ -147,7 +148,7 @@ def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
         for row in replaced:  # it may have been the one that was let through
-            yield from unpark(strings_in(row[0]), now)
+            yield from unpark(SQL, strings_in(row[0]), now)
     if job.idempotency_key is not None:
         held = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
         if held and held[0][2] == job.id:  # taken above, and answered by another key: the same call again must be too

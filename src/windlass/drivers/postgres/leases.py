@@ -12,10 +12,10 @@ from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.limits import Locked, allowed, free_permits
-from windlass.drivers.postgres.rows import all_claimed_in, claimed_in, strings_in
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Claimed, Micros
 
@@ -51,7 +51,7 @@ def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement
 
 
 def claimed(rows: list[Row], wish: Claim, now: Micros) -> list[Claimed]:
-    return all_claimed_in(rows, run_prefix(wish.token, now), wish.token, now, now + wish.lease_for)
+    return all_claimed_in(rows, run_prefix(wish.token, now), wish.token, now, now + wish.lease_for, first=1)
 
 
 def claimed_before(wish: Claim, now: Micros) -> Op[list[Claimed]]:
@@ -199,3 +199,9 @@ def extension(units: Sequence[tuple[int, tuple[int, Renewal]]], expires_at: Micr
         progress=Floats(r.progress for r in asked),
         notes=Texts(r.progress_note and storable(r.progress_note) for r in asked), expires_at=expires_at, now=now,
     )  # fmt: skip
+
+
+def pulse() -> Op[tuple[int, bool]]:
+    """What moves when work arrives: the newest number, and whether anything is ready."""
+    [(newest, ready)] = yield SQL.pulse()
+    return newest or 0, ready

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from windlass.core.changes import AlterAnswer, PutLimit
 from windlass.core.counters import take
+from windlass.drivers.ops.limits import unpark
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.statement import Op
@@ -64,7 +64,7 @@ def allowed(candidates: Sequence[Candidate], limits: Limits, now: Micros) -> Op[
         others = [key for key in keys if key != full]
         if others:
             yield from _write(taken, parked, now)
-            if (yield from unpark(others, now)):
+            if (yield from unpark(SQL, others, now)):
                 return granted
     yield from _write(taken, parked, now)
     return granted
@@ -84,19 +84,4 @@ def free_permits(keys: Sequence[str], now: Micros) -> Op[None]:
     """The limits are locked."""
     if keys:
         yield SQL.free_permits(keys=Texts(keys))
-        yield from unpark(keys, now)
-
-
-def unpark(keys: Sequence[str], now: Micros) -> Op[int]:
-    """Let the first jobs that wait for a key with room be considered again."""
-    count = 0
-    for key in keys:
-        count += len((yield SQL.unpark(key=key, now=now)))
-    return count
-
-
-def put_limit(change: PutLimit, now: Micros) -> Op[AlterAnswer]:
-    """Everybody may try again: those who find no room are parked by the next claim that meets them."""
-    yield SQL.put_limit(key=change.key, max_used=change.max_used)
-    yield SQL.unpark_all(key=change.key, now=now)
-    return "applied"
+        yield from unpark(SQL, keys, now)

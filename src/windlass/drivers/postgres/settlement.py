@@ -22,11 +22,12 @@ from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
+from windlass.drivers.ops.usage import watermark
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
 from windlass.drivers.postgres.jobs import insert_child
-from windlass.drivers.postgres.rows import Guard, strings_in, to_json
 from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.rows import Guard, strings_in, to_json
 from windlass.drivers.statement import Op, Statement
 from windlass.types import Handle, Micros
 
@@ -116,15 +117,9 @@ def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
 def count_late(seqs: Sequence[int]) -> Op[None]:
     """Runs that ended behind the watermark, where no roll-up looks again."""
     yield SQL.share_usage()
-    counted = yield from watermark()
+    counted = yield from watermark(SQL)
     if counted is not None:
         yield SQL.count_late(seqs=Ints(seqs), counted=counted)
-
-
-def watermark() -> Op[Micros | None]:
-    """Up to here all runs are in `usage_hourly`; None before the first roll-up."""
-    rows = yield SQL.watermark()
-    return rows[0][0] if rows else None
 
 
 def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:

@@ -17,6 +17,7 @@ from typing import Final, Literal
 from windlass.clock import AnchoredClock
 from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.drivers.ops import duties, fleet, inspect, people, samples
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -32,8 +33,9 @@ from windlass.drivers.protocol import (
     WaitingType,
     no_async_connection,
 )
-from windlass.drivers.sqlite import duties, fleet, inspect, jobs, leases, people, samples, settlement
+from windlass.drivers.sqlite import jobs, leases, settlement
 from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
+from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.files import Identity, OpenFiles, prepare
 from windlass.drivers.sqlite.health import examine
 from windlass.drivers.sqlite.lane import Lane
@@ -133,50 +135,50 @@ class SqliteDriver:
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
         wishes = tuple(changes)
-        return await self._write(lambda: people.alter(wishes, now))
+        return await self._write(lambda: people.alter(DIALECT, wishes, now))
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
-        await self._write(lambda: fleet.beat(worker, now))
+        await self._write(lambda: fleet.beat(DIALECT, worker, now))
 
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
-        return await self._write(lambda: fleet.lead(worker_id, lease_for, now))
+        return await self._write(lambda: fleet.lead(DIALECT, worker_id, lease_for, now))
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         if isinstance(duty, SampleQueues):  # to look takes longest: nobody who writes need wait for that
-            found = await self._read(lambda: samples.look(epoch, now))
-            return await self._write(lambda: samples.write(duty, found, epoch, now))
-        return await self._write(lambda: duties.maintain(duty, epoch, now))
+            found = await self._read(lambda: samples.look(DIALECT, epoch, now))
+            return await self._write(lambda: samples.write(DIALECT, duty, found, epoch, now))
+        return await self._write(lambda: duties.maintain(DIALECT, duty, epoch, now))
 
     # ---------------------------------------------------------------------------------------------------------- reads
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         names = tuple(ids)
-        return await self._read(lambda: inspect.get(names))
+        return await self._read(lambda: inspect.get(DIALECT, names))
 
     async def runs(self, job_id: str) -> list[Run]:
-        return await self._read(lambda: inspect.runs(job_id))
+        return await self._read(lambda: inspect.runs(DIALECT, job_id))
 
     async def find(self, query: JobQuery) -> Page:
-        return await self._read(lambda: inspect.find(query))
+        return await self._read(lambda: inspect.find(DIALECT, query))
 
     async def count(self, *, now: Micros) -> list[Count]:
-        return await self._read(lambda: inspect.count(now))
+        return await self._read(lambda: inspect.count(DIALECT, now))
 
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
         names = None if queues is None else tuple(queues)
-        return await self._read(lambda: inspect.waiting_types(names, limit))
+        return await self._read(lambda: inspect.waiting_types(DIALECT, names, limit))
 
     async def shared(self) -> Shared:
-        return await self._read(inspect.shared)
+        return await self._read(lambda: inspect.shared(DIALECT))
 
     async def workers(self) -> list[WorkerInfo]:
-        return await self._read(fleet.workers)
+        return await self._read(lambda: fleet.workers(DIALECT))
 
     async def samples(self, *, since: Micros) -> list[QueueSample]:
-        return await self._read(lambda: inspect.samples(since))
+        return await self._read(lambda: inspect.samples(DIALECT, since))
 
     async def usage(self, *, since: Micros) -> list[Usage]:
-        return await self._read(lambda: inspect.usage(since))
+        return await self._read(lambda: inspect.usage(DIALECT, since))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         self._check_open()

@@ -12,10 +12,10 @@ from windlass.core.changes import RetryChild, bounded
 from windlass.core.eligibility import is_due
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import keys_of
+from windlass.drivers.ops.limits import unpark
 from windlass.drivers.protocol import Enqueued
+from windlass.drivers.rows import mapping_out, strings_in, strings_out, to_json
 from windlass.drivers.sqlite.library import CONSTRAINT
-from windlass.drivers.sqlite.limits import unpark
-from windlass.drivers.sqlite.rows import mapping_out, strings_in, strings_out, to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row
 from windlass.errors import DuplicateId, DuplicateJob
@@ -148,7 +148,7 @@ def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
         for row in replaced:  # it may have been the one that was let through
-            yield from unpark(strings_in(row[0]), now)
+            yield from unpark(SQL, strings_in(row[0]), now)
     if job.idempotency_key is not None:
         held = yield SQL.key_holder(scope=job.idempotency_scope, key=job.idempotency_key, now=now)
         if not held:  # answered by another key: the same call again must be answered alike

@@ -11,8 +11,8 @@ from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
 from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, to_json
 from windlass.drivers.sqlite.limits import allowed, free_permits
-from windlass.drivers.sqlite.rows import all_claimed_in, claimed_in, strings_in, to_json
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.changes import AlterAnswer, PutLimit
-from windlass.drivers.sqlite.rows import strings_in, to_json
+from windlass.drivers.ops.limits import unpark
+from windlass.drivers.rows import strings_in, to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op
 from windlass.types import Micros
@@ -26,7 +26,7 @@ def allowed(seqs: Sequence[int], now: Micros) -> Op[list[int]]:
             granted.append(seq)
             continue
         yield SQL.park(seq=seq, key=full[0][0], now=now)
-        if (yield from unpark([key for key in keys if key != full[0][0]], now)):
+        if (yield from unpark(SQL, [key for key in keys if key != full[0][0]], now)):
             break
     return granted
 
@@ -34,19 +34,4 @@ def allowed(seqs: Sequence[int], now: Micros) -> Op[list[int]]:
 def free_permits(keys: Sequence[str], now: Micros) -> Op[None]:
     if keys:
         yield SQL.free_permits.many([(1, key) for key in keys])
-        yield from unpark(keys, now)
-
-
-def unpark(keys: Sequence[str], now: Micros) -> Op[int]:
-    """Let the first jobs that wait for a key with room be considered again."""
-    count = 0
-    for key in keys:
-        count += len((yield SQL.unpark(key=key, now=now)))
-    return count
-
-
-def put_limit(change: PutLimit, now: Micros) -> Op[AlterAnswer]:
-    """Everybody may try again: those who find no room are parked by the next claim that meets them."""
-    yield SQL.put_limit(key=change.key, max_used=change.max_used)
-    yield SQL.unpark_all(key=change.key, now=now)
-    return "applied"
+        yield from unpark(SQL, keys, now)

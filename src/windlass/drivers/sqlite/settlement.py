@@ -23,9 +23,10 @@ from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
+from windlass.drivers.ops.usage import watermark
+from windlass.drivers.rows import Guard, to_json
 from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import free_permits
-from windlass.drivers.sqlite.rows import Guard, to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Block, Op, Row
 from windlass.types import Handle, Micros
@@ -67,15 +68,9 @@ def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
 
 def count_late(seqs: Sequence[int]) -> Op[None]:
     """Runs that ended behind the watermark, where no roll-up looks again."""
-    counted = yield from watermark()
+    counted = yield from watermark(SQL)
     if counted is not None and seqs:
         yield SQL.count_late(seqs=to_json(seqs), counted=counted)
-
-
-def watermark() -> Op[Micros | None]:
-    """Up to here all runs are in `usage_hourly`; None before the first roll-up."""
-    rows = yield SQL.watermark()
-    return rows[0][0] if rows else None
 
 
 def settle_round(

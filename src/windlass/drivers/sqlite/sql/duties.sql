@@ -28,13 +28,17 @@ select finished_at, seq from jobs as head indexed by jobs_finished
  order by finished_at, seq
  limit :limit;
 
--- name: delete_chains
-with recursive doomed (seq, retry_of) as (
-  select seq, retry_of from jobs where seq in (select value from json_each(:seqs))
+-- name: chains
+-- Every link of the chains that end in these heads.
+with recursive doomed (head, seq, retry_of, group_id) as (
+  select seq, seq, retry_of, group_id from jobs where seq in (select value from json_each(:seqs))
   union
-  select jobs.seq, jobs.retry_of from jobs join doomed on jobs.id = doomed.retry_of
+  select head, jobs.seq, jobs.retry_of, jobs.group_id from jobs join doomed on jobs.id = doomed.retry_of
 )
-delete from jobs where seq in (select seq from doomed) returning group_id;
+select head, seq, group_id from doomed;
+
+-- name: delete_jobs
+delete from jobs where seq in (select value from json_each(:seqs)) returning group_id;
 
 -- name: delete_groups
 -- The row of a group goes with its last member.

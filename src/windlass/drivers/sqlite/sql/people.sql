@@ -64,6 +64,16 @@ select position, created_at, seq from (
 -- name: move_job
 update jobs set position = :position, updated_at = max(:now, updated_at + 1) where seq = :seq and state = 'queued';
 
+-- name: begin_replay
+savepoint replayed;
+
+-- name: undo_replay
+-- Somebody has taken the key.
+rollback to savepoint replayed;
+
+-- name: end_replay
+release savepoint replayed;
+
 -- name: links
 -- All links of a retry chain: what a job retries, and what took over from it.
 with recursive chain (seq, state, retry_of, superseded_by) as (

@@ -5,52 +5,52 @@ from __future__ import annotations
 from windlass.core.admission import check_duty, check_now
 from windlass.core.duties import Done, SampleQueues
 from windlass.core.sampling import Ended, minute_before, samples
-from windlass.drivers.sqlite.fleet import is_allowed
-from windlass.drivers.sqlite.inspect import count
-from windlass.drivers.sqlite.rows import to_json
-from windlass.drivers.sqlite.sql import SQL
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.fleet import is_allowed
+from windlass.drivers.ops.inspect import count
+from windlass.drivers.rows import to_json
 from windlass.drivers.statement import Op
 from windlass.types import Micros, QueueSample
 
 
-def look(epoch: int | None, now: Micros) -> Op[list[QueueSample]]:
+def look(db: Dialect, epoch: int | None, now: Micros) -> Op[list[QueueSample]]:
     """The rows of the minute that has just ended; none when it has some already, or for one who may not write them."""
     check_now(now)
     minute = minute_before(now)
-    [(sampled,)] = yield SQL.is_sampled(minute=minute)
-    if sampled or not (yield from is_allowed(epoch, now)):
+    [(sampled,)] = yield db.sql.is_sampled(minute=minute)
+    if sampled or not (yield from is_allowed(db, epoch, now)):
         return []
-    queues = yield SQL.all_queues()
-    depth = yield from count(now)
-    ended = yield SQL.ended_alike(minute=minute)
-    ages = yield from oldest(now)
+    queues = yield db.sql.all_queues()
+    depth = yield from count(db, now)
+    ended = yield db.ended_alike(minute)
+    ages = yield from oldest(db, now)
     return samples(
         minute, [row[0] for row in queues], [(row.queue, row.label, row.jobs) for row in depth], ages,
         [Ended(*row) for row in ended],
     )  # fmt: skip
 
 
-def oldest(now: Micros) -> Op[dict[str, Micros]]:
+def oldest(db: Dialect, now: Micros) -> Op[dict[str, Micros]]:
     """For how long the job of each queue that is due longest has been due."""
     first: dict[str, Micros] = {}
-    for queue, created_at, due in (yield SQL.first_created()):
-        earlier = (yield SQL.first_due(queue=queue, before=due)) if due > created_at else [(due,)]
+    for queue, created_at, due in (yield db.sql.first_created()):
+        earlier = (yield db.sql.first_due(queue=queue, before=due)) if due > created_at else [(due,)]
         first[queue] = min(due, earlier[0][0])
-    for queue, due in (yield SQL.first_waiting(now=now)):
+    for queue, due in (yield db.sql.first_waiting(now=now)):
         first[queue] = min(due, first.get(queue, due))
     return {queue: max(now - due, 0) for queue, due in first.items()}
 
 
-def write(duty: SampleQueues, found: list[QueueSample], epoch: int | None, now: Micros) -> Op[Done | None]:
+def write(db: Dialect, duty: SampleQueues, found: list[QueueSample], epoch: int | None, now: Micros) -> Op[Done | None]:
     check_duty(duty)
-    if not (yield from is_allowed(epoch, now)):
+    if not (yield from is_allowed(db, epoch, now)):
         return None
-    yield SQL.drop_samples(before=now - duty.keep)
+    yield db.sql.drop_samples(before=now - duty.keep)
     if found:  # two may have looked at the same time
-        [(sampled,)] = yield SQL.is_sampled(minute=found[0].minute)
+        [(sampled,)] = yield db.sql.is_sampled(minute=found[0].minute)
         found = [] if sampled else found
     for row in found:
-        yield SQL.add_sample(
+        yield db.sql.add_sample(
             queue=row.queue, minute=row.minute, depth=to_json(row.depth), oldest=row.oldest,
             finished=to_json(row.finished), waits=to_json(row.waits), runs=to_json(row.runs),
         )  # fmt: skip

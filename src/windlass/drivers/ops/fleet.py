@@ -5,52 +5,53 @@ from __future__ import annotations
 from windlass.core.admission import check_lease, check_name, check_now, check_worker
 from windlass.core.changes import AlterAnswer, Leave
 from windlass.core.leadership import leads, may_maintain
-from windlass.drivers.postgres.rows import strings_out, worker_in
-from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.protocol import Leadership
+from windlass.drivers.rows import strings_out, worker_in
 from windlass.drivers.statement import Op
 from windlass.types import Micros, WorkerInfo
 
 
-def beat(worker: WorkerInfo, now: Micros) -> Op[None]:
+def beat(db: Dialect, worker: WorkerInfo, now: Micros) -> Op[None]:
     check_worker(worker)
     check_now(now)
-    yield SQL.beat(
+    yield db.sql.beat(
         id=worker.id, hostname=worker.hostname, pid=worker.pid, pool_size=worker.pool_size, version=worker.version,
         queues=strings_out(worker.queues), types=strings_out(worker.types), wakeups=worker.wakeups,
         running=worker.running, started_at=worker.started_at, now=now,
     )  # fmt: skip
 
 
-def workers() -> Op[list[WorkerInfo]]:
-    rows = yield SQL.all_workers()
+def workers(db: Dialect) -> Op[list[WorkerInfo]]:
+    rows = yield db.sql.all_workers()
     return [worker_in(row) for row in rows]
 
 
-def lead(worker_id: str, lease_for: Micros, now: Micros) -> Op[Leadership]:
+def lead(db: Dialect, worker_id: str, lease_for: Micros, now: Micros) -> Op[Leadership]:
     check_name("worker_id", worker_id)
     check_lease(lease_for)
     check_now(now)
-    yield SQL.lead(worker_id=worker_id, until=now + lease_for, now=now)
-    row = yield from leader()
+    yield db.sql.lead(worker_id=worker_id, until=now + lease_for, now=now)
+    row = yield from leader(db)
     return row if leads(row.until, now) else Leadership(epoch=row.epoch)
 
 
-def leader(*, hold: bool = False) -> Op[Leadership]:
-    """As it was last granted, also after it has lapsed. `hold`: it stays so until the end of the transaction."""
-    rows = yield (SQL.hold_leader() if hold else SQL.leader())
+def leader(db: Dialect) -> Op[Leadership]:
+    """As it was last granted, also after it has lapsed."""
+    rows = yield db.sql.leader()
     return Leadership(worker_id=rows[0][0], epoch=rows[0][1], until=rows[0][2]) if rows else Leadership()
 
 
-def is_allowed(epoch: int | None, now: Micros) -> Op[bool]:
+def is_allowed(db: Dialect, epoch: int | None, now: Micros) -> Op[bool]:
     if epoch is None:
         return True
-    row = yield from leader(hold=True)
+    yield from db.lock("hold_leader")
+    row = yield from leader(db)
     return may_maintain(epoch, current=row.epoch, until=row.until, now=now)
 
 
-def leave(change: Leave, now: Micros) -> Op[AlterAnswer]:
-    if not (yield SQL.leave(worker_id=change.worker_id)):
+def leave(db: Dialect, change: Leave, now: Micros) -> Op[AlterAnswer]:
+    if not (yield db.sql.leave(worker_id=change.worker_id)):
         return "unchanged"
-    yield SQL.abdicate(worker_id=change.worker_id, now=now)
+    yield db.sql.abdicate(worker_id=change.worker_id, now=now)
     return "applied"

@@ -1,4 +1,4 @@
-"""Rows of SQLite ⇄ values. The column order of every `select` is the field order of the value it makes."""
+"""Rows ⇄ values. The column order of every `select` is the field order of the value it makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _mapping = msgspec.json.Decoder(dict[str, str]).decode
 _numbers = msgspec.json.Decoder(dict[str, int]).decode
 _histogram = msgspec.json.Decoder(dict[int, int]).decode
 
-# Places of the columns that are stored as json or as 0/1.
+# Places of the columns that are stored as json, or on SQLite as 0/1.
 _FIELDS = list(Job.__struct_fields__)
 _READY, _MANUAL = _FIELDS.index("ready"), _FIELDS.index("manual")
 _LIMIT_KEYS, _TAGS, _HEADERS = _FIELDS.index("limit_keys"), _FIELDS.index("tags"), _FIELDS.index("headers")
@@ -73,12 +73,16 @@ def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: i
     return Claimed((row[0], row[EXECUTIONS]), run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
 
 
-def all_claimed_in(rows: list[Row], prefix: str, token: str, claimed_at: int, expires_at: int) -> list[Claimed]:
-    """The same for a whole claim, without a call for each plain row: this is the hottest Python of the driver."""
+def all_claimed_in(
+    rows: list[Row], prefix: str, token: str, claimed_at: int, expires_at: int, *, first: int = 0
+) -> list[Claimed]:
+    """The same for a whole claim, whose rows begin at column `first`, without a call for each plain row: this is the
+    hottest Python of a driver."""
+    place, rest = first + EXECUTIONS, first + 1
     return [
-        Claimed((row[0], row[EXECUTIONS]), f"{prefix}{row[0]:012x}", token, claimed_at, expires_at, *row[1:-2])
+        Claimed((row[first], row[place]), f"{prefix}{row[first]:012x}", token, claimed_at, expires_at, *row[rest:-2])
         if row[-1] is None and row[-2] is None
-        else claimed_in(row, f"{prefix}{row[0]:012x}", token, claimed_at, expires_at)
+        else claimed_in(row[first:], f"{prefix}{row[first]:012x}", token, claimed_at, expires_at)
         for row in rows
     ]
 

@@ -1,0 +1,52 @@
+"""What a shared operation has to know of a SQL driver: its blocks, how it takes a batch, and the few steps that differ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from windlass.core.changes import Alteration, RetryChild
+from windlass.drivers.protocol import JobQuery
+from windlass.drivers.statement import Blocks, Op, Row, Statement
+from windlass.types import Micros
+
+
+class Dialect(ABC):
+    sql: Blocks
+
+    @abstractmethod
+    def texts(self, values: Iterable[str]) -> Any:
+        """A batch of texts as one parameter."""
+
+    @abstractmethod
+    def ints(self, values: Iterable[int]) -> Any:
+        """A batch of numbers as one parameter."""
+
+    @abstractmethod
+    def lock(self, block: str, **params: Any) -> Op[None]:
+        """Hold rows, by a block of this name, until the transaction ends. Where there is one writer, it has them all."""
+
+    @abstractmethod
+    def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
+        """Hold all that the changes may touch, in the order that everybody keeps."""
+
+    @abstractmethod
+    def find(self, query: JobQuery) -> Statement:
+        """A page of jobs and one more, newest first."""
+
+    @abstractmethod
+    def ended_alike(self, minute: Micros) -> Statement:
+        """Of the runs that ended in a minute how many are alike: `core.sampling.Ended`."""
+
+    @abstractmethod
+    def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
+        """The next link of a chain, at the tail of its queue. `DuplicateId` when the id is in use."""
+
+    @abstractmethod
+    def is_taken(self, error: Exception) -> bool:
+        """Whether a write was refused because a key, or an id, is in use."""
+
+    @abstractmethod
+    def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
+        """Delete whole chains, but for those that are not ended any more; answers the group of each deleted link."""

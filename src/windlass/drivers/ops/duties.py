@@ -1,0 +1,59 @@
+"""Maintenance, one bounded piece at a time: values → statements. `samples.py` has the duty that mostly reads."""
+
+from __future__ import annotations
+
+from windlass.core.admission import check_duty, check_now
+from windlass.core.duties import Done, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage
+from windlass.core.retention import kept_for
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.fleet import is_allowed
+from windlass.drivers.ops.usage import roll_up_usage, watermark
+from windlass.drivers.statement import Op, Row
+from windlass.types import Micros
+
+
+def maintain(
+    db: Dialect, duty: Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage, epoch: int | None, now: Micros
+) -> Op[Done | None]:
+    check_duty(duty)
+    check_now(now)
+    if not (yield from is_allowed(db, epoch, now)):
+        return None
+    match duty:
+        case Prune():
+            return (yield from prune(db, duty, now))
+        case ForgetKeys():
+            gone = len((yield db.sql.forget_keys(now=now, limit=duty.limit)))
+            return Done(gone, more=gone == duty.limit)
+        case RemoveDeadWorkers():
+            return (yield from remove_dead_workers(db, duty, now))
+        case RollUpUsage():
+            return (yield from roll_up_usage(db, duty, now))
+
+
+def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:
+    counted = yield from watermark(db.sql)
+    cutoffs = {state: _cutoff(kept, now) for state, kept in kept_for(duty).items()}
+    found: list[Row] = []
+    for state, cutoff in cutoffs.items():
+        if cutoff is not None:
+            found += yield db.sql.prunable(state=state, **cutoffs, watermark=counted, limit=duty.limit)
+    heads = [seq for _, seq in sorted(found)[: duty.limit]]
+    if not heads:
+        return Done(0)
+    rows = yield from db.delete_ended(heads)
+    groups = {row[0] for row in rows if row[0] is not None}
+    if groups:
+        yield db.sql.delete_groups(groups=db.texts(sorted(groups)))
+    return Done(len(rows), more=len(heads) == duty.limit)
+
+
+def _cutoff(kept: Micros | None, now: Micros) -> Micros | None:
+    return None if kept is None else now - kept
+
+
+def remove_dead_workers(db: Dialect, duty: RemoveDeadWorkers, now: Micros) -> Op[Done]:
+    dead = yield db.sql.remove_workers(silent_for=duty.silent_for, now=now)
+    for (worker_id,) in dead:
+        yield db.sql.revoke(worker_id=worker_id, now=now)
+    return Done(len(dead))

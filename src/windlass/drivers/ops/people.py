@@ -1,0 +1,157 @@
+"""What people and services ask for: values → statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.core.admission import check_alteration
+from windlass.core.changes import (
+    AlterAnswer,
+    Alteration,
+    Cancel,
+    Delete,
+    Leave,
+    Move,
+    PutGroup,
+    PutLimit,
+    PutQueue,
+    Replay,
+    RetryChild,
+    Revoke,
+    RunNow,
+    SetPaused,
+    storable,
+)
+from windlass.core.positions import beyond
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.fleet import leave
+from windlass.drivers.ops.inspect import get
+from windlass.drivers.ops.limits import put_limit, unpark
+from windlass.drivers.statement import Op
+from windlass.types import TERMINAL, Job, Micros
+
+
+def alter(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
+    for change in changes:
+        check_alteration(change)
+    yield from db.lock_for(changes, now)
+    answers: list[AlterAnswer] = []
+    for change in changes:
+        answer = yield from alter_one(db, change, now)
+        answers.append(answer)
+    return answers
+
+
+def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
+    match change:
+        case Cancel():
+            return (yield from cancel(db, change, now))
+        case Replay():
+            return (yield from replay(db, change, now))
+        case RunNow():
+            return (yield from run_now(db, change, now))
+        case Move():
+            return (yield from move(db, change, now))
+        case Delete():
+            return (yield from delete(db, change))
+        case Revoke():
+            return "applied" if (yield db.sql.revoke(worker_id=change.worker_id, now=now)) else "unchanged"
+        case Leave():
+            return (yield from leave(db, change, now))
+        case SetPaused():
+            rows = yield db.sql.set_paused(queue=change.queue, paused=change.paused, now=now)
+            return "applied" if rows else "unchanged"
+        case PutQueue():
+            yield db.sql.put_queue(
+                name=change.name, positions=change.positions, preset=change.preset, settings=change.settings, now=now
+            )
+            return "applied"
+        case PutLimit():
+            return (yield from put_limit(db.sql, change, now))
+        case PutGroup():
+            rows = yield db.sql.put_group(
+                group_id=change.group_id, name=change.name, mode=change.mode, on_failure=change.on_failure,
+                total=change.total, now=now,
+            )  # fmt: skip
+            return "applied" if rows else "unchanged"
+
+
+def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
+    [job] = yield from get(db, [change.job_id])
+    if job is None:
+        return "not_found"
+    if job.state == "cancelled" or (job.state == "running" and job.cancel_requested_at is not None):
+        return "unchanged"
+    if job.state == "running":
+        yield db.sql.cancel_running(id=job.id, reason=storable(change.reason), now=now)
+        return "requested"
+    if job.state != "queued":
+        return "wrong_state"
+    yield db.sql.cancel_queued(id=job.id, reason=storable(change.reason), now=now)
+    if job.group_id is not None:
+        yield db.sql.count_member(group_id=job.group_id, ending="cancelled", now=now)
+    yield from unpark(db.sql, job.limit_keys, now)
+    return "applied"
+
+
+def replay(db: Dialect, change: Replay, now: Micros) -> Op[AlterAnswer]:
+    [job] = yield from get(db, [change.job_id])
+    if job is None:
+        return "not_found"
+    if job.state != "dead" or job.dead_kind == "superseded":
+        return "wrong_state"
+    if job.dedupe_key is not None and (yield db.sql.dedupe_holder(key=job.dedupe_key)):
+        return "duplicate"
+    yield db.sql.begin_replay()
+    try:
+        yield from bring_back(db, job, change, now)
+    except Exception as error:
+        yield db.sql.undo_replay()
+        if db.is_taken(error):
+            return "duplicate"
+        raise
+    yield db.sql.end_replay()
+    if job.group_id is not None:
+        yield db.sql.uncount_failed(group_id=job.group_id)
+    return "applied"
+
+
+def bring_back(db: Dialect, job: Job, change: Replay, now: Micros) -> Op[None]:
+    if job.retry_mode == "new_job":
+        child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
+        yield from db.insert_child(job.seq, job.queue, job.priority, child, now)
+        yield db.sql.supersede(id=job.id, child_id=child.id, now=now)
+    else:
+        yield db.sql.replay(id=job.id, reset=change.reset_attempts, now=now)
+
+
+def run_now(db: Dialect, change: RunNow, now: Micros) -> Op[AlterAnswer]:
+    [job] = yield from get(db, [change.job_id])
+    if job is None or job.state != "queued":
+        return "not_found" if job is None else "wrong_state"
+    yield db.sql.run_now(id=job.id, now=now)
+    return "applied"
+
+
+def move(db: Dialect, change: Move, now: Micros) -> Op[AlterAnswer]:
+    [job] = yield from get(db, [change.job_id])
+    if job is None or job.state != "queued":
+        return "not_found" if job is None else "wrong_state"
+    block = db.sql.first_place if change.to == "top" else db.sql.last_place
+    found = yield block(queue=job.queue, priority=job.priority, seq=job.seq)
+    end = (found[0][0], found[0][1], found[0][2]) if found else None
+    position = beyond((job.position, job.created_at, job.seq), end, change.to)
+    if position is None:
+        return "unchanged"
+    yield db.sql.move_job(seq=job.seq, position=position, now=now)
+    return "applied"
+
+
+def delete(db: Dialect, change: Delete) -> Op[AlterAnswer]:
+    chain = yield db.sql.links(id=change.job_id)
+    if not chain:
+        return "not_found"
+    if any(state not in TERMINAL for _, state in chain):
+        return "wrong_state"
+    yield db.sql.delete_jobs(seqs=db.ints(seq for seq, _ in chain))
+    return "applied"

@@ -1,0 +1,55 @@
+"""How PostgreSQL does what the shared operations ask for: batches are arrays, and everybody locks rows in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from windlass.core.changes import Alteration, RetryChild
+from windlass.core.sampling import EDGES
+from windlass.drivers.filters import POSTGRES, find_statement
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.faults import Taken
+from windlass.drivers.postgres.jobs import insert_child
+from windlass.drivers.postgres.locking import lock_all, still_ended
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import JobQuery
+from windlass.drivers.statement import Op, Row, Statement
+from windlass.errors import DuplicateId
+from windlass.types import Micros
+
+
+class Postgres(Dialect):
+    sql = SQL
+
+    def texts(self, values: Iterable[str]) -> Texts:
+        return Texts(values)
+
+    def ints(self, values: Iterable[int]) -> Ints:
+        return Ints(values)
+
+    def lock(self, block: str, **params: Any) -> Op[None]:
+        yield getattr(SQL, block)(**params)
+
+    def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
+        yield from lock_all(changes, now)
+
+    def find(self, query: JobQuery) -> Statement:
+        return find_statement(SQL.get_jobs.sql, query, POSTGRES)
+
+    def ended_alike(self, minute: Micros) -> Statement:
+        return SQL.ended_alike(minute=minute, edges=Ints(EDGES))
+
+    def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
+        yield from insert_child(parent_seq, queue, priority, child, now)
+
+    def is_taken(self, error: Exception) -> bool:
+        return isinstance(error, Taken | DuplicateId)
+
+    def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
+        doomed = yield from still_ended(heads)
+        return (yield SQL.delete_jobs(seqs=Ints(doomed))) if doomed else []
+
+
+DIALECT: Final = Postgres()

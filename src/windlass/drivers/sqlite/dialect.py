@@ -1,0 +1,52 @@
+"""How SQLite does what the shared operations ask for: batches are json arrays, and who writes holds everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from windlass.core.changes import Alteration, RetryChild
+from windlass.drivers.filters import find_statement
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.protocol import JobQuery
+from windlass.drivers.rows import to_json
+from windlass.drivers.sqlite.jobs import insert_children
+from windlass.drivers.sqlite.sql import SQL
+from windlass.drivers.statement import Op, Row, Statement
+from windlass.errors import DuplicateId
+from windlass.types import Micros
+
+
+class Sqlite(Dialect):
+    sql = SQL
+
+    def texts(self, values: Iterable[str]) -> str:
+        return to_json(list(values))
+
+    def ints(self, values: Iterable[int]) -> str:
+        return to_json(list(values))
+
+    def lock(self, block: str, **params: Any) -> Op[None]:
+        yield from ()
+
+    def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
+        yield from ()
+
+    def find(self, query: JobQuery) -> Statement:
+        return find_statement(SQL.get_jobs.sql, query)
+
+    def ended_alike(self, minute: Micros) -> Statement:
+        return SQL.ended_alike(minute=minute)
+
+    def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
+        yield from insert_children([(parent_seq, queue, priority, child)], now)
+
+    def is_taken(self, error: Exception) -> bool:
+        return isinstance(error, DuplicateId)
+
+    def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
+        links = yield SQL.chains(seqs=self.ints(heads))
+        return (yield SQL.delete_jobs(seqs=self.ints(seq for _, seq, _ in links)))
+
+
+DIALECT: Final = Sqlite()
