@@ -18,25 +18,23 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.queries import Query, R
 from windlass.drivers import protocol as p
 from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
+from windlass.drivers.memory.snapshot import Snapshot, restore, snapshot
 from windlass.drivers.memory.tables import Tables
 from windlass.errors import DriverClosed, DriverForked, StoreFull, StoreUnavailable
-from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 
 T = TypeVar("T")
 
 
 class File(msgspec.Struct):
     version: Literal[1]  # nothing here has a default: half a file must not pass for an empty store
-    last_seq: int  # not max(seq): after a prune a new job would get the number that an old handle still carries
-    jobs: list[Job]
-    runs: dict[int, list[Run]]
-    keys: list[tuple[tuple[str, str], tuple[str, Micros | None]]]  # pairs, because a key in JSON is text
-    shared: p.Shared
-    fleet: fleet.Fleet
+    rows: Snapshot
 
 
 class JsonDriver(p.Untransactional):
@@ -60,27 +58,20 @@ class JsonDriver(p.Untransactional):
             self._directory, self._held, self._lock = directory, held.pop_all(), Lock()
 
     def _load(self) -> None:
-        t = self._tables
         try:
             file = msgspec.json.decode(Path(self.path).read_bytes(), type=File)
         except msgspec.DecodeError as error:  # starting empty instead would erase, at the first change, what is left
             raise StoreUnavailable(f"{self.path}: not a store ({error}); restore a backup or move it away") from None
-        for job in file.jobs:
-            t.put(job)  # one by one, because that builds the indexes
-        t.last_seq, t.runs, t.keys, t.outbox = file.last_seq, file.runs, dict(file.keys), list(file.shared.outbox)
-        t.queues, t.limits = {q.name: q for q in file.shared.queues}, {x.key: x for x in file.shared.limits}
-        t.groups = {g.group_id: g for g in file.shared.groups}
-        fleet.restore(t, file.fleet)
+        restore(self._tables, file.rows)
 
     def _save(self) -> None:
         """Whoever opens the file, whenever we die, finds all of the old or all of the new."""
         t, new = self._tables, Path(f"{self.path}.new")
         if not t.changed:
             return  # and wake nobody: two idle workers would wake each other with empty claims for ever
-        rows = (list(t.jobs.values()), t.runs, list(t.keys.items()), inspect.shared(t), fleet.fleet_of(t))
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(msgspec.json.encode(File(1, t.last_seq, *rows)))
+                out.write(msgspec.json.encode(File(1, snapshot(t))))
                 out.flush()
                 self._flush(out.fileno())  # first the content, then the name: a power cut must not keep only the name
             os.replace(new, self.path)
@@ -149,8 +140,5 @@ class JsonDriver(p.Untransactional):
     async def count(self, *, now: Micros) -> list[p.Count]: return self._read(lambda t: inspect.count(t, now))
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[p.WaitingType]:
         return self._read(lambda t: inspect.waiting_types(t, queues, limit))
-    async def shared(self) -> p.Shared: return self._read(inspect.shared)
-    async def workers(self) -> list[WorkerInfo]: return self._read(fleet.workers)
-    async def samples(self, *, since: Micros) -> list[QueueSample]: return self._read(lambda t: inspect.samples(t, since))
-    async def usage(self, *, since: Micros) -> list[Usage]: return self._read(lambda t: inspect.usage(t, since))
+    async def read(self, query: Query[R]) -> list[R]: return self._read(lambda t: inspect.read(t, query))
     async def examine(self, *, now: Micros) -> list[p.Finding]: return self._read(lambda t: [])

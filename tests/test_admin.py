@@ -18,7 +18,8 @@ from windlass.admin.wording import age, fingerprint, in_words, policy_in_words, 
 from windlass.client import Client
 from windlass.clock import SECOND, ManualClock, moment
 from windlass.config import Settings
-from windlass.core.changes import PutLimit, PutQueue
+from windlass.core.alterations import PutLimit, PutQueue
+from windlass.core.queries import AllQueues
 from windlass.core.settle import Execution, Failed, Outcome, Snoozed, Succeeded, WasCancelled, settle
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Claim, Renewal
@@ -200,7 +201,7 @@ async def test_a_queue_nobody_knows_cannot_be_paused(place: Place) -> None:
     await place.put("a", queue="mail")
     with pytest.raises(InvalidInput, match="did you mean 'mail'"):
         await place.admin.pause("mial")
-    assert (await place.client.driver.shared()).queues == ()
+    assert (await place.client.driver.read(AllQueues())) == []
     assert await place.admin.pause("mail") is True
     assert await place.admin.pause("mail") is False
     assert (await place.admin.overview()).queues[0].paused_at is not None

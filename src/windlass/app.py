@@ -14,7 +14,7 @@ from windlass.client import Client, JobHandle
 from windlass.clock import Clock
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
 from windlass.core.admission import POSITIONS, check_name, check_one_of, check_queues
-from windlass.core.changes import PutQueue
+from windlass.core.alterations import PutQueue
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
 from windlass.options import TaskOptions

@@ -14,7 +14,7 @@ import msgspec
 
 from windlass.clock import SECOND, Clock, SystemClock, duration
 from windlass.config import Settings
-from windlass.core.changes import AlterAnswer, Alteration, Cancel, Delete, Move, Replay, RunNow
+from windlass.core.alterations import AlterAnswer, Alteration, Cancel, Delete, Move, Replay, RunNow
 from windlass.core.eligibility import label_of
 from windlass.drivers import POSTGRES, open_driver
 from windlass.drivers.protocol import Driver, Enqueued

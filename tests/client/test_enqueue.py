@@ -11,6 +11,7 @@ import pytest
 
 from windlass import Retry, Windlass, dedupe_key, fixed
 from windlass.clock import SECOND, instant
+from windlass.core.queries import AllQueues
 from windlass.core.uniqueness import stored_dedupe_key
 from windlass.errors import DuplicateId, DuplicateJob
 
@@ -120,7 +121,7 @@ def test_the_first_enqueue_sync_may_be_in_a_running_loop_and_declare_queues(app:
 
     async def main() -> None:
         send.enqueue_sync("ada")
-        [queue] = (await app.client.driver.shared()).queues
+        [queue] = await app.client.driver.read(AllQueues())
         assert (queue.name, queue.preset, queue.positions) == ("mail", "scheduler", "dense")
 
     asyncio.run(main())

@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from windlass import Context, LeaseLost, Retry, Windlass, current, fixed
+from windlass.core.queries import AllQueues
 from windlass.drivers import open_driver
 from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
@@ -99,7 +100,7 @@ def test_queues_are_declared_also_when_the_first_enqueue_is_transactional(file_p
     work.using(conn=own).enqueue_sync()
     own.commit()
     own.close()
-    [queue] = asyncio.run(shop.client.driver.shared()).queues
+    [queue] = asyncio.run(shop.client.driver.read(AllQueues()))
     assert (queue.name, len(asyncio.run(rows(shop)))) == ("q", 1)
 
 
@@ -119,7 +120,7 @@ def test_a_transaction_that_keeps_queues_from_being_declared_is_told_what_to_do(
     work.using(conn=own).enqueue_sync()
     own.commit()
     own.close()
-    [queue] = asyncio.run(shop.client.driver.shared()).queues
+    [queue] = asyncio.run(shop.client.driver.read(AllQueues()))
     assert (queue.name, len(asyncio.run(rows(shop)))) == ("q", 1)
     asyncio.run(shop.close())
 

@@ -16,6 +16,7 @@ from windlass.config import settings_from
 from windlass.coordinator import Coordinator
 from windlass.coordinator.ticking import Ticks
 from windlass.core.changes import Ack
+from windlass.core.queries import AllWorkers
 from windlass.drivers import open_driver
 from windlass.drivers.protocol import Claim
 from windlass.types import Claimed, NewJob, WorkerInfo
@@ -70,7 +71,7 @@ class Ground:
         return Member(self, name)
 
     async def registered(self) -> dict[str, WorkerInfo]:
-        return {row.id: row for row in await self.store.driver.workers()}
+        return {row.id: row for row in await self.store.driver.read(AllWorkers())}
 
     async def enqueue(self, *ids: str, **fields: Any) -> None:
         jobs = [NewJob(id=name, type="t", queue="a", **fields) for name in ids]

@@ -10,6 +10,7 @@ import pytest
 from windlass.clock import SECOND
 from windlass.coordinator import bites
 from windlass.core.duties import Done, ForgetKeys
+from windlass.core.queries import SamplesSince, UsageSince
 from windlass.drivers.protocol import Finding
 from windlass.types import NewJob
 
@@ -167,7 +168,7 @@ def test_queues_are_sampled_once_a_minute(url: str) -> None:
         ground.clock.advance(15 * SECOND)
         assert await leader.duty("sampling").tick() == pytest.approx(45 * SECOND, abs=SECOND)
         assert await leader.duty("sampling").tick() == pytest.approx(45 * SECOND, abs=SECOND)
-        [sample] = await ground.store.driver.samples(since=0)
+        [sample] = await ground.store.driver.read(SamplesSince(since=0))
         assert (sample.queue, sample.minute, sample.depth["queued"]) == ("a", began - MINUTE, 2)
 
     on_ground(url, play)
@@ -193,11 +194,11 @@ def test_usage_is_counted_five_minutes_late_and_once(url: str) -> None:
         ground.clock.advance(5 * MINUTE - 1)
         await leader.election.tick()
         await leader.duty("usage").tick()
-        assert await ground.store.driver.usage(since=0) == []
+        assert await ground.store.driver.read(UsageSince(since=0)) == []
         ground.clock.advance(1)
         for _ in range(2):
             assert await leader.duty("usage").tick() == MINUTE
-        [used] = await ground.store.driver.usage(since=0)
+        [used] = await ground.store.driver.read(UsageSince(since=0))
         assert used.runs == 2
 
     on_ground(url, play)

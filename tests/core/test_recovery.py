@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from windlass.clock import SECOND
 from windlass.core import rows
-from windlass.core.changes import CountMember, Expire, Fail, FreePermits, Replay, Retry, RetryChild, effect_of
+from windlass.core.alterations import Replay
+from windlass.core.changes import CountMember, Expire, Fail, FreePermits, Retry, RetryChild, effect_of
 from windlass.core.eligibility import is_expired, needs_decision
 from windlass.core.guards import judge
 from windlass.core.recovery import CRASH_ERROR, recover

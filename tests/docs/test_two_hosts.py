@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from windlass import Windlass
+from windlass.core.queries import AllWorkers
 from windlass.drivers.protocol import JobQuery
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "guides" / "two-hosts.md").read_text()
@@ -85,7 +86,7 @@ def test_two_hosts_share_the_work_and_one_takes_over_when_the_other_dies(fresh_d
 
     async def both() -> None:
         for _ in range(1_000):
-            if len(await app.client.driver.workers()) == 2:
+            if len(await app.client.driver.read(AllWorkers())) == 2:
                 return
             await asyncio.sleep(0.05)
 

@@ -10,16 +10,18 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from windlass.core.changes import AddEvent, PutGroup, PutLimit, PutQueue, SetPaused
+from windlass.core.alterations import PutGroup, PutLimit, PutQueue, SetPaused
+from windlass.core.changes import AddEvent
 from windlass.core.duties import Done, RollUpUsage, SampleQueues
-from windlass.drivers.protocol import Driver, JobQuery, Page, Shared
+from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues, AllWorkers, Query, SamplesSince, UsageSince
+from windlass.drivers.protocol import Driver, JobQuery, Page
 from windlass.errors import DriverClosed, DriverForked, StoreError, StoreFull, StoreUnavailable
 from windlass.testing.conformance import DriverConformance
 from windlass.testing.conformance.trial import LEASE, MINUTE, Trial
@@ -59,9 +61,9 @@ TestJsonAgainstMemory.settings = settings(
 class Everything:
     """All that a driver shows, for comparing one moment with another."""
 
-    def __init__(self, page: Page, shared: Shared, runs: list[list[Run]], *fleet: Sequence[object]) -> None:
+    def __init__(self, page: Page, runs: list[list[Run]], rows: list[list[object]]) -> None:
         self.jobs: tuple[Job, ...] = page.jobs
-        self.shared, self.runs, self.fleet = shared, runs, fleet
+        self.runs, self.rows = runs, rows
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Everything) and vars(self) == vars(other)
@@ -72,8 +74,9 @@ class Everything:
 async def everything(driver: Driver) -> Everything:
     page = await driver.find(JobQuery(superseded=True, limit=1_000))
     runs = [await driver.runs(job.id) for job in page.jobs]
-    fleet = (await driver.workers(), await driver.usage(since=0), await driver.samples(since=0))
-    return Everything(page, await driver.shared(), runs, *fleet)
+    kinds: list[Query[Any]] = [AllQueues(), AllGroups(), AllLimits(), AllEvents(), AllWorkers()]
+    kinds += [UsageSince(), SamplesSince()]
+    return Everything(page, runs, [await driver.read(kind) for kind in kinds])
 
 
 async def busy(driver: Driver) -> Trial:
@@ -106,7 +109,7 @@ def test_everything_is_there_after_closing_and_opening_again(tmp_path: Path) -> 
         await t.driver.close()
         t.driver = JsonDriver(path)
         assert await everything(t.driver) == before
-        assert all(before.fleet)
+        assert all(before.rows)
         assert await t.maintain(RollUpUsage(until=t.now + MINUTE), epoch=1) == Done(0), "who leads, and what was counted"
         assert (await t.answer(idempotency_scope="s", idempotency_key="pruned")).existed
         assert (await t.answer(idempotency_scope="s", idempotency_key="held")).existed

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from windlass.client import Client
-from windlass.core.changes import PutLimit
+from windlass.core.alterations import PutLimit
 
 from . import tasks
 from .history import History, Line, read_log

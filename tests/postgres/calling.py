@@ -10,8 +10,10 @@ from itertools import count
 from typing import Any
 
 from windlass.clock import SECOND
-from windlass.core.changes import Ack, Retry, SetPaused
+from windlass.core.alterations import SetPaused
+from windlass.core.changes import Ack, Retry
 from windlass.core.duties import ForgetKeys, SampleQueues
+from windlass.core.queries import AllWorkers
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Claim, JobQuery, Renewal
 from windlass.types import Claimed, NewJob, WorkerInfo
@@ -101,10 +103,7 @@ def calls(job: Claimed) -> dict[str, Call]:
         "find": lambda d, now: d.find(JobQuery()),
         "count": lambda d, now: d.count(now=now),
         "waiting_types": lambda d, now: d.waiting_types(None, limit=5),
-        "shared": lambda d, now: d.shared(),
-        "workers": lambda d, now: d.workers(),
-        "samples": lambda d, now: d.samples(since=0),
-        "usage": lambda d, now: d.usage(since=0),
+        "read": lambda d, now: d.read(AllWorkers()),
         "examine": lambda d, now: d.examine(now=now),
         "wait": lambda d, now: d.wait(timeout=TIMEOUT),
     }

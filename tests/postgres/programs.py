@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from windlass.clock import SECOND
-from windlass.core.changes import AlterAnswer, Alteration, Answer
+from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.changes import Answer
 from windlass.core.settle import Execution, Succeeded
 from windlass.core.settle import settle as decide
 from windlass.drivers.ops import people

@@ -13,6 +13,7 @@ import pytest
 
 from windlass import Context, Retry, Snooze, Windlass, fixed
 from windlass.clock import SECOND, instant
+from windlass.core.queries import AllQueues
 from windlass.errors import AppClosed, InvalidInput
 from windlass.testing import Testing, testing
 
@@ -115,12 +116,12 @@ def test_queues_keep_their_presets_in_every_block() -> None:
     for _ in range(2):
         with testing(app):
             work.enqueue_sync()
-            [queue] = asyncio.run(app.client.driver.shared()).queues
+            [queue] = asyncio.run(app.client.driver.read(AllQueues()))
             assert (queue.name, queue.positions, queue.preset) == ("slow", "dense", "scheduler")
     with testing(app):
         app.queue("later", positions="dense")
     work.enqueue_sync()
-    assert {queue.name for queue in asyncio.run(app.client.driver.shared()).queues} == {"slow", "later"}
+    assert {queue.name for queue in asyncio.run(app.client.driver.read(AllQueues()))} == {"slow", "later"}
 
 
 def test_the_repository_follows_the_block(shop: Shop) -> None:

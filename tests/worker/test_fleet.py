@@ -13,6 +13,7 @@ import pytest
 from windlass import __version__
 from windlass.clock import SECOND
 from windlass.coordinator import bites, coordinator
+from windlass.core.queries import AllWorkers
 from windlass.types import WorkerInfo
 from windlass.worker import worker as worker_module
 from windlass.worker.recovering import take_back
@@ -21,7 +22,7 @@ from .stage import Stage, on_stage
 
 
 async def known(stage: Stage) -> dict[str, WorkerInfo]:
-    return {row.id: row for row in await stage.store.driver.workers()}
+    return {row.id: row for row in await stage.store.driver.read(AllWorkers())}
 
 
 def test_a_worker_is_registered_with_what_it_is_leads_alone_and_leaves(url: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from windlass.clock import SECOND
 from windlass.context import Context
-from windlass.core.changes import Release, Revoke
+from windlass.core.alterations import Revoke
+from windlass.core.changes import Release
 from windlass.drivers.protocol import Claim
 from windlass.worker import finish
 from windlass.worker.pace import Pace

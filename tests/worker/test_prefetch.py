@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass.context import Context
-from windlass.core.changes import PutLimit
+from windlass.core.alterations import PutLimit
 from windlass.drivers.protocol import Claim
 from windlass.worker import worker as worker_module
 from windlass.worker.pace import HORIZON, Pace

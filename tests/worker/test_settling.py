@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from windlass.context import Context
-from windlass.core.changes import Ack, PutGroup, PutLimit
+from windlass.core.alterations import PutGroup, PutLimit
+from windlass.core.changes import Ack
+from windlass.core.queries import AllGroups, AllLimits
 from windlass.errors import ConstraintViolated, InvalidInput
 from windlass.types import NewJob
 from windlass.worker.pace import Pace
@@ -252,8 +254,8 @@ def test_group_members_and_permits_are_flushed_at_once(url: str) -> None:
         await stage.store.driver.enqueue(members, now=stage.clock.now())
         worker = await stage.drain()
         assert (worker.stats.succeeded, most) == (25, 1)
-        shared = await stage.store.driver.shared()
-        assert [(limit.key, limit.used) for limit in shared.limits] == [("one", 0)]
-        assert [(group.succeeded, group.remaining) for group in shared.groups] == [(5, 0)]
+        limits, groups = await stage.store.driver.read(AllLimits()), await stage.store.driver.read(AllGroups())
+        assert [(limit.key, limit.used) for limit in limits] == [("one", 0)]
+        assert [(group.succeeded, group.remaining) for group in groups] == [(5, 0)]
 
     on_stage(url, play)

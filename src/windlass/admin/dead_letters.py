@@ -12,7 +12,7 @@ from windlass.admin.views import ErrorGroup, ErrorGroups, Filter, Swept
 from windlass.admin.wording import fingerprint
 from windlass.client import Client
 from windlass.clock import moment
-from windlass.core.changes import AlterAnswer, Alteration, Delete, Replay
+from windlass.core.alterations import AlterAnswer, Alteration, Delete, Replay
 from windlass.types import Job
 
 GROUPED: Final = 10_000

@@ -14,6 +14,7 @@ from windlass.admin.views import Check, Diagnosis
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, wall
+from windlass.core.queries import AllQueues
 from windlass.drivers.protocol import Driver, JobQuery
 from windlass.errors import WindlassError
 from windlass.types import Micros
@@ -83,7 +84,7 @@ def _clock(now: Micros) -> Check:
 
 async def _jobs(driver: Driver, now: Micros) -> AsyncIterator[Check]:
     counts = await driver.count(now=now)
-    paused = {queue.name for queue in (await driver.shared()).queues if queue.paused_at is not None}
+    paused = {queue.name for queue in (await driver.read(AllQueues())) if queue.paused_at is not None}
     for queue in sorted(paused):
         waiting = sum(count.jobs for count in counts if count.queue == queue and count.label == "queued")
         if waiting:

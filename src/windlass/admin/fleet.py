@@ -8,13 +8,14 @@ from windlass.admin.views import Check, Fleet, WorkerView
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import moment
+from windlass.core.queries import AllWorkers
 from windlass.errors import WindlassError
 from windlass.types import Micros, WorkerInfo
 
 
 async def fleet(client: Client) -> Fleet:
     """Every worker that is registered. One that was silent for `worker_timeout` counts as dead until it is removed."""
-    rows, now = await client.driver.workers(), client.now()
+    rows, now = await client.driver.read(AllWorkers()), client.now()
     leader = next((row.id for row in rows if leads(row, now)), None)
     timeout = client.settings.worker_timeout
     return Fleet(at=moment(now), leader=leader, workers=tuple(worker_view(row, now, timeout) for row in rows))
@@ -37,7 +38,7 @@ def worker_view(row: WorkerInfo, now: Micros, timeout: Micros) -> WorkerView:
 async def checks(client: Client) -> list[Check]:
     """Nothing of a store that cannot be opened."""
     try:
-        rows = await client.driver.workers()
+        rows = await client.driver.read(AllWorkers())
     except WindlassError:
         return []
     now, settings = client.now(), client.settings

@@ -30,7 +30,8 @@ from windlass.admin.views import (
 from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
 from windlass.core.admission import check_name
-from windlass.core.changes import SetPaused
+from windlass.core.alterations import SetPaused
+from windlass.core.queries import AllQueues
 from windlass.core.uniqueness import stable_json
 from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
@@ -111,11 +112,10 @@ class Admin:
     async def overview(self) -> Overview:
         """Every queue with the number of its jobs by label, and whether it is paused."""
         now = self.client.now()
-        shared = await self.client.driver.shared()
-        counts: dict[str, dict[Label, int]] = {queue.name: {} for queue in shared.queues}
+        rows = {queue.name: queue for queue in await self.client.driver.read(AllQueues())}
+        counts: dict[str, dict[Label, int]] = {name: {} for name in rows}
         for count in await self.client.driver.count(now=now):
             counts.setdefault(count.queue, {})[count.label] = count.jobs
-        rows = {queue.name: queue for queue in shared.queues}
         views = [queue_view(name, rows.get(name), counts[name]) for name in sorted(counts)]
         return Overview(at=moment(now), queues=tuple(views))
 

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.client import Client
-from windlass.core.changes import Leave
+from windlass.core.alterations import Leave
 from windlass.drivers.protocol import Driver
 from windlass.errors import WindlassError
 from windlass.types import Micros, WorkerInfo

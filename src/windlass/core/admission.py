@@ -8,7 +8,17 @@ from typing import Final, Protocol, get_args
 
 import msgspec
 
-from windlass.core.changes import Alteration, Leave, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.alterations import (
+    Alteration,
+    Leave,
+    Move,
+    PutGroup,
+    PutLimit,
+    PutQueue,
+    Replay,
+    Revoke,
+    SetPaused,
+)
 from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry

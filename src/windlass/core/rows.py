@@ -8,7 +8,8 @@ import hashlib
 
 from msgspec.structs import replace
 
-from windlass.core.changes import Effect, Replay, RetryChild, Settlement, bounded, stored_report
+from windlass.core.alterations import Replay
+from windlass.core.changes import Effect, RetryChild, Settlement, bounded, stored_report
 from windlass.core.eligibility import is_due
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 

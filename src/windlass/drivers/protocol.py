@@ -27,27 +27,23 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.queries import Query, R
 from windlass.drivers.untransactional import Untransactional as Untransactional
 from windlass.drivers.untransactional import WithoutNetwork as WithoutNetwork
 from windlass.drivers.untransactional import no_async_connection as no_async_connection
 from windlass.types import (
     Claimed,
-    Event,
-    Group,
     Handle,
     Job,
     Label,
-    Limit,
     Micros,
     NewJob,
     OnUnknown,
-    Queue,
-    QueueSample,
     Run,
     State,
-    Usage,
     WorkerInfo,
 )
 
@@ -145,15 +141,6 @@ class Finding(Struct, frozen=True, gc=False):
     status: Literal["ok", "warning", "problem"]
     text: str
     command: str | None = None
-
-
-class Shared(Struct, frozen=True, kw_only=True):
-    """Rows that jobs share, as they stand."""
-
-    queues: tuple[Queue, ...] = ()
-    groups: tuple[Group, ...] = ()
-    limits: tuple[Limit, ...] = ()
-    outbox: tuple[Event, ...] = ()
 
 
 class Transaction(Protocol):
@@ -309,17 +296,13 @@ class Driver(Protocol):
         sorted so). None = every queue that has ready jobs. Paused queues are left out."""
         ...
 
-    async def shared(self) -> Shared:
-        """Queues, groups, limits and the outbox."""
+    async def read(self, query: Query[R]) -> list[R]:
+        """Rows of another kind, as they stand; `windlass.core.queries` says which and in what order."""
         ...
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         """The registry's heartbeat: write the worker's row with last_heartbeat = now. Of a worker that is there already
         everything is renewed but started_at."""
-        ...
-
-    async def workers(self) -> list[WorkerInfo]:
-        """The registry, sorted by id. `is_leader` and `leader_until` tell who leads, or led last."""
         ...
 
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
@@ -334,15 +317,6 @@ class Driver(Protocol):
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         """Do one piece of maintenance (`windlass.core.duties`) in one transaction, if leadership is at this epoch and
         has not expired at `now`; None = refused, and nothing was changed. `epoch` None: a person asks, not a leader."""
-        ...
-
-    async def samples(self, *, since: Micros) -> list[QueueSample]:
-        """What `SampleQueues` wrote, of minutes that began at `since` or later, sorted by minute and queue."""
-        ...
-
-    async def usage(self, *, since: Micros) -> list[Usage]:
-        """What `RollUpUsage` added up, of hours that began at `since` or later, sorted by hour, org, queue, type and
-        outcome."""
         ...
 
     async def examine(self, *, now: Micros) -> list[Finding]:

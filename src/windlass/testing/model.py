@@ -8,8 +8,6 @@ a mistake the two share, the machine also checks invariants of its own, which no
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
-from windlass.core.changes import (
+from windlass.core.alterations import (
     Alteration,
     Cancel,
     Delete,
@@ -30,8 +28,8 @@ from windlass.core.changes import (
     Revoke,
     RunNow,
     SetPaused,
-    Settlement,
 )
+from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues
 from windlass.core.recovery import recover
 from windlass.core.settle import (
     Execution,
@@ -44,14 +42,14 @@ from windlass.core.settle import (
     WasCancelled,
     settle,
 )
-from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim, Driver, JobQuery, Renewal
-from windlass.errors import WindlassError
+from windlass.drivers.protocol import Claim, Driver, Renewal
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
-from windlass.testing.comparison import difference, ranked, shown
+from windlass.testing.comparison import difference, ranked
 from windlass.testing.model_fleet import WORKERS, FleetRules
-from windlass.types import ACTIVE, TERMINAL, Claimed, Job, NewJob, Positions, Run
+from windlass.testing.model_machine import Change
+from windlass.testing.model_soundness import SoundRows
+from windlass.types import NewJob
 
 QUEUES = ("a", "b")
 KEYS = ("k1", "k2")
@@ -59,9 +57,6 @@ POLICIES = (
     None, Retry(backoff=fixed(5)).encode(), Retry(backoff=fixed(0), count_lost=False).encode(),
     Retry(rules=(error_rule("fatal", dead=True),)).encode(),
 )  # fmt: skip
-
-Pair = tuple[Claimed, Claimed]  # the same lease as memory and as the driver under test gave it
-Change = tuple[Settlement, Settlement]
 
 SELDOM = st.sampled_from((False, False, False, True))
 picks = st.lists(st.integers(0, 5), min_size=1, max_size=3)  # counted from the newest
@@ -111,51 +106,7 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules):
-    def newest(self) -> int:
-        raise NotImplementedError
-
-    def make_driver(self) -> Driver:
-        raise NotImplementedError
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.spec = MemoryDriver()
-        self.driver = self.make_driver()
-        self.now = 1_000_000 * SECOND
-        self.names = 0
-        self.positions: dict[str, Positions] = {}
-        self.held: list[Pair] = []  # what both drivers leased, valid or not
-        self.sent: list[Change] = []  # settlements that were sent once, for sending again
-        self.replayed: set[str] = set()
-        self.before: dict[str, Job] = {}
-        self.ended: dict[str, Run] = {}
-        self.acked: Counter[str] = Counter()
-
-    def teardown(self) -> None:
-        self.loop.run_until_complete(self.driver.close())
-        self.loop.run_until_complete(self.spec.close())
-        self.loop.close()
-
-    def name(self, stem: str) -> str:
-        self.names += 1
-        return f"{stem}{self.names}"
-
-    def both(self, method: str, *args: Any, theirs: tuple[Any, ...] | None = None, **kwargs: Any) -> tuple[Any, Any]:
-        """Ask both drivers the same; they must answer, or refuse, alike."""
-        self.spec._tables.last_seq = max(self.spec._tables.last_seq, self.newest())
-        told = self._ask(self.spec, method, *args, **kwargs)
-        answer = self._ask(self.driver, method, *(args if theirs is None else theirs), **kwargs)
-        assert shown(answer) == shown(told), f"{method}: the driver says {answer}, memory says {told}"
-        return told, answer
-
-    def _ask(self, driver: Driver, method: str, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return self.loop.run_until_complete(getattr(driver, method)(*args, **kwargs))
-        except WindlassError as error:
-            return (type(error).__name__, getattr(error, "job_id", None))
-
+class _Differential(FleetRules, SoundRows):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))
@@ -302,76 +253,17 @@ class _Differential(FleetRules):
 
     # ----------------------------------------------------------------------------------------------------- invariants
 
-    def _jobs(self, driver: Driver) -> tuple[Job, ...]:
-        page = self._ask(driver, "find", JobQuery(superseded=True, limit=10_000))
-        jobs: tuple[Job, ...] = page.jobs
-        return jobs
-
     @invariant()
     def both_hold_the_same(self) -> None:
         jobs = self._jobs(self.spec)
         for mine, other in zip(ranked(jobs), ranked(self._jobs(self.driver)), strict=True):
             assert mine == other, difference(mine, other)
-        self.both("shared")
+        for query in (AllQueues(), AllGroups(), AllLimits(), AllEvents()):
+            self.both("read", query)
         self.both("count", now=self.now)
         self.both("waiting_types", None, limit=3)
         for job in jobs:
             self.both("runs", job.id)
-
-    @invariant()
-    def rows_are_sound(self) -> None:
-        jobs = self._jobs(self.driver)
-        active = Counter(job.dedupe_key for job in jobs if job.dedupe_key is not None and job.state in ACTIVE)
-        assert all(count == 1 for count in active.values()), "two active jobs hold one dedupe key"
-        automatic = Counter(job.retry_of for job in jobs if job.retry_of is not None and not job.manual)
-        assert all(count == 1 for count in automatic.values()), "a failure has two automatic retries"
-        for job in jobs:
-            runs: list[Run] = self._ask(self.driver, "runs", job.id)
-            _check_row(job, runs)
-            if job.id not in self.replayed:  # a person may allow more
-                _check_maxima(job)
-            self._check_history(job, runs)
-        assert all(count == 1 for count in self.acked.values()), "one lease was settled twice"
-        self.check_usage()
-
-    def _check_history(self, job: Job, runs: list[Run]) -> None:
-        before = self.before.get(job.id)
-        if before is not None and before != job:
-            assert job.updated_at > before.updated_at, "a change that updated_at does not show"
-            if before.state in TERMINAL and job.id not in self.replayed:
-                assert (job.state, job.finished_at) == (before.state, before.finished_at), "a terminal state changed"
-        self.before[job.id] = job
-        for run in runs:
-            if run.run_id in self.ended:
-                assert run == self.ended[run.run_id], "an ended run changed"
-            elif run.status is not None:
-                self.ended[run.run_id] = run
-
-    @invariant()
-    def shared_rows_add_up(self) -> None:
-        jobs = self._jobs(self.driver)
-        shared = self._ask(self.driver, "shared")
-        for limit in shared.limits:
-            holders = sum(job.state == "running" and limit.key in job.limit_keys for job in jobs)
-            assert limit.used == holders, f"{limit.key}: {limit.used} permits are out, {holders} jobs hold one"
-            if limit.max_used is None or limit.used < limit.max_used:
-                self._check_nobody_starves(limit.key, jobs)
-        for group in shared.groups:
-            assert group.total == group.remaining + group.succeeded + group.failed + group.cancelled
-            assert (group.finished_at is not None) == (group.remaining == 0)
-
-    def _check_nobody_starves(self, key: str, jobs: tuple[Job, ...]) -> None:
-        """A job that waits for a key with room has a rival of its own queue and type that may take it."""
-        free = {(job.queue, job.type) for job in jobs if job.state == "queued" and job.ready and key in job.limit_keys}
-        for job in jobs:
-            assert job.parked_on != key or (job.queue, job.type) in free, f"{job.id} waits for {key}, which has room"
-
-    @invariant()
-    def nothing_runs_early(self) -> None:
-        for job in self._jobs(self.driver):
-            if job.state == "running" and job.claimed_at is not None and job.run_at is not None:
-                assert job.run_at <= job.claimed_at, f"{job.id} was claimed before its time"
-            assert job.parked_on is None or job.run_at is None or job.run_at <= self.now, "parked before its time"
 
 
 T = TypeVar("T")
@@ -379,21 +271,3 @@ T = TypeVar("T")
 
 def _pick(items: list[T], chosen: list[int]) -> list[T]:
     return [items[-1 - number % len(items)] for number in chosen]
-
-
-def _check_row(job: Job, runs: list[Run]) -> None:
-    assert (job.state == "running") == (job.lease_token is not None) == (job.lease_expires_at is not None)
-    assert (job.state in TERMINAL) == (job.finished_at is not None)
-    assert (job.state == "dead") == (job.dead_kind is not None) == (job.dead_at is not None)
-    assert (job.dead_kind == "superseded") == (job.superseded_by is not None)
-    assert len(runs) == job.executions, "executions are run rows"
-    assert [run.status for run in runs[:-1]].count(None) == 0, "only the last run may be open"
-    assert (bool(runs) and runs[-1].status is None) == (job.state == "running"), "running has an open run, others none"
-    assert job.skipped >= sum(run.status == "skipped" for run in runs)
-    assert job.retry_mode == "same_job" or job.executions <= 1, "a never-twice job ran twice"
-
-
-def _check_maxima(job: Job) -> None:
-    if job.max_attempts and job.retry_mode == "same_job" and job.lost == 0:
-        assert job.executions - job.skipped <= job.max_attempts, "more executions than allowed"
-    assert job.max_lost == 0 or job.crash_policy == "fail" or job.lost <= job.max_lost, "lost more often than allowed"

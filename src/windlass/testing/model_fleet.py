@@ -5,16 +5,16 @@ It keeps a ledger of its own: which epoch belongs to whom, and which ended runs 
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from windlass.clock import SECOND
-from windlass.core.changes import Leave
+from windlass.core.alterations import Leave
 from windlass.core.duties import Done, Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
 from windlass.core.usage import LATE
 from windlass.drivers.protocol import Leadership
+from windlass.testing.model_machine import Machine
 from windlass.types import Micros, Run, Usage, WorkerInfo
 
 WORKERS = ("w", "v")
@@ -31,18 +31,12 @@ duties: st.SearchStrategy[Duty] = st.one_of(
 )
 
 
-class FleetRules(RuleBasedStateMachine):
-    now: Micros
-    ended: dict[str, Run]  # every ended run that is stored, or was counted, by its id
-
+class FleetRules(Machine):
     def __init__(self) -> None:
         super().__init__()
         self.leaders: dict[int, str] = {}
         self.led: Leadership = Leadership()
         self.watermark: Micros | None = None
-
-    def both(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        raise NotImplementedError
 
     def _forget(self) -> None:
         raise NotImplementedError
@@ -100,13 +94,13 @@ class FleetRules(RuleBasedStateMachine):
     @invariant()
     def both_see_the_same_fleet(self) -> None:
         workers: list[WorkerInfo]
-        workers, _ = self.both("workers")
+        workers, _ = self.both("read", AllWorkers())
         assert sum(worker.is_leader for worker in workers) <= 1, "two lead"
-        self.both("samples", since=0)
+        self.both("read", SamplesSince())
 
     def check_usage(self) -> None:
         """Asked when the ended runs have been looked at."""
         usage: list[Usage]
-        usage, _ = self.both("usage", since=0)
+        usage, _ = self.both("read", UsageSince())
         due = sum(not self.uncounted(run) for run in self.ended.values())
         assert sum(row.runs for row in usage) == due, f"{due} runs ended up to the watermark"

@@ -7,7 +7,8 @@ import logging
 from typing import Final
 
 from windlass.client import Client
-from windlass.core.changes import Leave, Revoke, Settlement, due_of
+from windlass.core.alterations import Leave, Revoke
+from windlass.core.changes import Settlement, due_of
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
 from windlass.errors import WindlassError

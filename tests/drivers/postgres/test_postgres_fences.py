@@ -6,7 +6,8 @@ from collections import Counter
 
 from postgres.programs import LATER, NOW, alter, check, claimed, enqueue, new, one_stage, settle, stage
 from postgres.stepping import Stage
-from windlass.core.changes import Ack, Cancel, PutLimit
+from windlass.core.alterations import Cancel, PutLimit
+from windlass.core.changes import Ack
 from windlass.core.settle import Execution, Failed, Outcome, Rejected, Succeeded
 from windlass.core.settle import settle as decide
 from windlass.drivers.postgres import settlement

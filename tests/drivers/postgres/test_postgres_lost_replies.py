@@ -14,7 +14,7 @@ import pytest
 from postgres.calling import LEASE, Line, ack, line, new, retry, timed, wish
 from postgres.proxy import COMMIT
 from postgres.server import Server
-from windlass.core.changes import SetPaused
+from windlass.core.alterations import SetPaused
 from windlass.drivers.protocol import Enqueued, Renewal
 from windlass.errors import DuplicateId, DuplicateJob, OutcomeUnknown
 

@@ -28,7 +28,8 @@ from postgres.programs import (
     wish,
 )
 from postgres.stepping import Stage, transaction
-from windlass.core.changes import Answer, Cancel, PutGroup, PutLimit
+from windlass.core.alterations import Cancel, PutGroup, PutLimit
+from windlass.core.changes import Answer
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution, Failed, Succeeded
 from windlass.drivers.postgres import leases, settlement

@@ -7,7 +7,8 @@ import pytest
 from postgres.programs import LEASE, NOW, check, claimed, enqueue, new, one_stage, stage
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
-from windlass.core.changes import Ack, Leave
+from windlass.core.alterations import Leave
+from windlass.core.changes import Ack
 from windlass.core.duties import Done, Prune, RemoveDeadWorkers, RollUpUsage
 from windlass.drivers.ops import duties, fleet, people
 from windlass.drivers.postgres import settlement

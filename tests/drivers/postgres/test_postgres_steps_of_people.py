@@ -28,7 +28,18 @@ from postgres.programs import (
 )  # fmt: skip
 from postgres.soundness import assert_sound
 from postgres.stepping import Stage, transaction
-from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.alterations import (
+    Alteration,
+    Cancel,
+    Delete,
+    Move,
+    PutGroup,
+    PutLimit,
+    PutQueue,
+    Replay,
+    Revoke,
+    SetPaused,
+)
 from windlass.core.duties import Prune
 from windlass.core.settle import Execution, Failed, Rejected, Released, Succeeded
 from windlass.core.settle import settle as decide

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.queries import Query, R
 from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.memory.transactions import MemoryTransaction
@@ -24,12 +26,11 @@ from windlass.drivers.protocol import (
     Leadership,
     Page,
     Renewal,
-    Shared,
     WaitingType,
     no_async_connection,
 )
 from windlass.errors import DriverClosed, WrongConnection
-from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 
 T = TypeVar("T")
 
@@ -107,17 +108,8 @@ class MemoryDriver:
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
         return self._read(lambda tables: inspect.waiting_types(tables, queues, limit))
 
-    async def shared(self) -> Shared:
-        return self._read(inspect.shared)
-
-    async def workers(self) -> list[WorkerInfo]:
-        return self._read(fleet.workers)
-
-    async def samples(self, *, since: Micros) -> list[QueueSample]:
-        return self._read(lambda tables: inspect.samples(tables, since))
-
-    async def usage(self, *, since: Micros) -> list[Usage]:
-        return self._read(lambda tables: inspect.usage(tables, since))
+    async def read(self, query: Query[R]) -> list[R]:
+        return self._read(lambda tables: inspect.read(tables, query))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         return self._read(lambda _: [])

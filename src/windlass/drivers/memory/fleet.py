@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.core.admission import check_lease, check_name, check_now, check_worker
-from windlass.core.changes import AlterAnswer, Leave
+from windlass.core.alterations import AlterAnswer, Leave
 from windlass.core.leadership import judge_bid, leads
-from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.types import Micros, QueueSample, Usage, WorkerInfo
+from windlass.types import Micros, WorkerInfo
 
 
 def beat(tables: Tables, worker: WorkerInfo, now: Micros) -> None:
@@ -51,24 +49,3 @@ def leave(tables: Tables, change: Leave, now: Micros) -> AlterAnswer:
     if tables.leader.worker_id == change.worker_id and leads(tables.leader.until, now):
         tables.set("leader", replace(tables.leader, until=now))
     return "applied"
-
-
-class Fleet(Struct):
-    """All that is kept of a fleet, for stores that write their rows as values."""
-
-    workers: list[WorkerInfo]
-    leader: Leadership
-    samples: list[QueueSample]
-    usage: list[Usage]
-    watermark: Micros | None
-
-
-def fleet_of(tables: Tables) -> Fleet:
-    rows = (list(tables.workers.values()), tables.leader, list(tables.samples.values()), list(tables.usage.values()))
-    return Fleet(*rows, tables.watermark)
-
-
-def restore(tables: Tables, fleet: Fleet) -> None:
-    tables.workers, tables.leader = {row.id: row for row in fleet.workers}, fleet.leader
-    tables.samples = {(row.minute, row.queue): row for row in fleet.samples}
-    tables.usage, tables.watermark = {key_of_row(row): row for row in fleet.usage}, fleet.watermark

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from windlass.core.admission import check_limit, check_queues
 from windlass.core.eligibility import label_of
+from windlass.core.queries import (
+    AllEvents,
+    AllGroups,
+    AllLimits,
+    AllQueues,
+    AllWorkers,
+    Query,
+    R,
+    SamplesSince,
+    UsageSince,
+)
+from windlass.drivers.memory.fleet import workers
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Count, JobQuery, Page, Shared, WaitingType
-from windlass.types import Job, Micros, OnUnknown, Queue, QueueSample, Run, Usage
+from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
+from windlass.errors import InvalidInput
+from windlass.types import Job, Micros, OnUnknown, Queue, Run
+
+T = TypeVar("T")
 
 
 def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
@@ -58,18 +74,27 @@ def waiting_types(tables: Tables, queues: Sequence[str] | None, limit: int) -> l
     return [WaitingType(*kind, number) for kind, number in sorted(counted.items())]
 
 
-def shared(tables: Tables) -> Shared:
-    return Shared(
-        queues=tuple(tables.queues[name] for name in sorted(tables.queues)),
-        groups=tuple(tables.groups[name] for name in sorted(tables.groups)),
-        limits=tuple(tables.limits[key] for key in sorted(tables.limits)),
-        outbox=tuple(tables.outbox),
-    )
+def read(tables: Tables, query: Query[R]) -> list[R]:
+    rows: Sequence[Any]
+    match query:
+        case AllQueues():
+            rows = in_order(tables.queues)
+        case AllGroups():
+            rows = in_order(tables.groups)
+        case AllLimits():
+            rows = in_order(tables.limits)
+        case AllEvents():
+            rows = tables.outbox
+        case AllWorkers():
+            rows = workers(tables)
+        case SamplesSince():
+            rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
+        case UsageSince():
+            rows = [tables.usage[key] for key in sorted(tables.usage) if key[0] >= query.since]
+        case _:
+            raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
+    return list(rows)
 
 
-def samples(tables: Tables, since: Micros) -> list[QueueSample]:
-    return [tables.samples[key] for key in sorted(tables.samples) if key[0] >= since]
-
-
-def usage(tables: Tables, since: Micros) -> list[Usage]:
-    return [tables.usage[key] for key in sorted(tables.usage) if key[0] >= since]
+def in_order(table: Mapping[str, T]) -> list[T]:
+    return [table[key] for key in sorted(table)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.changes import AlterAnswer, PutLimit
+from windlass.core.alterations import AlterAnswer, PutLimit
 from windlass.core.counters import give_back, take
 from windlass.core.eligibility import dispatch_order
 from windlass.drivers.memory.tables import Tables

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from windlass.core import rows
 from windlass.core.admission import check_alteration
-from windlass.core.changes import (
+from windlass.core.alterations import (
     AlterAnswer,
     Alteration,
     Cancel,
@@ -19,12 +19,11 @@ from windlass.core.changes import (
     PutLimit,
     PutQueue,
     Replay,
-    RetryChild,
     Revoke,
     RunNow,
     SetPaused,
-    storable,
 )
+from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
 from windlass.core.positions import Place, beyond
 from windlass.drivers.memory.fleet import leave

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from windlass.core.changes import Alteration, RetryChild
+from windlass.core.alterations import Alteration
+from windlass.core.changes import RetryChild
 from windlass.drivers.protocol import JobQuery
 from windlass.drivers.statement import Blocks, Op, Row, Statement
 from windlass.types import Micros

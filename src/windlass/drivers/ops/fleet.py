@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from windlass.core.admission import check_lease, check_name, check_now, check_worker
-from windlass.core.changes import AlterAnswer, Leave
+from windlass.core.alterations import AlterAnswer, Leave
 from windlass.core.leadership import leads, may_maintain
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.protocol import Leadership
-from windlass.drivers.rows import strings_out, worker_in
+from windlass.drivers.rows import strings_out
 from windlass.drivers.statement import Op
 from windlass.types import Micros, WorkerInfo
 
@@ -20,11 +20,6 @@ def beat(db: Dialect, worker: WorkerInfo, now: Micros) -> Op[None]:
         queues=strings_out(worker.queues), types=strings_out(worker.types), wakeups=worker.wakeups,
         running=worker.running, started_at=worker.started_at, now=now,
     )  # fmt: skip
-
-
-def workers(db: Dialect) -> Op[list[WorkerInfo]]:
-    rows = yield db.sql.all_workers()
-    return [worker_in(row) for row in rows]
 
 
 def lead(db: Dialect, worker_id: str, lease_for: Micros, now: Micros) -> Op[Leadership]:

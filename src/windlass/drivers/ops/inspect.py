@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from windlass.core.admission import check_limit, check_queues
+from windlass.core.queries import (
+    AllEvents,
+    AllGroups,
+    AllLimits,
+    AllQueues,
+    AllWorkers,
+    Query,
+    R,
+    SamplesSince,
+    UsageSince,
+)
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.protocol import Count, JobQuery, Page, Shared, WaitingType
-from windlass.drivers.rows import job_in, run_in, sample_in
-from windlass.drivers.statement import Op
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Usage
+from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
+from windlass.drivers.rows import job_in, run_in, sample_in, worker_in
+from windlass.drivers.statement import Op, Row
+from windlass.errors import InvalidInput
+from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run, Usage
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -54,24 +67,31 @@ def waiting_types(db: Dialect, queues: Sequence[str] | None, limit: int) -> Op[l
     return sorted(found, key=lambda kind: (kind.queue, kind.type, kind.on_unknown))
 
 
-def shared(db: Dialect) -> Op[Shared]:
-    queues = yield db.sql.all_queues()
-    groups = yield db.sql.all_groups()
-    limits = yield db.sql.all_limits()
-    outbox = yield db.sql.all_events()
-    return Shared(
-        queues=tuple(Queue(name=n, positions=p, preset=r, settings=s, paused_at=a) for n, p, r, s, a in queues),
-        groups=tuple(Group(**dict(zip(Group.__struct_fields__, row, strict=True))) for row in groups),
-        limits=tuple(Limit(key=key, max_used=max_used, used=used) for key, max_used, used in limits),
-        outbox=tuple(Event(event=e, job_id=j, org_id=o, body=b, created_at=c) for e, j, o, b, c in outbox),
-    )
+def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
+    rows: list[Row]
+    make: Callable[[Row], Any]  # a value of the query's kind
+    match query:
+        case AllQueues():
+            rows, make = (yield db.sql.all_queues()), fields_of(Queue)
+        case AllGroups():
+            rows, make = (yield db.sql.all_groups()), fields_of(Group)
+        case AllLimits():
+            rows, make = (yield db.sql.all_limits()), fields_of(Limit)
+        case AllEvents():
+            rows, make = (yield db.sql.all_events()), fields_of(Event)
+        case AllWorkers():
+            rows, make = (yield db.sql.all_workers()), worker_in
+        case SamplesSince():
+            rows, make = (yield db.sql.all_samples(since=query.since)), sample_in
+        case UsageSince():
+            rows, make = (yield db.sql.all_usage(since=query.since)), fields_of(Usage)
+        case _:
+            raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
+    found: list[Any] = [make(row) for row in rows]
+    return found
 
 
-def samples(db: Dialect, since: Micros) -> Op[list[QueueSample]]:
-    rows = yield db.sql.all_samples(since=since)
-    return [sample_in(row) for row in rows]
-
-
-def usage(db: Dialect, since: Micros) -> Op[list[Usage]]:
-    rows = yield db.sql.all_usage(since=since)
-    return [Usage(**dict(zip(Usage.__struct_fields__, row, strict=True))) for row in rows]
+def fields_of(kind: type[Any]) -> Callable[[Row], Any]:
+    """The column order of the block is the field order of the value."""
+    names = kind.__struct_fields__
+    return lambda row: kind(**dict(zip(names, row, strict=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.changes import AlterAnswer, PutLimit
+from windlass.core.alterations import AlterAnswer, PutLimit
 from windlass.drivers.statement import Blocks, Op
 from windlass.types import Micros
 

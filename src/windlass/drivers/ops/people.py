@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.core.admission import check_alteration
-from windlass.core.changes import (
+from windlass.core.alterations import (
     AlterAnswer,
     Alteration,
     Cancel,
@@ -16,12 +16,11 @@ from windlass.core.changes import (
     PutLimit,
     PutQueue,
     Replay,
-    RetryChild,
     Revoke,
     RunNow,
     SetPaused,
-    storable,
 )
+from windlass.core.changes import RetryChild, storable
 from windlass.core.positions import beyond
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import leave

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from windlass.core.changes import Alteration, RetryChild
+from windlass.core.alterations import Alteration
+from windlass.core.changes import RetryChild
 from windlass.core.sampling import EDGES
 from windlass.drivers.filters import POSTGRES, find_statement
 from windlass.drivers.ops.dialect import Dialect

@@ -17,8 +17,10 @@ import psycopg
 
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
-from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.changes import Ack, Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
 from windlass.drivers.postgres import health, jobs, keys, leases, settlement
 from windlass.drivers.postgres.dialect import DIALECT
@@ -43,12 +45,11 @@ from windlass.drivers.protocol import (
     Leadership,
     Page,
     Renewal,
-    Shared,
     WaitingType,
 )
 from windlass.drivers.statement import Op, Row, Statement, T
 from windlass.errors import DriverClosed, DriverForked, DuplicateId
-from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 
 SAMPLES: Final = 5
 LONGEST_MEASURE: Final = 0.1
@@ -308,17 +309,8 @@ class PostgresDriver:
         names = None if queues is None else tuple(queues)
         return await self._read(lambda: inspect.waiting_types(DIALECT, names, limit))
 
-    async def shared(self) -> Shared:
-        return await self._read(lambda: inspect.shared(DIALECT))
-
-    async def workers(self) -> list[WorkerInfo]:
-        return await self._read(lambda: fleet.workers(DIALECT))
-
-    async def samples(self, *, since: Micros) -> list[QueueSample]:
-        return await self._read(lambda: inspect.samples(DIALECT, since))
-
-    async def usage(self, *, since: Micros) -> list[Usage]:
-        return await self._read(lambda: inspect.usage(DIALECT, since))
+    async def read(self, query: Query[R]) -> list[R]:
+        return await self._read(lambda: inspect.read(DIALECT, query))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         found = await self._read(lambda: health.examine(self.place, own_steps(), now))

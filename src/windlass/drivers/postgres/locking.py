@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.changes import (
+from windlass.core.alterations import (
     Alteration,
     Cancel,
     Delete,

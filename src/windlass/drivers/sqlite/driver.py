@@ -15,8 +15,10 @@ from contextlib import ExitStack
 from typing import Final, Literal
 
 from windlass.clock import AnchoredClock
-from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
 from windlass.drivers.protocol import (
     Capabilities,
@@ -29,7 +31,6 @@ from windlass.drivers.protocol import (
     Leadership,
     Page,
     Renewal,
-    Shared,
     WaitingType,
     no_async_connection,
 )
@@ -46,7 +47,7 @@ from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
 from windlass.errors import DriverClosed, DriverForked, StoreBusy
-from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 
 Durability = Literal["full", "relaxed"]
 
@@ -168,17 +169,8 @@ class SqliteDriver:
         names = None if queues is None else tuple(queues)
         return await self._read(lambda: inspect.waiting_types(DIALECT, names, limit))
 
-    async def shared(self) -> Shared:
-        return await self._read(lambda: inspect.shared(DIALECT))
-
-    async def workers(self) -> list[WorkerInfo]:
-        return await self._read(lambda: fleet.workers(DIALECT))
-
-    async def samples(self, *, since: Micros) -> list[QueueSample]:
-        return await self._read(lambda: inspect.samples(DIALECT, since))
-
-    async def usage(self, *, since: Micros) -> list[Usage]:
-        return await self._read(lambda: inspect.usage(DIALECT, since))
+    async def read(self, query: Query[R]) -> list[R]:
+        return await self._read(lambda: inspect.read(DIALECT, query))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         self._check_open()

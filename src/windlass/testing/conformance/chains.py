@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from windlass.core.changes import Ack, Cancel, PutGroup, PutQueue, Release, Replay, Snooze
+from windlass.core.alterations import Cancel, PutGroup, PutQueue, Replay
+from windlass.core.changes import Ack, Release, Snooze
+from windlass.core.queries import AllGroups
 from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded
 from windlass.drivers import singular
 from windlass.drivers.protocol import JobQuery
@@ -115,10 +117,10 @@ class ChainPromises(Suite):
         await t.alter(PutGroup("g", total=1))
         job = await t.running(**CHAIN, group_id="g")
         await t.end(job, Failed("boom"))
-        assert (await t.driver.shared()).groups[0].remaining == 1
+        assert (await t.driver.read(AllGroups()))[0].remaining == 1
         t.clock.advance(MINUTE)
         await t.end(await t.take(), Succeeded())
-        [group] = (await t.driver.shared()).groups
+        [group] = await t.driver.read(AllGroups())
         assert (group.remaining, group.succeeded, group.failed, group.finished_at) == (0, 1, 0, t.now)
 
     @promise

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from windlass.core.changes import Ack, PutLimit
+from windlass.core.alterations import PutLimit
+from windlass.core.changes import Ack
 from windlass.drivers.protocol import Claim, Driver
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from windlass.clock import SECOND
-from windlass.core.changes import Cancel, PutGroup, PutQueue, Report
+from windlass.core.alterations import Cancel, PutGroup, PutQueue
+from windlass.core.changes import Report
 from windlass.core.duties import Done, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.queries import AllGroups, AllWorkers, SamplesSince, UsageSince
 from windlass.core.sampling import EDGES, bucket
 from windlass.core.settle import Failed, Succeeded
 from windlass.core.usage import HOUR, LATE
@@ -37,7 +39,7 @@ class DutyPromises(Suite):
         assert await t.maintain(RemoveDeadWorkers(silent_for=MINUTE)) == Done(0)
         t.clock.advance(1)
         assert await t.maintain(RemoveDeadWorkers(silent_for=MINUTE)) == Done(2)
-        assert [row.id for row in await t.driver.workers()] == ["alive"]
+        assert [row.id for row in await t.driver.read(AllWorkers())] == ["alive"]
         dead, alive, lapsed = await t.jobs([row.id for row in rows])
         assert (dead.state, dead.lease_expires_at, dead.lost) == ("running", t.now, 0)
         assert [alive, lapsed] == rows[1:]
@@ -76,9 +78,9 @@ class DutyPromises(Suite):
         for _ in range(2):
             await t.end(await t.running(group_id="g"), Succeeded())
         assert await t.prune(**KEEP_NOTHING, limit=1) == 1
-        assert [group.group_id for group in (await t.driver.shared()).groups] == ["g", "other"]
+        assert [group.group_id for group in (await t.driver.read(AllGroups()))] == ["g", "other"]
         assert await t.prune(**KEEP_NOTHING, limit=1) == 1
-        assert [group.group_id for group in (await t.driver.shared()).groups] == ["other"]
+        assert [group.group_id for group in (await t.driver.read(AllGroups()))] == ["other"]
 
     @promise
     async def test_pruning_says_when_its_bite_was_full(self, t: Trial) -> None:
@@ -107,7 +109,7 @@ class DutyPromises(Suite):
         assert await t.prune(**KEEP_NOTHING) == 0
         assert await t.maintain(RollUpUsage(until=t.now)) == Done(2)
         assert await t.prune(**KEEP_NOTHING) == 2
-        assert sum(row.runs for row in await t.driver.usage(since=0)) == 2
+        assert sum(row.runs for row in await t.driver.read(UsageSince(since=0))) == 2
 
     @promise
     async def test_an_uncounted_run_keeps_its_whole_chain_and_its_group(self, t: Trial) -> None:
@@ -152,7 +154,7 @@ class DutyPromises(Suite):
         await t.enqueue(run_at=t.now + 30 * SECOND)
         t.clock.advance(5 * SECOND)
         assert await t.maintain(SampleQueues(keep=WEEK)) == Done(3)
-        assert await t.driver.samples(since=0) == [
+        assert await t.driver.read(SamplesSince(since=0)) == [
             QueueSample(queue="declared", minute=minute, depth={}, oldest=None, finished={}, waits={}, runs={}),
             QueueSample(
                 queue="default", minute=minute, depth={"queued": 1, "scheduled": 1}, oldest=3 * SECOND,
@@ -176,7 +178,7 @@ class DutyPromises(Suite):
             await t.ack(await t.take(start=False), started_at=t.now - span)
         t.clock.advance(MINUTE)
         await t.maintain(SampleQueues(keep=WEEK))
-        [row] = await t.driver.samples(since=0)
+        [row] = await t.driver.read(SamplesSince(since=0))
         expected = dict.fromkeys(range(1, len(EDGES)), 2) | {0: 2, len(EDGES): 1}
         assert row.waits == {**expected, 0: 2 + len(spans)}
         assert row.runs == {**expected, 0: 2 + len(spans)}
@@ -197,7 +199,7 @@ class DutyPromises(Suite):
         await t.claim("a", limit=1, types=("none",))  # promotes what is due, takes nothing
         t.clock.advance(50 * SECOND)
         await t.maintain(SampleQueues(keep=WEEK))
-        ages = {row.queue: row.oldest for row in await t.driver.samples(since=0)}
+        ages = {row.queue: row.oldest for row in await t.driver.read(SamplesSince(since=0))}
         since = {"a": start + 10 * SECOND, "b": start + 4, "c": start + 7}
         assert ages == {queue: t.now - due for queue, due in since.items()} | {"d": None, "e": None}
 
@@ -208,22 +210,22 @@ class DutyPromises(Suite):
         t.clock.advance(MINUTE - t.now % MINUTE)
         await t.alter(PutQueue("q"))
         assert await t.maintain(SampleQueues(keep=WEEK)) == Done(1)
-        first = await t.driver.samples(since=0)
+        first = await t.driver.read(SamplesSince(since=0))
         t.clock.advance(MINUTE - 1)
         await t.enqueue(queue="q")
         await t.enqueue(queue="new")
         assert await t.maintain(SampleQueues(keep=WEEK)) == Done(0)
-        assert await t.driver.samples(since=0) == first
+        assert await t.driver.read(SamplesSince(since=0)) == first
         t.clock.advance(1)
         assert await t.maintain(SampleQueues(keep=2 * MINUTE)) == Done(2)
-        rows = await t.driver.samples(since=0)
+        rows = await t.driver.read(SamplesSince(since=0))
         assert [(row.minute, row.queue) for row in rows] == [
             (t.now - 2 * MINUTE, "q"), (t.now - MINUTE, "new"), (t.now - MINUTE, "q"),
         ]  # fmt: skip
-        assert await t.driver.samples(since=t.now - MINUTE) == rows[1:]
+        assert await t.driver.read(SamplesSince(since=t.now - MINUTE)) == rows[1:]
         t.clock.advance(1)
         assert await t.maintain(SampleQueues(keep=2 * MINUTE)) == Done(0)
-        assert await t.driver.samples(since=0) == rows[1:]
+        assert await t.driver.read(SamplesSince(since=0)) == rows[1:]
 
     # ---------------------------------------------------------------------------------------------------- usage
 
@@ -255,8 +257,8 @@ class DutyPromises(Suite):
             ),
             Usage(hour=hour + HOUR, org_id="", queue="default", type="work", outcome="completed", runs=1),
         ]  # fmt: skip
-        assert await t.driver.usage(since=0) == rows
-        assert await t.driver.usage(since=hour + 1) == rows[3:]
+        assert await t.driver.read(UsageSince(since=0)) == rows
+        assert await t.driver.read(UsageSince(since=hour + 1)) == rows[3:]
 
     @promise
     async def test_a_run_is_counted_exactly_once(self, t: Trial) -> None:
@@ -270,11 +272,11 @@ class DutyPromises(Suite):
             assert await t.maintain(RollUpUsage(until=end, limit=2)) == expected
             assert await t.maintain(RollUpUsage(until=end - 10, limit=2)) == Done(0)
         assert await t.maintain(RollUpUsage(until=t.now)) == Done(0)
-        assert [row.runs for row in await t.driver.usage(since=0)] == [6]
+        assert [row.runs for row in await t.driver.read(UsageSince(since=0))] == [6]
         await t.ack(await t.running())
         t.clock.advance(LATE)
         assert await t.maintain(RollUpUsage(until=t.now)) == Done(1)
-        assert sum(row.runs for row in await t.driver.usage(since=0)) == 7
+        assert sum(row.runs for row in await t.driver.read(UsageSince(since=0))) == 7
 
     @promise
     async def test_the_last_minute_is_not_counted_yet(self, t: Trial) -> None:
@@ -292,18 +294,18 @@ class DutyPromises(Suite):
         jobs, ended = await t.claim(lease_for=WEEK), t.now
         t.clock.advance(LATE + 5)
         await t.ack(jobs[0], at=ended)
-        assert await t.driver.usage(since=0) == []
+        assert await t.driver.read(UsageSince(since=0)) == []
         assert await t.maintain(RollUpUsage(until=ended + 1)) == Done(1)
         assert await t.ack(jobs[1], at=ended, token=t.name("wrong")) == "mismatch"
-        assert sum(row.runs for row in await t.driver.usage(since=0)) == 1
+        assert sum(row.runs for row in await t.driver.read(UsageSince(since=0))) == 1
         assert await t.ack(jobs[1], at=ended, report=Report(cpu_us=7, peak_rss=9)) == "applied"
         assert await t.ack(jobs[1], at=ended) == "repeated"
         assert await t.end(jobs[2], Failed("boom"), at=ended + 1) == "applied"
         assert await t.ack(jobs[3], at=ended + 2) == "applied"  # long ago, but not behind the watermark
         assert await t.ack(jobs[4], at=ended) == "applied"
-        found = {row.outcome: row for row in await t.driver.usage(since=0)}
+        found = {row.outcome: row for row in await t.driver.read(UsageSince(since=0))}
         assert (found["completed"].runs, found["failed"].runs) == (3, 1)
         assert (found["completed"].cpu_us, found["completed"].peak_rss, found["failed"].run_us) == (7, 9, 1)
         t.clock.advance(LATE)
         assert await t.maintain(RollUpUsage(until=t.now)) == Done(1)
-        assert {row.outcome: row.runs for row in await t.driver.usage(since=0)} == {"completed": 4, "failed": 1}
+        assert {row.outcome: row.runs for row in await t.driver.read(UsageSince(since=0))} == {"completed": 4, "failed": 1}

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from windlass.clock import SECOND
-from windlass.core.changes import Leave
+from windlass.core.alterations import Leave
 from windlass.core.duties import Done, Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
 from windlass.drivers.protocol import Leadership
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
@@ -18,7 +19,7 @@ class FleetPromises(Suite):
     @promise
     async def test_a_heartbeat_registers_a_worker(self, t: Trial) -> None:
         """Every field is kept, last_heartbeat is now; what the worker says of leadership is not believed. Sorted by id."""
-        assert await t.driver.workers() == []
+        assert await t.driver.read(AllWorkers()) == []
         told = t.worker(
             "w", hostname="alpha", pid=17, pool_size=4, version="1.2", queues=("a", "b"), types=(), wakeups="push",
             running=3, started_at=t.now - MINUTE,
@@ -27,7 +28,7 @@ class FleetPromises(Suite):
         lies = t.worker("a", is_leader=True, leader_until=t.now + MINUTE, last_heartbeat=1)
         await t.driver.beat(lies, now=t.now)
         await t.driver.beat(told, now=t.now)
-        rows = await t.driver.workers()
+        rows = await t.driver.read(AllWorkers())
         assert [row.id for row in rows] == ["a", "w", "z"]
         assert rows[1] == t.worker(
             "w", hostname="alpha", pid=17, pool_size=4, version="1.2", queues=("a", "b"), types=(), wakeups="push",
@@ -46,7 +47,7 @@ class FleetPromises(Suite):
             "wakeups": "push", "running": 5,
         }  # fmt: skip
         await t.beat("w", **news, started_at=t.now)
-        assert await t.driver.workers() == [t.worker("w", **news, started_at=began, last_heartbeat=t.now)]
+        assert await t.driver.read(AllWorkers()) == [t.worker("w", **news, started_at=began, last_heartbeat=t.now)]
 
     @promise
     async def test_the_first_registered_worker_that_asks_leads(self, t: Trial) -> None:
@@ -58,7 +59,7 @@ class FleetPromises(Suite):
         t.clock.advance(SECOND)
         assert await t.lead("v") == granted
         assert await t.lead("nobody") == granted
-        assert [(row.id, row.is_leader, row.leader_until) for row in await t.driver.workers()] == [
+        assert [(row.id, row.is_leader, row.leader_until) for row in await t.driver.read(AllWorkers())] == [
             ("v", False, None),
             ("w", True, granted.until),
         ]
@@ -134,9 +135,12 @@ class FleetPromises(Suite):
         await t.beat("v")
         until = (await t.lead("w")).until
         t.clock.advance(2 * LEASE)
-        assert [(row.is_leader, row.leader_until) for row in await t.driver.workers()] == [(False, None), (True, until)]
+        assert [(row.is_leader, row.leader_until) for row in await t.driver.read(AllWorkers())] == [
+            (False, None),
+            (True, until),
+        ]
         await t.lead("v")
-        assert [row.is_leader for row in await t.driver.workers()] == [True, False]
+        assert [row.is_leader for row in await t.driver.read(AllWorkers())] == [True, False]
 
     @promise
     async def test_many_who_race_for_leadership_have_one_winner(self, t: Trial) -> None:
@@ -163,7 +167,7 @@ class FleetPromises(Suite):
         await t.beat("v")
         await t.lead("w")
         assert await t.alter(Leave("w")) == "applied"
-        assert [row.id for row in await t.driver.workers()] == ["v"]
+        assert [row.id for row in await t.driver.read(AllWorkers())] == ["v"]
         assert await t.maintain(ForgetKeys(), 1) is None
         assert await t.lead("v") == Leadership(worker_id="v", epoch=2, until=t.now + LEASE)
         assert await t.alter(Leave("w")) == "unchanged"
@@ -183,7 +187,7 @@ class FleetPromises(Suite):
         t.clock.advance(2 * LEASE)
         await t.alter(Leave("w"))
         await t.beat("w")
-        [row] = await t.driver.workers()
+        [row] = await t.driver.read(AllWorkers())
         assert row.leader_until == led.until
 
     # --------------------------------------------------------------------------------------------- under an epoch
@@ -214,11 +218,11 @@ class FleetPromises(Suite):
         for duty in duties:
             assert await t.maintain(duty, 1) is None, "stale"
             assert await t.maintain(duty, 3) is None, "not yet"
-        assert [row.id for row in await t.driver.workers()] == ["dead", "v", "w"]
+        assert [row.id for row in await t.driver.read(AllWorkers())] == ["dead", "v", "w"]
         assert await t.driver.get([done.id]) != [None]
-        assert await t.driver.usage(since=0) == []
-        assert await t.driver.samples(since=0) == []
-        assert (await t.driver.workers())[0].last_heartbeat == stale
+        assert await t.driver.read(UsageSince(since=0)) == []
+        assert await t.driver.read(SamplesSince(since=0)) == []
+        assert (await t.driver.read(AllWorkers()))[0].last_heartbeat == stale
         assert [await t.maintain(duty, 2) for duty in duties] == [Done(1), Done(1), Done(1), Done(0), Done(0)]
 
     @promise
@@ -244,5 +248,5 @@ class FleetPromises(Suite):
         for duty in nonsense:
             with pytest.raises(InvalidInput):
                 await t.maintain(duty)
-        assert [row.id for row in await t.driver.workers()] == ["w"]
+        assert [row.id for row in await t.driver.read(AllWorkers())] == ["w"]
         assert await t.lead("w") == Leadership(worker_id="w", epoch=1, until=t.now + LEASE)

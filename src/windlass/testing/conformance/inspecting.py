@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from windlass.core.changes import Cancel, PutGroup, PutLimit, SetPaused
+from windlass.core.alterations import Cancel, PutGroup, PutLimit, SetPaused
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.protocol import Count, JobQuery, WaitingType
 from windlass.errors import InvalidInput

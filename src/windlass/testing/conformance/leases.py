@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.changes import Cancel, PutLimit, PutQueue, Release, SetPaused
+from windlass.core.alterations import Cancel, PutLimit, PutQueue, SetPaused
+from windlass.core.changes import Release
+from windlass.core.queries import AllQueues
 from windlass.drivers import singular
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.errors import InvalidInput, InvalidLeaseDuration, JobNotInflight, LeaseExpired, LeaseMismatch
@@ -233,7 +235,7 @@ class LeasePromises(Suite):
         assert await t.alter(SetPaused("p", True)) == "applied"
         assert await t.claim("p") == []
         assert [job.id for job in await t.claim("p", "o")] == [other]
-        [queue] = (await t.driver.shared()).queues
+        [queue] = await t.driver.read(AllQueues())
         assert queue.paused_at == t.now
         assert await t.alter(SetPaused("p", False)) == "applied"
         assert len(await t.claim("p")) == 1
@@ -243,22 +245,22 @@ class LeasePromises(Suite):
         """A pause keeps the queue's settings, new settings keep the pause and its beginning, and saying it again changes
         nothing. A queue that nobody declared can be paused; resuming one declares nothing."""
         assert await t.alter(SetPaused("unknown", False)) == "unchanged"
-        assert (await t.driver.shared()).queues == ()
+        assert await t.driver.read(AllQueues()) == []
         await t.alter(PutQueue("q", positions="dense", preset="mail", settings="{}"))
-        [before] = (await t.driver.shared()).queues
+        [before] = await t.driver.read(AllQueues())
         assert await t.alter(SetPaused("q", False)) == "unchanged"
         assert await t.alter(SetPaused("q", True)) == "applied"
         since = t.now
         t.clock.advance(MINUTE)
         assert await t.alter(SetPaused("q", True)) == "unchanged"
-        [paused] = (await t.driver.shared()).queues
+        [paused] = await t.driver.read(AllQueues())
         assert (paused.positions, paused.preset, paused.settings, paused.paused_at) == ("dense", "mail", "{}", since)
         await t.alter(PutQueue("q", preset="other"))
-        [changed] = (await t.driver.shared()).queues
+        [changed] = await t.driver.read(AllQueues())
         assert (changed.positions, changed.preset, changed.settings, changed.paused_at) == ("tail", "other", None, since)
         await t.alter(PutQueue("q", positions="dense", preset="mail", settings="{}"))
         assert await t.alter(SetPaused("q", False)) == "applied"
-        assert (await t.driver.shared()).queues == (before,)
+        assert await t.driver.read(AllQueues()) == [before]
 
     @promise
     async def test_a_claim_needs_queues_and_a_sane_limit(self, t: Trial) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from windlass.core.changes import Ack
 from windlass.core.duties import Prune, SampleQueues
+from windlass.core.queries import AllQueues, AllWorkers, SamplesSince, UsageSince
 from windlass.drivers.protocol import JobQuery, Renewal
 from windlass.errors import DriverClosed, WrongConnection
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -34,14 +35,14 @@ class LifecyclePromises(Suite):
             lambda: t.driver.find(JobQuery()),
             lambda: t.driver.count(now=t.now),
             lambda: t.driver.waiting_types(None, limit=1),
-            lambda: t.driver.shared(),
+            lambda: t.driver.read(AllQueues()),
             lambda: t.beat("w"),
-            lambda: t.driver.workers(),
+            lambda: t.driver.read(AllWorkers()),
             lambda: t.lead("w"),
             lambda: t.driver.maintain(Prune(), epoch=None, now=t.now),
             lambda: t.driver.maintain(SampleQueues(keep=MINUTE), epoch=None, now=t.now),
-            lambda: t.driver.samples(since=0),
-            lambda: t.driver.usage(since=0),
+            lambda: t.driver.read(SamplesSince(since=0)),
+            lambda: t.driver.read(UsageSince(since=0)),
             lambda: t.driver.examine(now=t.now),
             lambda: t.driver.wait(timeout=0),
         ]

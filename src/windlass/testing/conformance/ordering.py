@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from windlass.core.changes import Move, PutLimit, PutQueue, RunNow
+from windlass.core.alterations import Move, PutLimit, PutQueue, RunNow
 from windlass.core.positions import GAP
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.core.changes import Cancel, Delete, Move, PutGroup, PutLimit, PutQueue, Replay, Revoke, SetPaused
+from windlass.core.alterations import (
+    Cancel,
+    Delete,
+    Move,
+    PutGroup,
+    PutLimit,
+    PutQueue,
+    Replay,
+    Revoke,
+    SetPaused,
+)
+from windlass.core.queries import AllLimits
 from windlass.core.settle import Failed, Released, Snoozed, Succeeded, WasCancelled
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -101,7 +112,7 @@ class PeoplePromises(Suite):
         ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 await t.driver.alter([PutLimit("good", 1), bad], now=t.now)
-        assert (await t.driver.shared()).limits == ()
+        assert await t.driver.read(AllLimits()) == []
 
     @promise
     async def test_only_dead_jobs_are_replayed(self, t: Trial) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from windlass.core.changes import Cancel, PutGroup, PutLimit, Revoke, Settlement
+from windlass.core.alterations import Cancel, PutGroup, PutLimit, Revoke
+from windlass.core.changes import Settlement
+from windlass.core.queries import AllGroups, AllLimits
 from windlass.core.recovery import CRASH_ERROR, recover
 from windlass.core.settle import Execution, Failed, Released, Snoozed
 from windlass.policies import Retry, fixed
@@ -194,7 +196,7 @@ class RecoveryPromises(Suite):
         assert await t.claim() == []
         assert await sweep(t) == (0, ["applied"])
         assert (await t.job(job.id)).state == "cancelled"
-        [group] = (await t.driver.shared()).groups
+        [group] = await t.driver.read(AllGroups())
         assert (group.remaining, group.cancelled) == (0, 1)
 
     @promise
@@ -207,7 +209,7 @@ class RecoveryPromises(Suite):
             assert len(await t.claim()) == 1
             t.clock.advance(LEASE)
         await t.driver.expire(now=t.now, limit=10)
-        [limit] = (await t.driver.shared()).limits
+        [limit] = await t.driver.read(AllLimits())
         assert limit.used == 0
 
     @promise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.changes import Ack, AddEvent, Cancelled, Release, Report, Snooze
+from windlass.core.queries import AllEvents
 from windlass.drivers import singular
 from windlass.drivers.singular import RetryUpdate
 from windlass.errors import JobNotInflight, LeaseExpired, LeaseMismatch
@@ -272,7 +273,7 @@ class SettlementPromises(Suite):
             Ack(handle="nobody", token="other", at=t.now, riders=event),  # noqa: S106
         )
         assert answers == ["applied", "mismatch", "not_inflight", "not_inflight"]
-        assert len((await t.driver.shared()).outbox) == 1
+        assert len(await t.driver.read(AllEvents())) == 1
         assert (await t.job(stale.id)).state == "running"
 
     @promise

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.core.changes import Ack, AddEvent, Cancel, CountMember, FreePermits, PutGroup, PutLimit, Replay, SetPaused
+from windlass.core.alterations import Cancel, PutGroup, PutLimit, Replay, SetPaused
+from windlass.core.changes import Ack, AddEvent, CountMember, FreePermits
+from windlass.core.queries import AllEvents, AllGroups, AllLimits
 from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded, WasCancelled
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
@@ -21,10 +23,10 @@ class SharedRowPromises(Suite):
         rider = (CountMember("g", "succeeded"),)
         acks = [Ack(handle=j.handle, token=j.token, at=t.now, riders=rider) for j in jobs]
         await asyncio.gather(t.driver.settle(acks[:1], now=t.now), other.settle(acks[1:2], now=t.now))
-        [group] = (await t.driver.shared()).groups
+        [group] = await t.driver.read(AllGroups())
         assert (group.total, group.remaining, group.succeeded, group.finished_at) == (4, 2, 2, None)
         await t.settle(*acks[2:])
-        [group] = (await t.driver.shared()).groups
+        [group] = await t.driver.read(AllGroups())
         assert (group.remaining, group.succeeded, group.finished_at) == (0, 4, t.now)
         if other is not t.driver:
             await other.close()
@@ -37,9 +39,9 @@ class SharedRowPromises(Suite):
             await t.end(await t.running(group_id="g"), outcome)
         retried = await t.running(group_id="g")
         await t.end(retried, Failed("boom"))
-        assert (await t.driver.shared()).groups[0].remaining == 1
+        assert (await t.driver.read(AllGroups()))[0].remaining == 1
         await t.alter(Cancel(retried.id))
-        [group] = (await t.driver.shared()).groups
+        [group] = await t.driver.read(AllGroups())
         assert (group.remaining, group.succeeded, group.failed, group.cancelled) == (0, 1, 1, 2)
 
     @promise
@@ -52,10 +54,10 @@ class SharedRowPromises(Suite):
             await t.end(bad, Rejected("no"))
             assert await t.alter(Replay(bad.id, f"again-{n}")) == "applied"
             await t.end(await t.take(), Succeeded())
-            group = (await t.driver.shared()).groups[n]
+            group = (await t.driver.read(AllGroups()))[n]
             assert (group.remaining, group.succeeded, group.failed, group.finished_at) == (1, 1, 0, None)
             await t.end(other, Succeeded())
-            group = (await t.driver.shared()).groups[n]
+            group = (await t.driver.read(AllGroups()))[n]
             assert (group.remaining, group.succeeded, group.finished_at) == (0, 2, t.now)
 
     @promise
@@ -65,7 +67,7 @@ class SharedRowPromises(Suite):
         jobs = [await t.running(group_id="g") for _ in range(2)]
         for job in jobs:
             await t.end(job, Succeeded())
-        [group] = (await t.driver.shared()).groups
+        [group] = await t.driver.read(AllGroups())
         assert (group.total, group.remaining, group.succeeded) == (1, 0, 1)
         assert await t.alter(PutGroup("g", total=9)) == "unchanged"
 
@@ -85,7 +87,7 @@ class SharedRowPromises(Suite):
         assert [job.id for job in await t.claim()] == [ids[2]]
         await t.end(running[0], Failed("boom"))
         assert [job.id for job in await t.claim()] == [ids[3]]
-        [limit] = (await t.driver.shared()).limits
+        [limit] = await t.driver.read(AllLimits())
         assert limit.used == 2
 
     @promise
@@ -94,14 +96,14 @@ class SharedRowPromises(Suite):
         await t.alter(PutLimit("key:x", 1))
         for outcome in (Succeeded(), Rejected("no"), WasCancelled(), Failed("boom"), Snoozed(MINUTE), Released()):
             job = await t.running(limit_keys=("key:x",))
-            assert (await t.driver.shared()).limits[0].used == 1
+            assert (await t.driver.read(AllLimits()))[0].used == 1
             assert await t.end(job, outcome) == "applied"
             assert await t.end(job, outcome) in ("repeated", "not_inflight")
-            assert (await t.driver.shared()).limits[0].used == 0
+            assert (await t.driver.read(AllLimits()))[0].used == 0
             await t.alter(Cancel(job.id))
         other = await t.running()
         await t.ack(other, riders=(FreePermits(("key:x",)),))
-        assert (await t.driver.shared()).limits[0].used == 0
+        assert (await t.driver.read(AllLimits()))[0].used == 0
 
     @promise
     async def test_a_permit_is_not_lost_on_a_job_that_nobody_will_claim(self, t: Trial) -> None:
@@ -161,7 +163,7 @@ class SharedRowPromises(Suite):
         await t.end(both, Succeeded())
         [job] = await t.claim()
         assert job.id == second
-        assert {limit.key: limit.used for limit in (await t.driver.shared()).limits} == {"a": 1, "b": 1}
+        assert {limit.key: limit.used for limit in (await t.driver.read(AllLimits()))} == {"a": 1, "b": 1}
 
     @promise
     async def test_a_freed_permit_is_not_lost_on_a_job_that_cannot_use_it(self, t: Trial) -> None:
@@ -212,7 +214,7 @@ class SharedRowPromises(Suite):
         ack = Ack(handle=job.handle, token=job.token, at=t.now, riders=(event,))
         assert await t.settle(ack) == ["applied"]
         assert await t.settle(ack) == ["repeated"]
-        [row] = (await t.driver.shared()).outbox
+        [row] = await t.driver.read(AllEvents())
         assert (row.event, row.job_id, row.org_id, row.body, row.created_at) == (
             "job.succeeded", job.id, "acme", '{"n": 1}', t.now,
         )  # fmt: skip

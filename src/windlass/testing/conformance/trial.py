@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from windlass.clock import SECOND, ManualClock
-from windlass.core.changes import Ack, Alteration, Answer, Fail, Retry, Settlement
+from windlass.core.alterations import Alteration
+from windlass.core.changes import Ack, Answer, Fail, Retry, Settlement
 from windlass.core.duties import Done, Duty, Prune
 from windlass.core.settle import Execution, Outcome, settle
 from windlass.drivers.protocol import Claim, Driver, Enqueued, Extended, Leadership, Renewal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from windlass.core.changes import Cancel, Replay
+from windlass.core.alterations import Cancel, Replay
 from windlass.core.settle import Failed
 from windlass.errors import DuplicateJob
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise

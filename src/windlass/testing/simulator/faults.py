@@ -16,8 +16,10 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from windlass.clock import SECOND
-from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.queries import Query, R
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -29,14 +31,13 @@ from windlass.drivers.protocol import (
     Leadership,
     Page,
     Renewal,
-    Shared,
     Untransactional,
     WaitingType,
 )
 from windlass.errors import DriverClosed, StoreError, StoreUnavailable
 from windlass.testing.simulator.store import Store
 from windlass.testing.simulator.world import Process, World
-from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 
 T = TypeVar("T")
 Fault = Literal[
@@ -253,20 +254,11 @@ class FaultyDriver(Untransactional):
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         return await self._call(self._inner.beat, worker, now=now)
 
-    async def workers(self) -> list[WorkerInfo]:
-        return await self._call(self._inner.workers)
-
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
         return await self._call(self._inner.lead, worker_id, lease_for=lease_for, now=now)
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         return await self._call(self._inner.maintain, duty, epoch=epoch, now=now)
-
-    async def samples(self, *, since: Micros) -> list[QueueSample]:
-        return await self._call(self._inner.samples, since=since)
-
-    async def usage(self, *, since: Micros) -> list[Usage]:
-        return await self._call(self._inner.usage, since=since)
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         return await self._call(self._inner.examine, now=now)
@@ -286,8 +278,8 @@ class FaultyDriver(Untransactional):
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
         return await self._call(self._inner.waiting_types, queues, limit=limit)
 
-    async def shared(self) -> Shared:
-        return await self._call(self._inner.shared)
+    async def read(self, query: Query[R]) -> list[R]:
+        return await self._call(self._inner.read, query)
 
     async def wait(self, *, timeout: float) -> bool:
         if self._closed:

@@ -15,7 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
-from windlass.core.changes import OUTCOME_OF, Cancel, Release, Replay, Revoke, Settlement
+from windlass.core.alterations import Cancel, Replay, Revoke
+from windlass.core.changes import OUTCOME_OF, Release, Settlement
 from windlass.core.eligibility import dispatch_order
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.testing.simulator.calls import Call, told

@@ -20,7 +20,17 @@ from msgspec import Struct
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.config import Settings
-from windlass.core.changes import Alteration, Cancel, Delete, Move, PutGroup, PutLimit, Replay, RunNow, SetPaused
+from windlass.core.alterations import (
+    Alteration,
+    Cancel,
+    Delete,
+    Move,
+    PutGroup,
+    PutLimit,
+    Replay,
+    RunNow,
+    SetPaused,
+)
 from windlass.core.duties import Prune
 from windlass.core.eligibility import label_of
 from windlass.drivers.memory import MemoryDriver

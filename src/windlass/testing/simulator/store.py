@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from windlass.core.queries import AllGroups, AllLimits, AllQueues, AllWorkers
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver, JobQuery
 from windlass.errors import WindlassError
@@ -52,16 +53,16 @@ class DriverRows:
         return run_now(self._driver.runs(job.id))
 
     def limits(self) -> Iterable[Limit]:
-        return run_now(self._driver.shared()).limits
+        return run_now(self._driver.read(AllLimits()))
 
     def groups(self) -> Iterable[Group]:
-        return run_now(self._driver.shared()).groups
+        return run_now(self._driver.read(AllGroups()))
 
     def queue(self, name: str) -> Queue | None:
-        return next((queue for queue in run_now(self._driver.shared()).queues if queue.name == name), None)
+        return next((queue for queue in run_now(self._driver.read(AllQueues())) if queue.name == name), None)
 
     def workers(self) -> Collection[str]:
-        return [worker.id for worker in run_now(self._driver.workers())]
+        return [worker.id for worker in run_now(self._driver.read(AllWorkers()))]
 
 
 class MemoryRows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from windlass.core.changes import Leave
+from windlass.core.alterations import Leave
 from windlass.core.duties import Prune, RemoveDeadWorkers
 from windlass.testing.simulator.calls import Call
 from windlass.testing.simulator.conduct import require

@@ -1,0 +1,50 @@
+"""What can be read of a store besides jobs, as values: a new noun adds a query, not a method.
+
+`Driver.read` answers each of them with rows as they stand, sorted as said here."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Usage, WorkerInfo
+
+R = TypeVar("R")
+
+
+class Query(Struct, Generic[R], frozen=True, kw_only=True):
+    """A question whose answer is a list of rows of one kind."""
+
+
+class AllQueues(Query[Queue], frozen=True):
+    """Queues that somebody declared or paused, sorted by name."""
+
+
+class AllGroups(Query[Group], frozen=True):
+    """Groups, sorted by id."""
+
+
+class AllLimits(Query[Limit], frozen=True):
+    """Limits, sorted by key."""
+
+
+class AllEvents(Query[Event], frozen=True):
+    """The outbox, oldest first."""
+
+
+class AllWorkers(Query[WorkerInfo], frozen=True):
+    """The registry, sorted by id. `is_leader` and `leader_until` tell who leads, or led last."""
+
+
+class SamplesSince(Query[QueueSample], frozen=True, kw_only=True):
+    """What `SampleQueues` wrote, of minutes that began at `since` or later, sorted by minute and queue."""
+
+    since: Micros = 0
+
+
+class UsageSince(Query[Usage], frozen=True, kw_only=True):
+    """What `RollUpUsage` added up, of hours that began at `since` or later, sorted by hour, org, queue, type and
+    outcome."""
+
+    since: Micros = 0

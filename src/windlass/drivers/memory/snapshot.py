@@ -1,0 +1,50 @@
+"""All rows as one value, for stores that write their rows as values."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from windlass.core.usage import key_of_row
+from windlass.drivers.memory.tables import Tables
+from windlass.drivers.protocol import Leadership
+from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Usage, WorkerInfo
+
+
+class Snapshot(Struct):
+    """Nothing here has a default: half a snapshot must not pass for an empty store."""
+
+    last_seq: int  # not max(seq): after a prune a new job would get the number that an old handle still carries
+    jobs: list[Job]
+    runs: dict[int, list[Run]]
+    keys: list[tuple[tuple[str, str], tuple[str, Micros | None]]]  # pairs, because a key in JSON is text
+    queues: list[Queue]
+    groups: list[Group]
+    limits: list[Limit]
+    outbox: list[Event]
+    workers: list[WorkerInfo]
+    leader: Leadership
+    samples: list[QueueSample]
+    usage: list[Usage]
+    watermark: Micros | None
+
+
+def snapshot(t: Tables) -> Snapshot:
+    return Snapshot(
+        last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
+        queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()), outbox=t.outbox,
+        workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
+        usage=list(t.usage.values()), watermark=t.watermark,
+    )  # fmt: skip
+
+
+def restore(t: Tables, rows: Snapshot) -> None:
+    """Into tables that are empty."""
+    for job in rows.jobs:
+        t.put(job)  # one by one, because that builds the indexes
+    t.last_seq, t.runs, t.keys, t.outbox = rows.last_seq, rows.runs, dict(rows.keys), rows.outbox
+    t.queues = {row.name: row for row in rows.queues}
+    t.groups = {row.group_id: row for row in rows.groups}
+    t.limits = {row.key: row for row in rows.limits}
+    t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
+    t.samples = {(row.minute, row.queue): row for row in rows.samples}
+    t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark
