@@ -167,12 +167,19 @@ def test_a_wrong_password_is_not_shown_by_a_worker_with_several_processes(tmp_pa
 def test_a_child_that_is_refused_for_good_says_so_by_its_code(tmp_path: Path, strict: str) -> None:
     (tmp_path / "tasks.py").write_text("from windlass import Windlass\napp = Windlass()\n@app.task\ndef t() -> None: ...\n")
     words = [sys.executable, "-m", "windlass", "worker", "tasks", "--drain"]
-    environment = {"WINDLASS_URL": strict, "PATH": "/usr/bin:/bin", "WINDLASS_STORE_TIMEOUT": "1s", "WINDLASS_WORKER_ID": "w"}
+    environment = {
+        "WINDLASS_URL": strict,
+        "PATH": "/usr/bin:/bin",
+        "WINDLASS_STORE_TIMEOUT": "1s",
+        "WINDLASS_WORKER_ID": "w",
+    }
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == MISCONFIGURED
     assert "check user and password" in done.stderr
     away = {**environment, "WINDLASS_URL": "postgresql://ada@127.0.0.1:1/x"}
-    assert subprocess.run(words, cwd=tmp_path, env=away, capture_output=True, timeout=60).returncode == 4, "it may come back"
+    assert subprocess.run(words, cwd=tmp_path, env=away, capture_output=True, timeout=60).returncode == 4, (
+        "it may come back"
+    )
 
 
 @pytest.fixture

@@ -71,16 +71,20 @@ async def worker(
             if common.json:
                 common.out.emit(processes=processes, exit_code=code)
             return code
-        supervised = supervised_worker_id() is not None
-        try:
-            with stopped_with_parent(made):
-                stats = await serve(made, drain=drain)
-        except StoreError as error:
-            if supervised and is_lasting(error):
-                return common.out.fail(str(error), None, MISCONFIGURED)
-            raise
-        _report(stats, common.out)
-        return STUCK if made.all_stuck else OK
+        return await _serve(made, drain, common.out)
+
+
+async def _serve(made: Worker, drain: bool, out: Output) -> int:
+    supervised = supervised_worker_id() is not None
+    try:
+        with stopped_with_parent(made):
+            stats = await serve(made, drain=drain)
+    except StoreError as error:
+        if supervised and is_lasting(error):
+            return out.fail(str(error), None, MISCONFIGURED)
+        raise
+    _report(stats, out)
+    return STUCK if made.all_stuck else OK
 
 
 async def _check_store(app: Windlass) -> None:

@@ -3,7 +3,8 @@
 The supervisor knows which worker id each child has. When the operating system says that a child is gone its leases are
 revoked: nobody has to wait for them to lapse. Should the supervisor itself be killed, the children see their end of a
 pipe close and stop by themselves. A child tells when its worker is there: several in a row that never did, or that said by
-their exit code that the store refuses them for good, cannot start, and are not replaced for ever. One that dies of its jobs is, whatever its age, since those jobs are counted as lost.
+their exit code that the store refuses them for good, cannot start, and are not replaced for ever. One that dies of its jobs
+is, whatever its age, since those jobs are counted as lost.
 """
 
 from __future__ import annotations

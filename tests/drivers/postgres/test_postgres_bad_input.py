@@ -216,6 +216,9 @@ def test_a_standby_can_be_read_and_says_so_when_written_to() -> None:
 # -------------------------------------------------------------------------------------------------------------- rights
 
 
+READS = "grant usage on schema windlass to {user}; grant select on all tables in schema windlass to {user}"
+
+
 @pytest.fixture
 def role(postgres_server: Server, fresh_database: str) -> Iterator[str]:
     """Somebody who may log in to a database, and nothing else. The DSN is theirs."""
@@ -299,7 +302,7 @@ def test_a_directory_of_the_socket_is_shown_as_the_host(tmp_path: Path) -> None:
 def test_a_transaction_of_a_role_that_may_only_read_is_told_what_it_lacks(role: str, fresh_database: str) -> None:
     user = urlsplit(role).username
     migrate(fresh_database)
-    as_owner(fresh_database, f"grant usage on schema windlass to {user}; grant select on all tables in schema windlass to {user}")
+    as_owner(fresh_database, READS.format(user=user))
     driver = PostgresDriver(role)
     transaction = driver.transaction()
     transaction.begin()
@@ -313,7 +316,7 @@ def test_a_transaction_of_a_role_that_may_only_read_is_told_what_it_lacks(role: 
 def test_a_callers_role_is_named_not_the_stores(role: str, fresh_database: str, kind: type[Kind]) -> None:
     user = urlsplit(role).username
     migrate(fresh_database)
-    as_owner(fresh_database, f"grant usage on schema windlass to {user}; grant select on all tables in schema windlass to {user}")
+    as_owner(fresh_database, READS.format(user=user))
 
     async def run() -> None:
         driver, own = PostgresDriver(fresh_database), kind(role)

@@ -105,7 +105,7 @@ def test_a_place_that_the_callers_transaction_cannot_know_is_refused(
         await own.open()
         await own.begin()
         await own.execute("select 1")
-        with pytest.raises(WrongConnection, match="SERIALIZABLE.*'dense'.*READ COMMITTED"):
+        with pytest.raises(WrongConnection, match=r"SERIALIZABLE.*'dense'.*READ COMMITTED"):
             await own.enqueue(driver, [NewJob(id="a", type="work", queue="dense")])
         await own.enqueue(driver, [NewJob(id="b", type="work")])
         await own.commit()

@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -100,8 +100,8 @@ def test_enqueueing_and_heartbeats_do_not_wait_for_duties_and_sweeps(driver: Pos
         [job] = await driver.claim(wish(), now=now)
         usage = "select pg_advisory_xact_lock(hashtextextended('windlass.meta usage', 0))"
         with held(driver, usage):
-            duties = [asyncio.create_task(driver.maintain(RollUpUsage(until=now), epoch=epoch, now=now)) for _ in range(4)]
-            duties += [asyncio.create_task(driver.expire(now=now, limit=10)) for _ in range(4)]
+            slow: list[Awaitable[Any]] = [driver.maintain(RollUpUsage(until=now), epoch=epoch, now=now) for _ in range(4)]
+            duties = [asyncio.ensure_future(one) for one in [*slow, *(driver.expire(now=now, limit=10) for _ in range(4))]]
             await asyncio.sleep(0.1)
             for name in ("enqueue", "extend", "beat", "alter"):
                 took, answer = await timed(calls(job)[name](driver, driver.clock.now()))
@@ -155,7 +155,7 @@ def test_a_deadline_cuts_its_own_call_and_never_the_next_one() -> None:
     assert ended.wait(5)
 
 
-def test_a_call_that_was_answered_at_the_last_moment_leaves_no_broken_connection_to_the_next(driver: PostgresDriver) -> None:
+def test_a_call_that_was_answered_at_the_last_moment_leaves_the_next_a_whole_connection(driver: PostgresDriver) -> None:
     watch = Watch()
     lane = Lane("tried", driver.place, watch)
 

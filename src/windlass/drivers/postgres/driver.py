@@ -1,8 +1,8 @@
 """PostgreSQL as a job store: many machines, one truth.
 
-Each kind of work has connections of its own (lane.py): claims, settlements, heartbeats, upkeep (leadership, duties, sweeps),
-writes, reads. What the statements do is in the modules of the same names as in every driver; what an error means is in faults.py; how others are
-told of new work is in wakeups.py.
+Each kind of work has connections of its own (lane.py): claims, settlements, heartbeats, upkeep (leadership, duties and
+sweeps), writes, reads. What the statements do is in the modules of the same names as in every driver; what an error means
+is in faults.py; how others are told of new work is in wakeups.py.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class PostgresDriver:
         return await self._keep_up(lambda: duties.maintain(duty, epoch, now))
 
     async def _keep_up(self, make: Callable[[], Op[T]]) -> T:
-        """What may wait for others, apart from all for which jobs and their leases wait. Doing it twice is as good as once."""
+        """What may wait for others, apart from whatever jobs and leases wait for. Doing it twice is as good as once."""
         self._check_open()
 
         def work(link: Link) -> T:

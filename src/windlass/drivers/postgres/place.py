@@ -14,7 +14,7 @@ from windlass.errors import InvalidInput, StoreUnavailable
 __all__ = ["CONNECT_TIMEOUT", "Migrate", "Place", "Pooler"]
 
 CONNECT_TIMEOUT: Final = 5
-# A host that is gone is noticed within half a minute, also by a call that may take longer than that (seconds, milliseconds).
+# A host that is gone is noticed within half a minute, also by a call that may take longer (seconds, milliseconds).
 ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
 # An optimisation only: plans are pinned by the shape of the statements, and proved so without these. They keep a plan that
 # was made for an empty table from being used on a full one.
