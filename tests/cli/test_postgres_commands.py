@@ -16,6 +16,7 @@ from postgres.binaries import binaries
 from postgres.server import Server
 from windlass.drivers.migrations import Migration
 from windlass.drivers.postgres import schema
+from windlass.worker.supervisor import MISCONFIGURED
 
 CANARY = "c4n4ry%2Fs3cret"
 SECRETS = ("c4n4ry", "s3cret")
@@ -157,14 +158,28 @@ def test_a_wrong_password_is_not_shown_by_a_worker_with_several_processes(tmp_pa
     environment = {"WINDLASS_URL": strict, "PATH": "/usr/bin:/bin", "WINDLASS_STORE_TIMEOUT": "1s"}
     process = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    said = ""
-    while "check user and password" not in said:
-        line = process.stderr.readline()
-        assert line, said
-        said += line
-    process.terminate()
-    said += process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=60)[1]
     clean(Done(process.returncode, "", said))
+    assert process.returncode == 4
+    assert said.count("check user and password") == 1, "told once, and nobody is started again and again"
+
+
+def test_a_child_that_is_refused_for_good_says_so_by_its_code(tmp_path: Path, strict: str) -> None:
+    (tmp_path / "tasks.py").write_text("from windlass import Windlass\napp = Windlass()\n@app.task\ndef t() -> None: ...\n")
+    words = [sys.executable, "-m", "windlass", "worker", "tasks", "--drain"]
+    environment = {
+        "WINDLASS_URL": strict,
+        "PATH": "/usr/bin:/bin",
+        "WINDLASS_STORE_TIMEOUT": "1s",
+        "WINDLASS_WORKER_ID": "w",
+    }
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == MISCONFIGURED
+    assert "check user and password" in done.stderr
+    away = {**environment, "WINDLASS_URL": "postgresql://ada@127.0.0.1:1/x"}
+    assert subprocess.run(words, cwd=tmp_path, env=away, capture_output=True, timeout=60).returncode == 4, (
+        "it may come back"
+    )
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from windlass.clock import SECOND
-from windlass.worker.supervisor import HOPELESS
+from windlass.worker.supervisor import HOPELESS, MISCONFIGURED, READY_FD
 
 from . import tasks
 from .fleet import Fleet, state_of
@@ -156,6 +156,17 @@ def test_children_that_take_long_to_fail_are_not_replaced_for_ever_either(tmp_pa
         told = supervisor.errors.read_text()
 
     assert HOPELESS <= told.count("ModuleNotFoundError") <= 2 * HOPELESS
+
+
+def test_children_that_the_store_refuses_for_good_are_not_replaced_for_ever(tmp_path: Path) -> None:
+    """Their workers were there; it was the store that would not have them."""
+    refused = f"import os, sys; os.write(int(os.environ['{READY_FD}']), b'1'); sys.exit({MISCONFIGURED})"
+    with Fleet(tmp_path) as fleet:
+        supervisor = fleet.start("supervise", "2", "-c", refused)
+        assert supervisor.wait() == 1
+        told = supervisor.errors.read_text()
+
+    assert f"could not start, {HOPELESS} times in a row" in told
 
 
 def test_a_job_that_kills_its_workers_does_not_stop_the_supervisor(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def unprivileged() -> Identity:
 
 
 def executable_folder(folder: Path, spare: Path) -> Path:
-    """`folder`, or a copy of it inside `spare` where a closed parent directory keeps the unprivileged user out."""
+    """`folder`, or a copy of it inside `spare` where a closed parent directory keeps the unprivileged user out. Several
+    installations may share a `spare`, and one may come twice."""
     try:
         subprocess.run([folder / "postgres", "--version"], stdout=subprocess.DEVNULL, cwd="/", check=True, **unprivileged())
     except PermissionError:
@@ -68,10 +69,10 @@ def _copy(install: Path, spare: Path) -> Path:
     """Programs find their libraries by relative paths: `libs` lies beside the package that holds `install`."""
     package = install.parent
     copy = spare / package.name / install.name
-    shutil.copytree(install, copy)
+    shutil.copytree(install, copy, dirs_exist_ok=True)
     libraries = package.with_name(package.name + ".libs")
     if libraries.exists():
-        shutil.copytree(libraries, spare / libraries.name)
+        shutil.copytree(libraries, spare / libraries.name, dirs_exist_ok=True)
     for path in (spare, *spare.rglob("*")):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)

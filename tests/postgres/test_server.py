@@ -146,4 +146,5 @@ def test_programs_behind_a_closed_directory_are_copied_to_where_they_can_run(tmp
         copy = executable_folder(closed, spare)
         assert copy.is_relative_to(spare)
         subprocess.run([copy / "postgres", "--version"], check=True, cwd="/", **unprivileged())
-        assert executable_folder(source, spare) == source
+        assert executable_folder(closed, spare) == copy, "the same again"
+        assert executable_folder(copy, server.directory / "other") == copy, "what can run stays where it is"

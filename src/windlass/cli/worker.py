@@ -13,11 +13,11 @@ from windlass.cli.output import OK, STUCK, Output
 from windlass.cli.session import Common, Flag, described, opened_app
 from windlass.clock import duration
 from windlass.config import check_leases
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, StoreError, WindlassError
 from windlass.words import did_you_mean
 from windlass.worker import Stats, Worker
 from windlass.worker.serving import serve
-from windlass.worker.supervisor import Supervisor, stopped_with_parent, supervised_worker_id
+from windlass.worker.supervisor import MISCONFIGURED, Supervisor, is_lasting, stopped_with_parent, supervised_worker_id
 
 
 async def worker(
@@ -66,14 +66,34 @@ async def worker(
                 app, queues=queues, concurrency=concurrency, threads=threads, drain=drain, grace=grace, lease=lease,
                 quiet=quiet, verbose=verbose, store=common.store,
             )  # fmt: skip
+            await _check_store(loaded)
             code = await Supervisor(loaded.client, command, processes, drain=drain).run()
             if common.json:
                 common.out.emit(processes=processes, exit_code=code)
             return code
+        return await _serve(made, drain, common.out)
+
+
+async def _serve(made: Worker, drain: bool, out: Output) -> int:
+    supervised = supervised_worker_id() is not None
+    try:
         with stopped_with_parent(made):
             stats = await serve(made, drain=drain)
-        _report(stats, common.out)
-        return STUCK if made.all_stuck else OK
+    except StoreError as error:
+        if supervised and is_lasting(error):
+            return out.fail(str(error), None, MISCONFIGURED)
+        raise
+    _report(stats, out)
+    return STUCK if made.all_stuck else OK
+
+
+async def _check_store(app: Windlass) -> None:
+    """What nobody but a person can mend is told once, not by every child. A store that is away may come back."""
+    try:
+        await app.client.ready()
+    except WindlassError as error:
+        if is_lasting(error):
+            raise
 
 
 async def tick(app: str, /, *, limit: int = 10, common: Common = Common()) -> None:

@@ -2,8 +2,9 @@
 
 The supervisor knows which worker id each child has. When the operating system says that a child is gone its leases are
 revoked: nobody has to wait for them to lapse. Should the supervisor itself be killed, the children see their end of a
-pipe close and stop by themselves. A child tells when its worker is there: several in a row that never did cannot start,
-and are not replaced for ever. One that dies of its jobs is, whatever its age, since those jobs are counted as lost.
+pipe close and stop by themselves. A child tells when its worker is there: several in a row that never did, or that said by
+their exit code that the store refuses them for good, cannot start, and are not replaced for ever. One that dies of its jobs
+is, whatever its age, since those jobs are counted as lost.
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from windlass.client import Client
+from windlass.errors import (
+    OutcomeUnknown,
+    StoreBusy,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnreachable,
+    TransactionConflict,
+    WindlassError,
+)
 from windlass.worker.recovering import take_back
 from windlass.worker.worker import Worker
 
@@ -27,8 +37,15 @@ READY_FD: Final = "WINDLASS_READY_FD"
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 30.0
 HEALTHY_AFTER: Final = 30.0  # seconds of life after which a death is not held against the next child
+MISCONFIGURED: Final = 78  # exit code of a child whose store refuses it until somebody changes something (EX_CONFIG)
 HOPELESS: Final = 5  # children in a row that ended before their worker was there: no restart will mend that
+PASSING: Final = (StoreUnreachable, StoreBusy, StoreFull, StoreReadOnly, OutcomeUnknown, TransactionConflict)
 log: Final = logging.getLogger("windlass.supervisor")
+
+
+def is_lasting(error: WindlassError) -> bool:
+    """Whether trying again is of no use: a wrong password, no schema, no rights."""
+    return not isinstance(error, PASSING)
 
 
 class Supervisor:
@@ -76,7 +93,7 @@ class Supervisor:
             lived = loop.time() - began
             if self._stopping.is_set() or (self._drain and code == 0):
                 break
-            stillborn = 0 if was_ready else stillborn + 1
+            stillborn = 0 if was_ready and code != MISCONFIGURED else stillborn + 1
             if stillborn >= HOPELESS:
                 log.error("worker process %d could not start, %d times in a row; see its messages above", place, HOPELESS)
                 self._hopeless = True

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from caller_kinds import Asyncpg, AsyncPsycopg, Kind, Psycopg
 
 from postgres.home import free_port
 from postgres.server import Server, unique_name
@@ -215,6 +216,9 @@ def test_a_standby_can_be_read_and_says_so_when_written_to() -> None:
 # -------------------------------------------------------------------------------------------------------------- rights
 
 
+READS = "grant usage on schema windlass to {user}; grant select on all tables in schema windlass to {user}"
+
+
 @pytest.fixture
 def role(postgres_server: Server, fresh_database: str) -> Iterator[str]:
     """Somebody who may log in to a database, and nothing else. The DSN is theirs."""
@@ -293,3 +297,35 @@ def test_a_directory_of_the_socket_is_shown_as_the_host(tmp_path: Path) -> None:
     error = refused(f"postgresql:///x?host={tmp_path}")
     assert isinstance(error, StoreUnreachable)
     assert str(tmp_path) in str(error)
+
+
+def test_a_transaction_of_a_role_that_may_only_read_is_told_what_it_lacks(role: str, fresh_database: str) -> None:
+    user = urlsplit(role).username
+    migrate(fresh_database)
+    as_owner(fresh_database, READS.format(user=user))
+    driver = PostgresDriver(role)
+    transaction = driver.transaction()
+    transaction.begin()
+    with pytest.raises(StoreForbidden, match=f"insert, update, delete on all tables in schema windlass to {user}"):
+        transaction.enqueue([JOB], now=driver.clock.now())
+    transaction.rollback()
+    close(driver)
+
+
+@pytest.mark.parametrize("kind", [Psycopg, AsyncPsycopg, Asyncpg], ids=lambda kind: kind.__name__)
+def test_a_callers_role_is_named_not_the_stores(role: str, fresh_database: str, kind: type[Kind]) -> None:
+    user = urlsplit(role).username
+    migrate(fresh_database)
+    as_owner(fresh_database, READS.format(user=user))
+
+    async def run() -> None:
+        driver, own = PostgresDriver(fresh_database), kind(role)
+        await own.open()
+        await own.begin()
+        with pytest.raises(StoreForbidden, match=f"insert, update, delete on all tables in schema windlass to {user}"):
+            await own.enqueue(driver, [JOB])
+        await own.rollback()
+        await own.close()
+        await driver.close()
+
+    asyncio.run(run())

@@ -13,6 +13,7 @@ import pytest
 from postgres.proxy import Proxy
 from postgres.server import Server, unique_name
 from windlass.drivers.postgres.faults import Verdict, translate, verdict
+from windlass.drivers.postgres.place import Place
 from windlass.errors import (
     ConstraintViolated,
     InvalidInput,
@@ -30,6 +31,7 @@ from windlass.errors import (
     WindlassError,
 )
 
+THERE = Place("postgresql://somebody@127.0.0.1:1/somewhere", "theirs", "none", 1.0)
 RAISED: dict[str, tuple[Verdict, type[WindlassError]]] = {
     "40001": ("retryable", TransactionConflict), "40P01": ("retryable", TransactionConflict),
     "08000": ("retryable", StoreUnreachable), "08003": ("retryable", StoreUnreachable),
@@ -78,11 +80,11 @@ def test_each_code_has_one_meaning(connection: psycopg.Connection, code: str) ->
     said, kind = RAISED[code]
     assert caught.value.sqlstate == code
     assert verdict(caught.value, storing=False) == said
-    assert type(translate(caught.value, "there")) is kind
-    assert "said so" in str(translate(caught.value, "there")) or kind in (TransactionConflict, StoreReadOnly, StoreFull)
+    assert type(translate(caught.value, THERE)) is kind
+    assert "said so" in str(translate(caught.value, THERE)) or kind in (TransactionConflict, StoreReadOnly, StoreFull)
     is_gone = kind is StoreUnreachable
     assert verdict(caught.value, storing=True) == ("indeterminate" if is_gone else said)
-    assert type(translate(caught.value, "there", storing=True)) is OutcomeUnknown, "what is not known is not guessed"
+    assert type(translate(caught.value, THERE, storing=True)) is OutcomeUnknown, "what is not known is not guessed"
 
 
 def test_a_session_that_is_ended_or_killed_is_lost(server: Server) -> None:
@@ -100,7 +102,7 @@ def test_a_session_that_is_ended_or_killed_is_lost(server: Server) -> None:
     for error in (ended, killed, reset):
         assert verdict(error, storing=False) == "retryable"
         assert verdict(error, storing=True) == "indeterminate"
-        assert type(translate(error, "there")) is StoreUnreachable
+        assert type(translate(error, THERE)) is StoreUnreachable
 
 
 def test_a_server_that_starts_stops_or_is_full_may_be_back_soon(server: Server) -> None:
@@ -123,8 +125,8 @@ def test_a_server_that_starts_stops_or_is_full_may_be_back_soon(server: Server) 
     assert full is not None
     for turned_away in (refused.value, full):
         assert verdict(turned_away, storing=False) == "retryable"
-        assert type(translate(turned_away, "there")) is StoreUnreachable
-    assert "max_connections" in str(translate(full, "there"))
+        assert type(translate(turned_away, THERE)) is StoreUnreachable
+    assert "max_connections" in str(translate(full, THERE))
 
 
 def test_a_server_that_recovers_is_waited_for(server: Server) -> None:
@@ -152,7 +154,7 @@ def test_rights_schemas_timeouts_and_read_only_servers(server: Server, connectio
     read_only = failure(connection, "set default_transaction_read_only = on", "create table public.x ()")
     stale = failure(connection, "reset default_transaction_read_only", "create table public.y (a int)",
                     "prepare p as select * from public.y", "alter table public.y add b int", "execute p")  # fmt: skip
-    kinds = [type(translate(error, "there")) for error in (forbidden, missing, busy, read_only)]
+    kinds = [type(translate(error, THERE)) for error in (forbidden, missing, busy, read_only)]
     assert kinds == [StoreForbidden, SchemaMissing, StoreBusy, StoreReadOnly]
     verdicts = [verdict(error, storing=False) for error in (forbidden, missing, busy, read_only, stale)]
     assert verdicts == ["final", "final", "final", "retryable", "retryable"]

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import resource
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -143,4 +149,69 @@ def test_a_stream_of_news_does_not_wear_out_the_line_that_tells(postgres_server:
         assert len(backends) == 1, "it had to connect again"
 
     with line(postgres_server, timeout=0.5) as tried:
+        asyncio.run(play(tried))
+
+
+def test_news_that_was_refused_its_turn_silences_nothing_that_comes_later(postgres_server: Server) -> None:
+    """The line that tells is busy for longer than a call may wait."""
+
+    async def play(tried: Line) -> None:
+        driver, free = tried.driver, threading.Event()
+        driver._tells.post(lambda link: free.wait(20))
+        driver._notifier.notify({"a"})
+        await asyncio.sleep(1.2)
+        free.set()
+        driver._notifier.notify({"b"})
+        await until("it has told", lambda: driver._notifier.backend != 0)
+
+    with line(postgres_server, timeout=0.5) as tried:
+        asyncio.run(play(tried))
+
+
+def test_a_listener_that_meets_a_mistake_looks_meanwhile_and_listens_again(
+    postgres_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mistakes = [KeyError("a mistake")]
+    usual = Listener._on_message
+
+    def on_message(self: Listener, backend: int, text: str) -> None:
+        if mistakes:
+            raise mistakes.pop()
+        usual(self, backend, text)
+
+    async def play(tried: Line) -> None:
+        listener = await heard(tried)
+        assert not mistakes
+        assert listener._thread.is_alive()
+        assert tells(tried) == "push"
+
+    monkeypatch.setattr(Listener, "_on_message", on_message)
+    with caplog.at_level(logging.ERROR, "windlass.postgres"), line(postgres_server) as tried:
+        asyncio.run(play(tried))
+    assert "a mistake" in caplog.text
+
+
+@contextmanager
+def many_open_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096) if hard != resource.RLIM_INFINITY else 4096, hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        yield
+    finally:
+        for fd in files:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_program_with_many_open_files_is_told_of_new_work(postgres_server: Server) -> None:
+    async def play(tried: Line) -> None:
+        listener: Any = await heard(tried)
+        assert listener._wake_in > 1024
+        waiting = asyncio.create_task(tried.driver.wait(timeout=5))
+        await asyncio.sleep(0.05)
+        await tried.direct.enqueue([new()], now=tried.now())
+        assert await waiting
+
+    with many_open_files(), line(postgres_server) as tried:
         asyncio.run(play(tried))

@@ -26,6 +26,9 @@ def lead(db: Dialect, worker_id: str, lease_for: Micros, now: Micros) -> Op[Lead
     check_name("worker_id", worker_id)
     check_lease(lease_for)
     check_now(now)
+    row = yield from leader(db)
+    if leads(row.until, now) and row.worker_id != worker_id:  # who cannot win need not wait for the leader's duties
+        return row
     yield db.sql.lead(worker_id=worker_id, until=now + lease_for, now=now)
     row = yield from leader(db)
     return row if leads(row.until, now) else Leadership(epoch=row.epoch)

@@ -13,6 +13,7 @@ import psycopg
 from windlass.drivers.postgres.faults import Overdue, Taken
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
+from windlass.drivers.postgres.timed import Timed
 from windlass.drivers.statement import Row, Statement
 
 LOOK_EVERY: Final = 0.5
@@ -28,7 +29,7 @@ class Onlooker:
     def __init__(self, place: Place, link: Link) -> None:
         self._link = link
         self._blind = place.pooled  # which session ours is, changes with every transaction
-        self._eye = Link(place)
+        self._eye = Timed(place)
         self._over = threading.Event()
         self.seen: list[Row] = []
         self._thread: threading.Thread | None = None
@@ -46,12 +47,12 @@ class Onlooker:
         self._eye.abort()
         if self._thread is not None:
             self._thread.join()
+        self._eye.give_up()
 
     def _look(self, session: int) -> None:
         with suppress(psycopg.Error, Overdue, Taken):  # it only ever explains
             while not self._over.wait(LOOK_EVERY):
                 self.seen = self._eye.execute(Statement(WHO, (session,))) or self.seen
-        self._eye.close()
 
 
 def told(sessions: Sequence[Row]) -> str:

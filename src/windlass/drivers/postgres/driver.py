@@ -1,8 +1,8 @@
 """PostgreSQL as a job store: many machines, one truth.
 
-Each kind of work has connections of its own (lane.py): claims, settlements, heartbeats, writes, reads. What the
-statements do is in the modules of the same names as in every driver; what an error means is in faults.py; how others are
-told of new work is in wakeups.py.
+Each kind of work has connections of its own (lane.py): claims, settlements, heartbeats, upkeep (leadership, duties and
+sweeps), writes, reads. What the statements do is in the modules of the same names as in every driver; what an error means
+is in faults.py; how others are told of new work is in wakeups.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windlass.drivers.ops import duties, fleet, inspect, people, samples
 from windlass.drivers.postgres import health, jobs, keys, leases, settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
-from windlass.drivers.postgres.lane import Lane, Watch, Work
+from windlass.drivers.postgres.lane import Lane, Watch
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate, own_steps
@@ -54,6 +54,7 @@ from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 SAMPLES: Final = 5
 LONGEST_MEASURE: Final = 0.1
 CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
+UPKEEP: Final = 2  # connections at most, opened when needed: an election or a sweep goes on beside a duty
 ALL: Final = {""}  # told to everybody, whatever queues they serve
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
 
@@ -80,6 +81,7 @@ class PostgresDriver:
         self._claims = Lane("claim", place, watch, switches=True)
         self._settles = Lane("settle", place, watch, switches=True)
         self._beats = Lane("beat", place, watch, switches=True, opened=self._measure)
+        self._upkeep = Lane("upkeep", place, watch, size=UPKEEP)
         self._writes = Lane("write", place, watch, size=connections)
         self._reads = Lane("read", place, watch, size=2)
         self._tells = Lane("notify", place, watch)
@@ -228,42 +230,44 @@ class PostgresDriver:
         return answers
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
-        count, undecided = await self._transact(lambda: leases.expire(now, limit), repeatable=True)
+        count, undecided = await self._keep_up(lambda: leases.expire(now, limit))
         if count:
             self._tell_all()
         return count, undecided
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
         wishes = tuple(changes)
-        answers = await self._transact(lambda: people.alter(DIALECT, wishes, now))
+        self._check_open()
+        answers = await self._writes.submit(lambda link: link.transact(people.alter(DIALECT, wishes, now)))
         if "applied" in answers:
             self._tell_all()
         return answers
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
-        await self._heartbeat(lambda link: link.run(fleet.beat(DIALECT, worker, now)))
+        self._check_open()
+
+        def work(link: Link) -> None:
+            link.run(fleet.beat(DIALECT, worker, now))
+
+        await self._beats.submit(work, work, self._beat_within)
 
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
-        return await self._heartbeat(lambda link: link.transact(fleet.lead(DIALECT, worker_id, lease_for, now)))
-
-    async def _heartbeat(self, work: Work[T]) -> T:
-        self._check_open()
-        return await self._beats.submit(work, work, self._beat_within)
+        return await self._keep_up(lambda: fleet.lead(DIALECT, worker_id, lease_for, now))
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
             found = await self._read(lambda: samples.look(DIALECT, epoch, now))
-            return await self._transact(lambda: samples.write(DIALECT, duty, found, epoch, now), repeatable=True)
-        return await self._transact(lambda: duties.maintain(DIALECT, duty, epoch, now), repeatable=True)
+            return await self._keep_up(lambda: samples.write(DIALECT, duty, found, epoch, now))
+        return await self._keep_up(lambda: duties.maintain(DIALECT, duty, epoch, now))
 
-    async def _transact(self, make: Callable[[], Op[T]], *, repeatable: bool = False) -> T:
-        """`repeatable`: doing it twice is as good as once."""
+    async def _keep_up(self, make: Callable[[], Op[T]]) -> T:
+        """What may wait for others, apart from whatever jobs and leases wait for. Doing it twice is as good as once."""
         self._check_open()
 
         def work(link: Link) -> T:
             return link.transact(make())
 
-        return await self._writes.submit(work, work if repeatable else None)
+        return await self._upkeep.submit(work, work)
 
     # ---------------------------------------------------------------------------------------------------- transactions
 
@@ -372,7 +376,7 @@ class PostgresDriver:
 
     def _close(self) -> None:
         self._waiting.close()
-        for lane in (self._claims, self._settles, self._beats, self._writes, self._reads, self._tells):
+        for lane in (self._claims, self._settles, self._beats, self._upkeep, self._writes, self._reads, self._tells):
             lane.close()
         self._spares.close()
         self._watch.close()

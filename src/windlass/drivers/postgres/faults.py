@@ -128,9 +128,10 @@ def verdict(error: BaseException, *, storing: bool) -> Verdict:
     return "final"
 
 
-def translate(error: BaseException, place: Place | str, *, storing: bool = False) -> WindlassError:
+def translate(error: BaseException, place: Place, *, storing: bool = False, user: str | None = None) -> WindlassError:
     """Foreign exceptions do not leave the driver. The text of the server is kept, that of the caller is not. `storing`: a
-    change was sent, now or in an earlier try, and what became of it is not known."""
+    change was sent, now or in an earlier try, and what became of it is not known. `user`: whose connection it was, if not
+    ours."""
     where = str(place)
     if isinstance(error, WindlassError):
         return error
@@ -150,17 +151,15 @@ def translate(error: BaseException, place: Place | str, *, storing: bool = False
             if remedy == "pooler"
             else StoreUnavailable(f"{where}: {said(error)}; {remedy}")
         )
-    if error.sqlstate == "42501":
-        return StoreForbidden(where, said(error), grants(place, said(error)))
     state = error.sqlstate or ("22000" if isinstance(error, psycopg.DataError) else "")
-    return by_state(state, said(error), where)
+    return by_state(state, said(error), place, user)
 
 
-def grants(place: Place | str, refused: str = "") -> str:
+def grants(place: Place, refused: str = "", user: str | None = None) -> str:
     """What the owner types so that a role can work: on the database to make the schema, else on what is in it."""
-    user, schema, database = ("ROLE", "SCHEMA", "DATABASE") if isinstance(place, str) else _names(place)
+    user, schema = user or place.user, place.schema
     if "for database" in refused:
-        return f"grant create on database {database} to {user}; or let somebody who may run: windlass migrate"
+        return f"grant create on database {place.database} to {user}; or let somebody who may run: windlass migrate"
     return (
         f"grant usage on schema {schema} to {user}; "
         f"grant select, insert, update, delete on all tables in schema {schema} to {user}; "
@@ -168,12 +167,9 @@ def grants(place: Place | str, refused: str = "") -> str:
     )
 
 
-def _names(place: Place) -> tuple[str, str, str]:
-    return place.user, place.schema, place.database
-
-
-def by_state(state: str, said: str, where: str) -> WindlassError:
+def by_state(state: str, said: str, place: Place, user: str | None = None) -> WindlassError:
     """What an error of the server means, whichever library told of it."""
+    where = str(place)
     if state in CONFLICTS:
         return TransactionConflict()
     if state in BUSY:
@@ -187,7 +183,7 @@ def by_state(state: str, said: str, where: str) -> WindlassError:
     if state in ("42P01", "3F000", "42883", "42703"):
         return SchemaMissing(where, said)
     if state == "42501":
-        return StoreForbidden(where, said, grants(where, said))
+        return StoreForbidden(where, said, grants(place, said, user))
     if state[:2] == "23":
         return ConstraintViolated(f"{where}: {said}")
     if state[:2] == "22":

@@ -58,11 +58,17 @@ def psql(place: Place, statement: str) -> str:
 
 
 def _server(place: Place, facts: Row) -> Iterator[Finding]:
-    version, standby, _, most, used, _, _, fsync, synchronous, read_only = facts
+    version, standby, _, most, used, _, _, fsync, synchronous, read_only, isolation = facts
     if standby or read_only:
         yield Finding("server", "problem", ACCEPTS_NO_WRITES, psql(place, "select pg_is_in_recovery()"))
     else:
         yield Finding("server", "ok", f"PostgreSQL {version.split(' ')[0]}")
+    if isolation != "read committed":  # where no pooler is in the way, our sessions say so themselves
+        yield Finding(
+            "isolation", "warning", f"sessions begin {isolation.upper()}, and through a pooler we cannot ask for another: "
+            "workers that meet at a row are refused and try again instead of waiting",
+            psql(place, f"alter role {place.user} set default_transaction_isolation = 'read committed'"),
+        )  # fmt: skip
     full = used >= CROWDED * most
     yield Finding(
         "connections", "warning" if full else "ok", f"{used} of {most} are in use" + (

@@ -9,6 +9,7 @@ nothing can have been stored, else by first looking what was.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import T
 from windlass.errors import DriverClosed, InvalidInput
 
+log: Final = logging.getLogger("windlass.postgres")
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 LOOK_EVERY: Final = 0.05
@@ -67,7 +69,9 @@ class Watch:
                 self._changed.notify()
 
     def end(self, link: Link) -> None:
-        self._until.pop(link, None)
+        """From here on its deadline touches nobody: what was to be aborted for it is aborted by now."""
+        with self._changed:
+            self._until.pop(link, None)
 
     @contextmanager
     def within(self, link: Link, seconds: float) -> Iterator[None]:
@@ -91,12 +95,20 @@ class Watch:
                 if self._closed:
                     return
                 self._changed.wait(LOOK_EVERY if self._until else None)
-            now = ticking()
-            for link, until in list(self._until.items()):  # copied in one step: calls end without asking for the lock
+            try:
+                self._look()
+            except Exception:  # without it nothing would ever end again that hangs
+                log.exception("looking for calls whose time is over has failed; going on")
+                threading.Event().wait(LOOK_EVERY)
+
+    def _look(self) -> None:
+        now = ticking()
+        with self._changed:  # a call that has ended meanwhile must not be cut: its connection may serve the next one
+            for link, until in list(self._until.items()):
                 if until <= now:
                     link.abort()
-            for lane in self._lanes:
-                lane.refuse_overdue(now)
+        for lane in self._lanes:
+            lane.refuse_overdue(now)
 
 
 class Lane:
@@ -154,9 +166,11 @@ class Lane:
             while (call := self._take()) is not None:
                 if call.future.set_running_or_notify_cancel():
                     call.link = link
-                    self._running.add(call)
+                    with self._changed:
+                        self._running.add(call)
                     self._answer(call, link)
-                    self._running.discard(call)
+                    with self._changed:
+                        self._running.discard(call)
                 del call  # what it holds should not live until the next one comes
         finally:
             link.give_up()
@@ -212,6 +226,8 @@ class Lane:
                     work = call.again
             finally:
                 self._watch.end(link)
+                if link.was_cut:  # perhaps it was answered at the last moment; the next call needs another connection
+                    link.close()
             threading.Event().wait(pause * (0.5 + self._random.random() / 2))
             pause = min(pause * 2, LONGEST_PAUSE)
 

@@ -7,8 +7,6 @@ is under way at once, whatever state the network is in.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -23,6 +21,7 @@ from windlass.drivers.postgres.arrays import KINDS, Array, Texts, packed
 from windlass.drivers.postgres.faults import Overdue, Taken
 from windlass.drivers.postgres.opening import Opening
 from windlass.drivers.postgres.place import Place
+from windlass.drivers.postgres.wire import Wire
 from windlass.drivers.statement import Op, Row, Statement, T
 
 
@@ -64,14 +63,18 @@ class Link:
         self._opened = opened
         self._aborted = False
         self._opening: Opening | None = None  # begun by a call that had to give up
+        self._wire: Wire | None = None
         self.connection: psycopg.Connection[Row] | None = None
         self.storing = False  # a change was sent, and its answer has not come
 
     def open(self) -> psycopg.Connection[Row]:
         self._aborted = False
         if self.connection is None or self.connection.closed:
+            self.close()
             self.storing = False
-            self.connection = self._connected()
+            connection = self._connected()
+            self._wire = Wire(connection.fileno())
+            self.connection = connection
             if self._opened is not None:
                 self._opened(self)
         return self.connection
@@ -151,11 +154,20 @@ class Link:
     def abort(self) -> None:
         """From another thread: whatever is under way fails now."""
         self._aborted = True
-        connection = self.connection
-        if connection is None or connection.closed:
-            return
-        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
-            wire.shutdown(socket.SHUT_RDWR)
+        wire = self._wire
+        if wire is not None:
+            wire.cut()
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether this connection was aborted: it carries nothing any more, although nobody may have noticed yet."""
+        return self._wire is not None and self._wire.was_cut
+
+    def let_go(self) -> None:
+        """The connection belongs to somebody else from now on, and cannot be aborted from here."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.let_go()
 
     def give_up(self) -> None:
         """For good: also what was begun for a later call."""
@@ -165,12 +177,15 @@ class Link:
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
+        self.let_go()
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
 
 
-BEGIN: Final = Statement("begin", ())
+# Named, whatever the database or the role begins with: our statements look again after they had to wait for a lock, and
+# must see then what they waited for.
+BEGIN: Final = Statement("begin isolation level read committed", ())
 COMMIT: Final = Statement("commit", ())
 ROLLBACK: Final = Statement("rollback", ())
 

@@ -5,7 +5,8 @@ leaves nothing behind. A step that says `-- concurrently` builds indexes without
 one by one, each written so that it may be repeated; an index that was left half built is dropped and built again. A schema
 that is made from nothing is one transaction altogether: nobody writes to it yet, and nobody ever sees a part of it.
 
-Waiting for a table's lock makes everybody else wait behind us, so a step soon gives up, and says who was in its way.
+Waiting for a table's lock makes everybody else wait behind us, so a step soon gives up, and says who was in its way. Only a
+step itself may take as long as it takes; whatever else is asked has a deadline (timed.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from windlass.drivers.postgres.blockers import SESSION, Onlooker, told
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.splitting import concurrent_statements, index_built
+from windlass.drivers.postgres.timed import Timed
 from windlass.drivers.statement import Statement
 from windlass.errors import StoreBusy, StoreUnavailable
 
@@ -51,12 +53,12 @@ def applied_steps(link: Link) -> dict[int, str]:
     return {row[0]: row[1] for row in link.execute(Statement("select version, checksum from windlass.migrations", ()))}
 
 
-def make(link: Link, place: Place, steps: Sequence[Migration]) -> bool:
+def make(link: Timed, place: Place, steps: Sequence[Migration]) -> bool:
     """All of it in an empty schema. False when somebody else has done it meanwhile."""
     return _seen(link, place, "the schema", lambda: _make(link, place, steps))
 
 
-def apply(link: Link, place: Place, step: Migration) -> bool:
+def apply(link: Timed, place: Place, step: Migration) -> bool:
     """False when somebody else has done it meanwhile."""
     if step.concurrent and place.pooled:
         raise StoreUnavailable(
@@ -67,7 +69,7 @@ def apply(link: Link, place: Place, step: Migration) -> bool:
     return _seen(link, place, step.label, lambda: run(link, place, step))
 
 
-def _seen(link: Link, place: Place, what: str, run: Callable[[], bool]) -> bool:
+def _seen(link: Timed, place: Place, what: str, run: Callable[[], bool]) -> bool:
     with Onlooker(place, link) as onlooker:
         try:
             return run()
@@ -79,28 +81,28 @@ def _seen(link: Link, place: Place, what: str, run: Callable[[], bool]) -> bool:
             link.close()  # whatever was half done is undone by the server, locks and settings are given back
 
 
-def _make(link: Link, place: Place, steps: Sequence[Migration]) -> bool:
+def _make(link: Timed, place: Place, steps: Sequence[Migration]) -> bool:
     _begin(link, place)
     if applied_steps(link):
         return False
     for step in steps:
-        _run(link, place, _plain(step))
-        _run(link, place, _record(step))
-    link.execute(COMMIT)
+        link.build(_plain(step))
+        link.script(_record(step))
+    link.execute(COMMIT, FOR_OTHERS)
     return True
 
 
-def _apply_whole(link: Link, place: Place, step: Migration) -> bool:
+def _apply_whole(link: Timed, place: Place, step: Migration) -> bool:
     _begin(link, place)
     if step.version in applied_steps(link):
         return False
-    _run(link, place, step.text)
-    _run(link, place, _record(step))
-    link.execute(COMMIT)
+    link.build(step.text)
+    link.script(_record(step))
+    link.execute(COMMIT, FOR_OTHERS)
     return True
 
 
-def _begin(link: Link, place: Place) -> None:
+def _begin(link: Timed, place: Place) -> None:
     def attempt() -> bool:
         link.execute(BEGIN)
         [(ours,)] = link.execute(Statement(f"select pg_try_advisory_xact_lock({KEY})", (LOCK.format(place.schema),)))
@@ -109,11 +111,11 @@ def _begin(link: Link, place: Place) -> None:
         return bool(ours)
 
     _take_turn(link, place, attempt)
-    _run(link, place, f"set local statement_timeout = 0; set local lock_timeout = '{FOR_A_TABLE}s'")
+    link.script(f"set local statement_timeout = 0; set local lock_timeout = '{FOR_A_TABLE}s'")
     _lay_ground(link, place)
 
 
-def _take_turn(link: Link, place: Place, attempt: Callable[[], bool]) -> None:
+def _take_turn(link: Timed, place: Place, attempt: Callable[[], bool]) -> None:
     """Asked for again and again: a statement that waits for the lock holds a snapshot, and a concurrent step of the one who
     has the lock would wait for the end of that."""
     until = ticking() + FOR_OTHERS
@@ -124,19 +126,19 @@ def _take_turn(link: Link, place: Place, attempt: Callable[[], bool]) -> None:
         threading.Event().wait(ASK_EVERY)
 
 
-def _lay_ground(link: Link, place: Place) -> None:
+def _lay_ground(link: Timed, place: Place) -> None:
     [(there,)] = link.execute(Statement("select to_regnamespace(quote_ident($1)) is not null", (place.schema,)))
     if not there:  # asking with `if not exists` would need the right to make one even then
-        _run(link, place, f'create schema "{place.schema}"')
-    _run(link, place, BOOTSTRAP)
+        link.script(f'create schema "{place.schema}"', FOR_A_TABLE)
+    link.script(BOOTSTRAP, FOR_A_TABLE)
 
 
-def _apply_concurrently(link: Link, place: Place, step: Migration) -> bool:
+def _apply_concurrently(link: Timed, place: Place, step: Migration) -> bool:
     """Outside of a transaction, under a lock of the session."""
     parts = concurrent_statements(step.text)
-    _run(link, place, f"set statement_timeout = 0; set lock_timeout = '{FOR_OTHERS}s'")
+    link.script(f"set statement_timeout = 0; set lock_timeout = '{FOR_OTHERS}s'")
     with suppress(psycopg.Error):  # not every platform can: should we die, the server stops building soon after
-        _run(link, place, "set client_connection_check_interval = '1s'")
+        link.script("set client_connection_check_interval = '1s'")
     ask = Statement(f"select pg_try_advisory_lock({KEY})", (LOCK.format(place.schema),))
     _take_turn(link, place, lambda: bool(link.execute(ask)[0][0]))
     if step.version in applied_steps(link):
@@ -144,9 +146,9 @@ def _apply_concurrently(link: Link, place: Place, step: Migration) -> bool:
     for part in parts:
         index = index_built(part)
         if index is not None and link.execute(Statement(LEFT_HALF_BUILT.format(index), ())):
-            _run(link, place, f"drop index concurrently windlass.{index}")
-        _run(link, place, part)
-    _run(link, place, _record(step))
+            link.build(f"drop index concurrently windlass.{index}")
+        link.build(part)
+    link.script(_record(step), FOR_OTHERS)
     return True
 
 
@@ -159,11 +161,6 @@ def _plain(step: Migration) -> str:
 
 def _record(step: Migration) -> str:
     return RECORD.format(step.version, step.name, step.checksum)
-
-
-def _run(link: Link, place: Place, text: str) -> None:
-    """A text of any number of statements, without parameters."""
-    link.open().execute(place.text(text).encode(), prepare=False)
 
 
 def script(place: Place, left: Sequence[Migration], *, empty: bool) -> str:

@@ -14,6 +14,8 @@ from windlass.errors import InvalidInput, StoreUnavailable
 __all__ = ["CONNECT_TIMEOUT", "Migrate", "Place", "Pooler"]
 
 CONNECT_TIMEOUT: Final = 5
+# A host that is gone is noticed within half a minute, also by a call that may take longer (seconds, milliseconds).
+ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
 # An optimisation only: plans are pinned by the shape of the statements, and proved so without these. They keep a plan that
 # was made for an empty table from being used on a full one.
 SWITCHES: Final = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
@@ -70,12 +72,14 @@ class Place:
     def parameters(self, *, switches: bool = False, plain: bool = False) -> dict[str, Any]:
         """What to connect with. Behind a pooler nothing is said that belongs to a session, nor with `plain`."""
         given: dict[str, Any] = {
-            "connect_timeout": CONNECT_TIMEOUT, "application_name": "windlass", "client_encoding": "utf8", **self._given
+            "connect_timeout": CONNECT_TIMEOUT, "application_name": "windlass", "client_encoding": "utf8", **ALIVE,
+            **self._given,
         }  # fmt: skip
         if not (self.pooled or plain):
             milliseconds = int(self.timeout * 1000)
             settings = {
-                "timezone": "UTC", "statement_timeout": milliseconds, "lock_timeout": milliseconds,
+                "timezone": "UTC", "default_transaction_isolation": r"read\ committed",
+                "statement_timeout": milliseconds, "lock_timeout": milliseconds,
                 "idle_in_transaction_session_timeout": milliseconds, **(SWITCHES if switches else {}),
             }  # fmt: skip
             own = " ".join(f"-c {name}={value}" for name, value in settings.items())

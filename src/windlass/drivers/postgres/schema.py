@@ -13,6 +13,7 @@ from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.migrating import applied_steps, apply, make, script
 from windlass.drivers.postgres.place import Migrate, Place
 from windlass.drivers.postgres.sharing import check_own_session
+from windlass.drivers.postgres.timed import Timed
 from windlass.drivers.statement import Statement
 from windlass.errors import SchemaMissing, SchemaTooOld, StoreReadOnly, StoreUnavailable
 
@@ -52,9 +53,10 @@ def _check_server(link: Link, place: Place) -> None:
 
 
 def migrate(place: Place, steps: Sequence[Migration] | None = None, *, mode: Migrate = "auto") -> list[str]:
-    """Apply what is missing, on a connection of its own; answers what was. A step may take as long as it takes."""
+    """Apply what is missing, on a connection of its own; answers what was. A step may take as long as it takes, while the
+    server is there."""
     steps = own_steps() if steps is None else list(steps)
-    link = Link(place)
+    link = Timed(place)
     try:
         left = look(link, place, mode, steps)
         if left == steps:
@@ -65,19 +67,19 @@ def migrate(place: Place, steps: Sequence[Migration] | None = None, *, mode: Mig
     except (psycopg.Error, Taken, Overdue) as error:
         raise translate(error, place) from error
     finally:
-        link.close()
+        link.give_up()
 
 
 def status(place: Place, steps: Sequence[Migration] | None = None) -> Status:
     """Changes nothing."""
     steps = own_steps() if steps is None else list(steps)
-    link = Link(place)
+    link = Timed(place)
     try:
         _check_server(link, place)
         applied = applied_steps(link)
     except (psycopg.Error, Taken, Overdue) as error:
         raise translate(error, place) from error
     finally:
-        link.close()
+        link.give_up()
     left = missing(steps, applied, str(place))
     return Status(str(place), tuple((step, step not in left) for step in steps), script(place, left, empty=left == steps))

@@ -10,6 +10,7 @@ from typing import Final
 
 from windlass.drivers.postgres.link import BEGIN, ROLLBACK, Link
 from windlass.drivers.postgres.place import Place
+from windlass.drivers.postgres.timed import Timed
 from windlass.drivers.statement import Statement
 from windlass.errors import PoolerInTheWay
 
@@ -22,7 +23,7 @@ def check_own_session(link: Link, place: Place) -> None:
     goes through somebody: then a second client sees whether it is given the session of the first."""
     if place.pooled or _session(link) == link.open().info.backend_pid:
         return
-    other = Link(place)
+    other = Timed(place)
     try:
         for _ in range(LOOKS):
             mine = _session(link)
@@ -32,7 +33,7 @@ def check_own_session(link: Link, place: Place) -> None:
             if lent == mine or now_mine != mine:
                 raise PoolerInTheWay(str(place), "two clients were given one session of the server")
     finally:
-        other.close()
+        other.give_up()
 
 
 def _session(link: Link) -> int:

@@ -99,6 +99,7 @@ class Spares:
 
     def forget(self, link: Held) -> None:
         """Somebody still looks at it, and is told that it broke; then it goes by itself."""
+        link.let_go()
         if link.connection is not None:
             body.detach(link.connection)
         with self._lock:
@@ -169,7 +170,7 @@ class PostgresTransaction:
         try:
             self._link = self._start()
         except (psycopg.Error, Overdue) as error:
-            raise translate(error, str(self._place)) from error
+            raise translate(error, self._place) from error
 
     def _start(self) -> Held:
         fresh = False
@@ -211,7 +212,7 @@ class PostgresTransaction:
         except (OverflowError, UnicodeError) as error:
             raise InvalidInput("value", f"cannot be stored: {error}") from error
         except Exception as error:
-            raise translate(error, str(self._place)) from error
+            raise translate(error, self._place) from error
 
     def _alone(self) -> AbstractContextManager[object]:
         """No statement of the body is under way on another thread."""
@@ -229,7 +230,7 @@ class PostgresTransaction:
             lost = link.storing and is_lost(error)
             self.rollback()
             if not lost:
-                raise translate(error, str(self._place)) from error
+                raise translate(error, self._place) from error
             if not self._was_stored():
                 raise StoreUnreachable(str(self._place), "the connection broke before the commit took effect") from error
         self.rollback()  # nothing is left to undo

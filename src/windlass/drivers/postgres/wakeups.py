@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import select
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from random import Random
 from typing import Final
@@ -38,6 +40,7 @@ TEST_WITHIN: Final = 3.0
 LATE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
 PING: Final = "?"
+EXPECTED: Final = (psycopg.Error, Overdue, OSError)
 
 
 class Wakeups:
@@ -104,7 +107,7 @@ class Notifier:
     def _post(self) -> None:
         """A call of its own for each statement: each has its own deadline, however long the stream of news is."""
         with suppress(DriverClosed):  # those who listen look for themselves
-            self._lane.post(self._send)
+            self._lane.post(self._send).add_done_callback(self._sent)
 
     def _send(self, link: Link) -> None:
         with self._lock:
@@ -117,9 +120,12 @@ class Notifier:
             log.debug("nobody was told of new work: %s", error)  # those who listen look for themselves
             link.close()
         threading.Event().wait(GATHER)
+
+    def _sent(self, call: Future[None]) -> None:
+        """Or refused before its turn came: that must not silence what comes later."""
         with self._lock:
-            self._sending = bool(self._pending)
-        if self._sending:
+            more = self._sending = bool(self._pending)
+        if more:
             self._post()
 
     def ping(self, text: str, within: float) -> None:
@@ -127,6 +133,15 @@ class Notifier:
         statement = Statement("select pg_notify($1, $2)", (self._place.channel, text))
         with suppress(DriverClosed):  # and so is whoever asked
             self._lane.post(lambda link: link.execute(statement), min(within, self._place.timeout))
+
+
+def _readable(fd: int, other: int, within: float) -> bool:
+    """Whether there is something to read from the first, or to know of it: waits for either. Not by `select`, which knows
+    no numbers from 1024 on."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    poll.register(other, select.POLLIN)
+    return any(ready == fd for ready, _ in poll.poll(math.ceil(within * 1000)))
 
 
 class Listener:
@@ -171,7 +186,9 @@ class Listener:
                 while not self._closing.is_set():
                     self._hear(ticking() + self.test_every)
                     self._test_line()
-            except (psycopg.Error, Overdue, OSError) as error:
+            except Exception as error:
+                if not isinstance(error, EXPECTED):  # a mistake of ours, but no reason to be deaf from now on
+                    log.exception("listening for new work has failed; beginning anew")
                 self._unheard(error)
                 self._closing.wait(pause * (0.5 + self._random.random() / 2))
                 pause = min(pause * 2, self.longest_pause)
@@ -221,8 +238,7 @@ class Listener:
         if connection is None or connection.closed:
             raise Overdue("the connection is gone")
         while not answered() and (left := until - ticking()) > 0 and not self._closing.is_set():
-            ready, _, _ = select.select([connection.fileno(), self._wake_in], [], [], left)
-            if connection.fileno() in ready:
+            if _readable(connection.fileno(), self._wake_in, within=left):
                 connection.pgconn.consume_input()
                 while (message := connection.pgconn.notifies()) is not None:
                     self._on_message(message.be_pid, message.extra.decode())

@@ -50,7 +50,7 @@ class Within:
                 answers = drive(self._op(caller, new, now, notify, seen), caller.execute)
             except Elsewhere:
                 stale, seen = seen, who()  # the server may have been restarted since
-                if seen == stale:
+                if seen[:-1] == stale[:-1]:
                     raise
                 answers = drive(self._op(caller, new, now, notify, seen), caller.execute)
         return self._done(caller, new, answers, now, notify, seen)
@@ -68,14 +68,15 @@ class Within:
                 answers = await drive_async(self._op(caller, new, now, notify, seen), caller.execute)
             except Elsewhere:
                 stale, seen = seen, await who()
-                if seen == stale:
+                if seen[:-1] == stale[:-1]:
                     raise
                 answers = await drive_async(self._op(caller, new, now, notify, seen), caller.execute)
         return self._done(caller, new, answers, now, notify, seen)
 
     def _op(self, caller: Hooked, new: Sequence[NewJob], now: Micros, notify: bool, seen: Row) -> Op[list[Enqueued]]:
         def whole() -> Op[list[Enqueued]]:
-            yield from compare(seen, self._place)
+            isolation = yield from compare(seen, self._place)
+            yield from check_isolation(isolation, new)
             answers = yield from keys.enqueue(new, now)
             if notify and not caller.hooks and (queues := jobs.brought(new, answers, now)):
                 yield SQL.tell(channel=self._place.channel, queues=Texts(sorted(queues)))
@@ -92,18 +93,33 @@ class Within:
         return answers
 
 
-def compare(seen: Row, place: Place) -> Op[None]:
+def compare(seen: Row, place: Place) -> Op[str]:
+    """Raises when the connection leads elsewhere; answers how isolated its transaction is."""
     try:
-        [found] = yield SQL.who()
+        [(*found, isolation)] = yield SQL.who()
     except SchemaMissing:
         raise WrongConnection(
             f"the connection sees no such store; this one is {place}: connect to the same database, or enqueue after your "
             "own commit"
         ) from None
-    if tuple(found) != tuple(seen):
+    if tuple(found) != tuple(seen[:-1]):
         raise Elsewhere(
             f"the connection leads to the database {found[1]!r} of another server or to a copy of this store, which is "
             f"{place}; two databases are never atomic together, so enqueue after your own commit"
+        )
+    return str(isolation)
+
+
+def check_isolation(level: str, new: Sequence[NewJob]) -> Op[None]:
+    """A transaction that sees only what was there when it began can take part: what it does not see of keys, the server
+    calls a conflict. Of the last place in a queue nobody would tell it."""
+    if level == "read committed":
+        return
+    dense = yield SQL.lock_queues(names=Texts({job.queue for job in new}))
+    if dense:
+        raise WrongConnection(
+            f"the transaction is {level.upper()}, in which the last position of the queue {dense[0][0]!r} cannot be known; "
+            "queues with dense positions want READ COMMITTED, or enqueue after your own commit"
         )
 
 
@@ -133,4 +149,4 @@ def told(place: Place) -> Iterator[None]:
     except (OverflowError, UnicodeError) as error:
         raise InvalidInput("value", f"cannot be stored: {error}") from error
     except Taken as error:
-        raise translate(error, str(place)) from error
+        raise translate(error, place) from error

@@ -34,10 +34,10 @@ class AsyncpgCaller(Unhooked):
         try:
             return [tuple(row) for row in await self._connection.fetch(self._place.text(statement.sql), *statement.params)]
         except Exception as error:
-            raise told(error, self._place) from error
+            raise told(error, self._place, self._connection) from error
 
 
-def told(error: Exception, place: Place) -> WindlassError | Taken:
+def told(error: Exception, place: Place, connection: Any) -> WindlassError | Taken:
     state = getattr(error, "sqlstate", None)
     if state == "23505":
         return Taken(getattr(error, "constraint_name", None) or "", getattr(error, "detail", None) or "")
@@ -45,4 +45,5 @@ def told(error: Exception, place: Place) -> WindlassError | Taken:
         return StoreUnreachable(str(place), str(error))
     if state is None:
         return StoreError(f"{place}: {error}")
-    return by_state(state, str(error), str(place))
+    user = None if connection.is_closed() else getattr(connection.get_settings(), "session_authorization", None)
+    return by_state(state, str(error), place, user)

@@ -44,7 +44,7 @@ class PsycopgCaller(Unhooked):
                 cursor.execute(self._place.text(statement.sql), statement.params, binary=True)
                 return cursor.fetchall() if cursor.description is not None else []
             except psycopg.Error as error:
-                raise told(error, self._place) from error
+                raise told(error, self._place, self._connection) from error
 
 
 class AsyncPsycopgCaller(Unhooked):
@@ -59,7 +59,7 @@ class AsyncPsycopgCaller(Unhooked):
                 await cursor.execute(self._place.text(statement.sql), statement.params, binary=True)
                 return await cursor.fetchall() if cursor.description is not None else []
             except psycopg.Error as error:
-                raise told(error, self._place) from error
+                raise told(error, self._place, self._connection) from error
 
 
 def check(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], begin: str) -> None:
@@ -81,7 +81,10 @@ def ours(adapters: AdaptersMap) -> None:
         adapters.register_loader(name, loader)
 
 
-def told(error: psycopg.Error, place: Place) -> WindlassError | Taken:
+def told(
+    error: psycopg.Error, place: Place, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+) -> WindlassError | Taken:
     if isinstance(error, psycopg.errors.UniqueViolation):
         return Taken(error.diag.constraint_name or "", error.diag.message_detail or "")
-    return translate(error, str(place))
+    user = None if connection.closed else connection.info.parameter_status("session_authorization")
+    return translate(error, place, user=user)

@@ -5,7 +5,7 @@ select current_setting('server_version'), pg_is_in_recovery(), current_setting('
   current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
   (select count(*) from pg_stat_activity where datid is not null), current_user::text,
   pg_has_role('pg_read_all_stats', 'usage'), current_setting('fsync')::boolean, current_setting('synchronous_commit'),
-  current_setting('default_transaction_read_only')::boolean;
+  current_setting('default_transaction_read_only')::boolean, current_setting('default_transaction_isolation');
 
 -- name: lacking_rights
 -- `meta` and `migrations` are written by whoever migrates.
