@@ -35,7 +35,7 @@ ONLY_POSTGRES = set(
     "leased_by "
     # locks, in their order
     "take lock_queues hold_queues lock_limits try_limits lock_groups lock_guards lock_jobs lock_ended hold_leader "
-    "lock_usage share_usage shared_rows_of open_groups "
+    "lock_usage share_usage shared_rows_of open_groups hold_templates lock_schedules lock_schedule_named "
     # what was stored when a reply was lost; hearing of work; the server's health
     "claimed_before enqueued_before pulse tell who server_facts table_health index_states lacking_rights old_transactions "
     "prepared_transactions idle_slots lock_blockers".split()

@@ -24,6 +24,8 @@ AfterRule = Literal["cancel", "continue"]
 Positions = Literal["tail", "dense"]
 GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
+CatchUp = Literal["skip", "last", "all"]  # of times that passed while nobody could fire them
+Overlap = Literal["allow", "skip", "queue-one"]  # when a job of the same schedule has not ended
 End = Literal["top", "bottom"]  # of the jobs of one queue and priority
 
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -229,6 +231,42 @@ class Queue(Struct, frozen=True, kw_only=True, gc=False):
     preset: str | None = None
     settings: str | None = None
     paused_at: Micros | None = None
+
+
+class Template(Struct, frozen=True, kw_only=True, gc=False):
+    """One version of a reusable job. Versions are never changed, but for `archived_at` of the newest."""
+
+    template_id: str
+    version: int
+    name: str
+    type: str
+    queue: str
+    params: bytes  # a JSON object
+    settings: str | None = None  # `core.templates.Policies` as JSON; None = all as usual
+    archived_at: Micros | None = None
+    created_at: Micros = 0
+
+
+class Schedule(Struct, frozen=True, kw_only=True, gc=False):
+    """A rule that makes jobs of a template. `next_trigger_at` is None while it is paused, and when no time is to come."""
+
+    schedule_id: str
+    template_id: str
+    name: str
+    cron_expression: str  # five or six fields, an alias such as @daily, or `every 15m`
+    timezone: str = "UTC"
+    enabled: bool = True
+    param_overrides: bytes | None = None  # a JSON object over the template's
+    catch_up: CatchUp = "last"
+    catch_up_cap: int = 100
+    overlap: Overlap = "allow"
+    jitter: Micros = 0
+    declared: str | None = None  # the fingerprint of the code that declared it; None = made at run time
+    declared_at: Micros | None = None  # when code last did
+    last_triggered_at: Micros | None = None
+    next_trigger_at: Micros | None = None
+    created_at: Micros = 0
+    updated_at: Micros = 0
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):

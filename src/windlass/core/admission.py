@@ -12,6 +12,7 @@ from windlass.core.alterations import (
     Alteration,
     Leave,
     Move,
+    OfSchedules,
     PutGroup,
     PutLimit,
     PutQueue,
@@ -260,6 +261,10 @@ def check_alteration(change: Alteration) -> None:
             check_name("queue", change.queue)
             if not isinstance(change.paused, bool):
                 raise InvalidInput("paused", f"must be True or False, got {change.paused!r}")
+        case _ if isinstance(change, OfSchedules):
+            from windlass.core.admission_schedules import check_of_schedules  # it stands on this module
+
+            check_of_schedules(change)
         case _:
             pass
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from windlass.types import End, GroupMode, OnFailure, Positions
+from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Overlap, Positions
 
 
 class Cancel(Struct, frozen=True):
@@ -91,7 +91,86 @@ class PutGroup(Struct, frozen=True):
     on_failure: OnFailure = "stop"
 
 
+class PutTemplate(Struct, frozen=True, kw_only=True):
+    """Make a template, or by the same name a new version of it; one that is archived is in use again. `template_id` is
+    that of a new one: an old one keeps its own."""
+
+    template_id: str
+    name: str
+    type: str
+    queue: str = "default"
+    params: bytes = b"{}"
+    settings: str | None = None
+
+
+class ArchiveTemplate(Struct, frozen=True):
+    """No more jobs are made of it; its schedules go on without making any. Jobs that exist stay as they are."""
+
+    name: str
+
+
+class DeleteTemplate(Struct, frozen=True):
+    """Remove a template with all its versions, unless a schedule uses it."""
+
+    name: str
+
+
+class PutSchedule(Struct, frozen=True, kw_only=True):
+    """Make a schedule, or change the one of this name. `schedule_id` is that of a new one: an old one keeps its own.
+
+    A change of rule, zone or `enabled` computes the next time from now on; anything else leaves it alone. No job that
+    exists is touched. `enabled` None: as it was, and a new one runs. `declared` is the fingerprint of code that declares
+    it: while that is the same, what people changed meanwhile stays."""
+
+    schedule_id: str
+    name: str
+    template: str  # its name
+    cron_expression: str
+    timezone: str = "UTC"
+    enabled: bool | None = None
+    param_overrides: bytes | None = None
+    catch_up: CatchUp = "last"
+    catch_up_cap: int = 100
+    overlap: Overlap = "allow"
+    jitter: Micros = 0
+    declared: str | None = None
+
+
+class RenameSchedule(Struct, frozen=True):
+    """Give a schedule another name. Its id, and with it the jobs that it made, stay its own."""
+
+    name: str
+    to: str
+
+
+class SetEnabled(Struct, frozen=True):
+    """Pause a schedule, or let it go on from now: what passed meanwhile was not missed."""
+
+    schedule: str
+    enabled: bool
+
+
+class DeleteSchedule(Struct, frozen=True):
+    """Remove a schedule. The jobs that it made stay."""
+
+    name: str
+
+
+class Fire(Struct, frozen=True, kw_only=True):
+    """A schedule's time has come: make its jobs and move on to the next time, if `expected` still is the next time. The
+    schedule's overlap rule is judged for each job, in the order given. Without jobs it only moves on."""
+
+    schedule_id: str
+    expected: Micros
+    next_trigger_at: Micros | None
+    jobs: tuple[NewJob, ...] = ()
+
+
 Alteration: TypeAlias = (
     Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | PutGroup
+    | PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled | DeleteSchedule | Fire
+)  # fmt: skip
+OfSchedules: TypeAlias = (
+    PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled | DeleteSchedule | Fire
 )
 AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate"]

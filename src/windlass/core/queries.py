@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Usage, WorkerInfo
+from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Schedule, Template, Usage, WorkerInfo
 
 R = TypeVar("R")
 
@@ -48,3 +48,20 @@ class UsageSince(Query[Usage], frozen=True, kw_only=True):
     outcome."""
 
     since: Micros = 0
+
+
+class AllTemplates(Query[Template], frozen=True, kw_only=True):
+    """The newest version of every template, sorted by name; with `name` all versions of that one, oldest first."""
+
+    name: str | None = None
+
+
+class AllSchedules(Query[Schedule], frozen=True):
+    """Schedules, sorted by name."""
+
+
+class DueSchedules(Query[Schedule], frozen=True, kw_only=True):
+    """Schedules whose next time is `by` or earlier, sorted by that time and by id, at most `limit`."""
+
+    by: Micros
+    limit: int = 100

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, State, WorkerInfo
+from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, Schedule, State, WorkerInfo
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -57,6 +57,11 @@ def worker_in(row: Row) -> WorkerInfo:
     fields = dict(zip(WorkerInfo.__struct_fields__, row, strict=True))
     queues, types = strings_in(fields.pop("queues")), strings_in(fields.pop("types"))
     return WorkerInfo(queues=queues, types=types, is_leader=bool(fields.pop("is_leader")), **fields)
+
+
+def schedule_in(row: Row) -> Schedule:
+    fields = dict(zip(Schedule.__struct_fields__, row, strict=True))
+    return Schedule(enabled=bool(fields.pop("enabled")), **fields)
 
 
 def sample_in(row: Row) -> QueueSample:

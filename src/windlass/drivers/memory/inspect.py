@@ -13,13 +13,17 @@ from windlass.core.queries import (
     AllGroups,
     AllLimits,
     AllQueues,
+    AllSchedules,
+    AllTemplates,
     AllWorkers,
+    DueSchedules,
     Query,
     R,
     SamplesSince,
     UsageSince,
 )
 from windlass.drivers.memory.fleet import workers
+from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
@@ -91,6 +95,13 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
         case UsageSince():
             rows = [tables.usage[key] for key in sorted(tables.usage) if key[0] >= query.since]
+        case AllTemplates():
+            rows = templates(tables, query)
+        case AllSchedules():
+            rows = schedules(tables)
+        case DueSchedules():
+            check_limit(query.limit)
+            rows = due(tables, query)
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     return list(rows)

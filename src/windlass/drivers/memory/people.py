@@ -26,6 +26,7 @@ from windlass.core.alterations import (
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
 from windlass.core.positions import Place, beyond
+from windlass.drivers.memory import schedules
 from windlass.drivers.memory.fleet import leave
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import put_limit, unpark
@@ -64,6 +65,8 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return put_limit(tables, change, now)
         case PutGroup():
             return put_group(tables, change, now)
+        case _:
+            return schedules.alter(tables, change, now)
 
 
 def cancel(tables: Tables, change: Cancel, now: Micros) -> AlterAnswer:

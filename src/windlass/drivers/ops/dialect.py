@@ -8,9 +8,9 @@ from typing import Any
 
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Blocks, Op, Row, Statement
-from windlass.types import Micros
+from windlass.types import Micros, NewJob
 
 
 class Dialect(ABC):
@@ -43,6 +43,10 @@ class Dialect(ABC):
     @abstractmethod
     def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
         """The next link of a chain, at the tail of its queue. `DuplicateId` when the id is in use."""
+
+    @abstractmethod
+    def enqueue(self, jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
+        """Jobs that were checked, inside the transaction at hand."""
 
     @abstractmethod
     def is_taken(self, error: Exception) -> bool:

@@ -12,7 +12,10 @@ from windlass.core.queries import (
     AllGroups,
     AllLimits,
     AllQueues,
+    AllSchedules,
+    AllTemplates,
     AllWorkers,
+    DueSchedules,
     Query,
     R,
     SamplesSince,
@@ -20,10 +23,10 @@ from windlass.core.queries import (
 )
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
-from windlass.drivers.rows import job_in, run_in, sample_in, worker_in
+from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, worker_in
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run, Usage
+from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run, Template, Usage
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -85,6 +88,15 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_samples(since=query.since)), sample_in
         case UsageSince():
             rows, make = (yield db.sql.all_usage(since=query.since)), fields_of(Usage)
+        case AllTemplates(name=None):
+            rows, make = (yield db.sql.all_templates()), fields_of(Template)
+        case AllTemplates():
+            rows, make = (yield db.sql.versions_named(name=query.name)), fields_of(Template)
+        case AllSchedules():
+            rows, make = (yield db.sql.all_schedules()), schedule_in
+        case DueSchedules():
+            check_limit(query.limit)
+            rows, make = (yield db.sql.due_schedules(by=query.by, limit=query.limit)), schedule_in
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     found: list[Any] = [make(row) for row in rows]

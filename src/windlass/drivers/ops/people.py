@@ -22,6 +22,7 @@ from windlass.core.alterations import (
 )
 from windlass.core.changes import RetryChild, storable
 from windlass.core.positions import beyond
+from windlass.drivers.ops import schedules
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import leave
 from windlass.drivers.ops.inspect import get
@@ -73,6 +74,8 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
                 total=change.total, now=now,
             )  # fmt: skip
             return "applied" if rows else "unchanged"
+        case _:
+            return (yield from schedules.alter(db, change, now))
 
 
 def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:

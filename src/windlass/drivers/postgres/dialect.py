@@ -10,15 +10,16 @@ from windlass.core.changes import RetryChild
 from windlass.core.sampling import EDGES
 from windlass.drivers.filters import POSTGRES, find_statement
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.locking import lock_all, still_ended
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import DuplicateId
-from windlass.types import Micros
+from windlass.types import Micros, NewJob
 
 
 class Postgres(Dialect):
@@ -44,6 +45,9 @@ class Postgres(Dialect):
 
     def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
         yield from insert_child(parent_seq, queue, priority, child, now)
+
+    def enqueue(self, jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
+        return (yield from keys.enqueue(jobs, now))
 
     def is_taken(self, error: Exception) -> bool:
         return isinstance(error, Taken | DuplicateId)

@@ -1,4 +1,5 @@
-"""What a change may touch is locked before it is read: queues, limits, groups, then jobs, each in the order of keys."""
+"""What a change may touch is locked before it is read: schedules, queues, limits, groups, then jobs, each in the order of
+keys."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from windlass.core.alterations import (
     Alteration,
     Cancel,
     Delete,
+    Fire,
     Move,
+    OfSchedules,
     PutLimit,
     PutQueue,
     Replay,
@@ -29,9 +32,11 @@ BY_JOB = Cancel | Replay | RunNow | Move | Delete
 def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
+    yield from lock_schedules(changes)
     seqs = yield from named(changes, now)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}
     queues |= {change.queue for change in changes if isinstance(change, SetPaused)}
+    queues |= {job.queue for change in changes if isinstance(change, Fire) for job in change.jobs}
     keys = {change.key for change in changes if isinstance(change, PutLimit)}
     groups: set[str] = set()
     if seqs:
@@ -47,6 +52,15 @@ def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
         yield SQL.lock_groups(ids=Texts(groups))
     if seqs:
         yield SQL.lock_jobs(seqs=seqs)
+
+
+def lock_schedules(changes: Sequence[Alteration]) -> Op[None]:
+    """Before everything else: what defines jobs, then the schedules that fire."""
+    if any(isinstance(change, OfSchedules) and not isinstance(change, Fire) for change in changes):
+        yield SQL.hold_templates()
+    fired = Texts({change.schedule_id for change in changes if isinstance(change, Fire)})
+    if fired:
+        yield SQL.lock_schedules(ids=fired)
 
 
 def named(changes: Sequence[Alteration], now: Micros) -> Op[Ints]:

@@ -9,13 +9,13 @@ from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
 from windlass.drivers.filters import find_statement
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.rows import to_json
-from windlass.drivers.sqlite.jobs import insert_children
+from windlass.drivers.sqlite.jobs import enqueue, insert_children
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import DuplicateId
-from windlass.types import Micros
+from windlass.types import Micros, NewJob
 
 
 class Sqlite(Dialect):
@@ -41,6 +41,9 @@ class Sqlite(Dialect):
 
     def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
         yield from insert_children([(parent_seq, queue, priority, child)], now)
+
+    def enqueue(self, jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
+        return (yield from enqueue(jobs, now))
 
     def is_taken(self, error: Exception) -> bool:
         return isinstance(error, DuplicateId)

@@ -22,6 +22,7 @@ from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
+from windlass.testing.conformance.schedules import SchedulePromises
 from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
 from windlass.testing.conformance.transactions import TransactionPromises
@@ -38,6 +39,7 @@ class DriverConformance(
     UniquenessPromises,
     SharedRowPromises,
     PeoplePromises,
+    SchedulePromises,
     InspectionPromises,
     FleetPromises,
     DutyPromises,
@@ -61,6 +63,7 @@ __all__ = [
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",
+    "SchedulePromises",
     "SettlementPromises",
     "SharedRowPromises",
     "SqlPromises",

@@ -122,6 +122,7 @@ create index jobs_group    on windlass.jobs (group_id, group_seq) where group_id
 create unique index jobs_dedupe        on windlass.jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
 create unique index jobs_retry_of      on windlass.jobs (retry_of)   where retry_of is not null and not manual;
 create index        jobs_manual_retry  on windlass.jobs (retry_of)   where retry_of is not null and manual;
+create index        jobs_schedule      on windlass.jobs (schedule_id) where schedule_id is not null and state in ('queued', 'running');
 create unique index jobs_fire          on windlass.jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
 
 create function windlass.place_at_tail() returns trigger language plpgsql as
@@ -394,15 +395,22 @@ create table windlass.schedules (
   enabled           boolean not null default true,
   param_overrides   bytea,
   catch_up          text    not null default 'last',
+  catch_up_cap      bigint  not null default 100,
   overlap           text    not null default 'allow',
   jitter            bigint  not null default 0,
-  declared          boolean not null default false,
+  declared          text,                                   -- the fingerprint of the code that declares it
+  declared_at       timestamptz,
   last_triggered_at timestamptz,
   next_trigger_at   timestamptz,
   created_at        timestamptz not null,
-  updated_at        timestamptz not null
+  updated_at        timestamptz not null,
+  constraint catch_up_known     check (catch_up in ('skip', 'last', 'all') and catch_up_cap >= 1),
+  constraint overlap_known      check (overlap in ('allow', 'skip', 'queue-one')),
+  constraint paused_has_no_next check (enabled or next_trigger_at is null),
+  constraint jitter_positive    check (jitter >= 0)
 );
-create index schedules_due on windlass.schedules (next_trigger_at) where enabled and next_trigger_at is not null;
+create index schedules_due on windlass.schedules (next_trigger_at) where next_trigger_at is not null;
+create index schedules_template on windlass.schedules (template_id);
 
 -- ------------------------------------------------------------------------------------------------- what leaves here
 

@@ -102,6 +102,7 @@ create index jobs_group    on jobs (group_id, group_seq)                        
 create unique index jobs_dedupe        on jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
 create unique index jobs_retry_of      on jobs (retry_of)   where retry_of is not null and manual = 0;
 create index        jobs_manual_retry  on jobs (retry_of)   where retry_of is not null and manual = 1;
+create index        jobs_schedule      on jobs (schedule_id) where schedule_id is not null and state in ('queued', 'running');
 create unique index jobs_fire          on jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
 
 create trigger jobs_default_position after insert on jobs when new.position is null begin
@@ -352,15 +353,22 @@ create table schedules (
   enabled           integer not null default 1,
   param_overrides   blob,
   catch_up          text    not null default 'last',
+  catch_up_cap      integer not null default 100,
   overlap           text    not null default 'allow',
   jitter            integer not null default 0,
-  declared          integer not null default 0,
+  declared          text,                                  -- the fingerprint of the code that declares it
+  declared_at       integer,
   last_triggered_at integer,
   next_trigger_at   integer,
   created_at        integer not null,
-  updated_at        integer not null
+  updated_at        integer not null,
+  constraint catch_up_known     check (catch_up in ('skip', 'last', 'all') and catch_up_cap >= 1),
+  constraint overlap_known      check (overlap in ('allow', 'skip', 'queue-one')),
+  constraint paused_has_no_next check (enabled = 1 or next_trigger_at is null),
+  constraint jitter_positive    check (jitter >= 0)
 ) strict, without rowid;
-create index schedules_due on schedules (next_trigger_at) where enabled = 1 and next_trigger_at is not null;
+create index schedules_due on schedules (next_trigger_at) where next_trigger_at is not null;
+create index schedules_template on schedules (template_id);
 
 -- ------------------------------------------------------------------------------------------------- what leaves here
 

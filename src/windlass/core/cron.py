@@ -1,0 +1,214 @@
+"""When a schedule's times are: cron expressions in a time zone, and intervals. Pure: no clock is read.
+
+Five fields are read as Debian's cron reads them, six begin with the seconds; names, lists, steps, `L`, `LW`, `5L` and
+`MON#2` are known, and `@daily` with its kin. `every 15m` is an interval, counted from an anchor.
+
+A rule that names its minutes and hours means the clock on the wall: a time that a spring night leaves out fires when that
+gap ends, one that an autumn night has twice fires at its first. A rule with `*` among minutes or hours means a rhythm, and
+goes through both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from windlass.clock import SECOND, duration, instant, moment
+from windlass.errors import InvalidInput
+from windlass.types import Micros
+from windlass.words import did_you_mean
+
+LONGEST: Final = 200  # of an expression
+SHORTEST_EVERY: Final = SECOND
+LONGEST_EVERY: Final = 366 * 86_400 * SECOND
+LAST_YEAR: Final = 9_000  # the end of what a calendar can say, and some room
+ALIASES: Final = {
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}  # fmt: skip
+_EVERY: Final = re.compile(r"@?every\s+(\S+)", re.IGNORECASE)
+_FIELDS: Final = ("minute", "hour", "day of month", "month", "day of week")
+PROBE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 - rules are tried by the wall
+
+
+def check_rule(expression: object) -> str:
+    """A rule that has times to come, as it is stored: spaces made one. `InvalidInput` names the field that is wrong."""
+    if not isinstance(expression, str) or not expression.strip():
+        raise InvalidInput(
+            "cron", f"must be text such as '0 9 * * MON-FRI', '@daily' or 'every 15m', got {expression!r:.80}"
+        )
+    text = " ".join(expression.split())
+    if len(text) > LONGEST or not text.isprintable():
+        raise InvalidInput("cron", f"must be printable text of at most {LONGEST} characters")
+    if interval_of(text) is None:
+        _probe(text)
+    return text
+
+
+def check_zone(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidInput("timezone", f"must be the name of a zone such as 'Europe/Berlin', got {name!r:.80}")
+    _zone(name)
+    return name
+
+
+def interval_of(text: str) -> Micros | None:
+    """The pause of `every 15m`; None for a cron expression."""
+    found = _EVERY.fullmatch(text)
+    if found is None:
+        return None
+    every = duration(found[1], field="cron")
+    if not SHORTEST_EVERY <= every <= LONGEST_EVERY:
+        raise InvalidInput("cron", f"'every' takes between a second and a year, got {found[1]!r}")
+    return every
+
+
+def next_after(text: str, zone: str, after: Micros, anchor: Micros = 0) -> Micros | None:
+    """The first time after an instant; None when the rule has no more."""
+    return next(times_after(text, zone, after, anchor), None)
+
+
+def times_after(text: str, zone: str, after: Micros, anchor: Micros = 0) -> Iterator[Micros]:
+    """Every time after an instant, each later than the one before it."""
+    every = interval_of(text)
+    if every is not None:
+        at = anchor + ((after - anchor) // every + 1) * every
+        while at <= instant(datetime(LAST_YEAR, 1, 1, tzinfo=UTC)):
+            yield at
+            at += every
+        return
+    for at in _walk(text, _zone(zone), after, reverse=False):
+        if at > after:  # the second of two hours with one name, and the end of a gap, are met more than once
+            after = at
+            yield at
+
+
+def times_until(text: str, zone: str, until: Micros, anchor: Micros = 0) -> Iterator[Micros]:
+    """The same backwards: every time up to and including an instant, latest first."""
+    every = interval_of(text)
+    if every is not None:
+        at = anchor + (until - anchor) // every * every
+        while at >= 0:
+            yield at
+            at -= every
+        return
+    before = until + 1
+    for at in _walk(text, _zone(zone), until + SECOND, reverse=True):
+        if at < before:
+            before = at
+            yield at
+
+
+def due_times(text: str, zone: str, first: Micros, now: Micros, cap: int, anchor: Micros = 0) -> list[Micros]:
+    """The latest `cap` times from `first` on and up to `now`, oldest first. What it costs does not depend on how many there
+    are: a rule of every second in a store that slept for a year has millions."""
+    if first > now:
+        return []
+    found = [first]
+    for at in islice(times_after(text, zone, first, anchor), cap):
+        if at > now:
+            return found[-cap:]
+        found.append(at)
+    if len(found) <= cap:
+        return found
+    latest: list[Micros] = []
+    for at in islice(times_until(text, zone, now, anchor), cap):
+        if at < first:
+            break
+        latest.append(at)
+    return latest[::-1]
+
+
+def fields_of(text: str) -> list[str]:
+    """The fields of an expression, in capitals, aliases resolved: five, or six with the seconds first."""
+    return ALIASES.get(text.lower(), text).upper().split()
+
+
+@lru_cache(maxsize=1024)
+def _probe(text: str) -> None:
+    from cronsim import CronSim, CronSimError  # a program without schedules does without
+
+    fields = fields_of(text)
+    if text.startswith("@") and text.lower() not in ALIASES:
+        hint = did_you_mean(text, ALIASES)
+        raise InvalidInput("cron", f"{text!r} is not known{hint}; use one of {', '.join(ALIASES)}, or 'every 15m'")
+    if len(fields) not in (5, 6):
+        raise InvalidInput(
+            "cron", f"{text!r} has {len(fields)} fields; five are minute, hour, day of month, month, day of week, "
+            "and six begin with the second"
+        )  # fmt: skip
+    try:
+        found = next(CronSim(" ".join(fields), PROBE), None)
+    except (CronSimError, AssertionError, ValueError) as error:
+        raise InvalidInput("cron", f"{text!r}: {_blamed(fields, str(error))}") from None
+    if found is None:
+        raise InvalidInput("cron", f"{text!r} names no day that ever comes")
+
+
+def _blamed(fields: list[str], said: str) -> str:
+    """Which field it was, and what it holds."""
+    names = _FIELDS if len(fields) == 5 else ("second", *_FIELDS)
+    for name, value in zip(names, fields, strict=True):
+        if said.lower().replace("-", " ").endswith(f"bad {name}"):
+            if name == "day of month" and re.fullmatch(r"[\d,\-*/LW]+", value) and not re.search(r"\d{3}", value):
+                return f"the day of month {value!r} does not come in the months that are named, or is no day"
+            return f"{value!r} is no {name}"
+    return "is not a cron expression"
+
+
+@lru_cache(maxsize=1024)
+def _zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        if len(name) > LONGEST or not name.isprintable() or name.startswith(("/", ".")):
+            raise ValueError
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        hint = did_you_mean(name[:LONGEST], available_timezones())
+        raise InvalidInput(
+            "timezone", f"{name[:LONGEST]!r} is no time zone{hint}; write it as in 'Europe/Berlin'"
+        ) from None
+
+
+def _walk(text: str, zone: tzinfo, start: Micros, *, reverse: bool) -> Iterator[Micros]:
+    """Times of a cron expression as they follow each other on the wall: not always in the order of time."""
+    from cronsim import CronSim
+
+    fields = fields_of(text)
+    minute, hour = fields[-5], fields[-4]
+    local = moment(start).astimezone(zone)
+    if zone is UTC or minute.startswith("*") or hour.startswith("*"):
+        found: Any = CronSim(" ".join(fields), local, reverse=reverse)
+        shown = iter(found)
+        while (at := _next(shown)) is not None:
+            yield instant(at)
+        return
+    wall = local.replace(tzinfo=None)
+    if reverse:  # an hour that comes twice: at its second, the times of the first are still ahead on the wall
+        wall += timedelta(hours=26)
+    shown = iter(CronSim(" ".join(fields), wall, reverse=reverse))
+    while (at := _next(shown)) is not None:
+        yield instant(_on_the_wall(at, zone))
+
+
+def _next(times: Iterator[datetime]) -> datetime | None:
+    try:
+        at = next(times, None)
+    except (OverflowError, ValueError):  # the calendar has an end
+        return None
+    return None if at is None or not 1970 < at.year < LAST_YEAR else at
+
+
+def _on_the_wall(at: datetime, zone: tzinfo) -> datetime:
+    """The first instant at which the wall shows this time; where it never does, the end of the gap."""
+    placed = at.replace(tzinfo=zone, fold=0)
+    while placed.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != at:
+        at = at.replace(second=0) + timedelta(minutes=1)
+        placed = at.replace(tzinfo=zone, fold=0)
+    return placed

@@ -1,0 +1,81 @@
+-- Templates and schedules. core/templates.py: next_version; core/schedules.py: placed, switched.
+
+-- name: newest_template
+-- Column order: windlass.types.Template.
+select template_id, version, name, type, queue, params, settings, archived_at, created_at
+  from templates where name = :name order by version desc limit 1;
+
+-- name: template_versions
+select version from templates where template_id = :template_id;
+
+-- name: all_templates
+-- The newest version of each.
+select template_id, version, name, type, queue, params, settings, archived_at, created_at
+  from templates
+ where version = (select max(version) from templates as other where other.template_id = templates.template_id)
+ order by name;
+
+-- name: versions_named
+select template_id, version, name, type, queue, params, settings, archived_at, created_at
+  from templates where name = :name order by version;
+
+-- name: insert_template
+insert into templates (template_id, version, name, type, queue, params, settings, archived_at, created_at)
+values (:template_id, :version, :name, :type, :queue, :params, :settings, :archived_at, :created_at);
+
+-- name: archive_template
+update templates set archived_at = :now where template_id = :template_id and version = :version;
+
+-- name: delete_template
+delete from templates where template_id = :template_id;
+
+-- name: schedules_of
+select schedule_id from schedules where template_id = :template_id limit 1;
+
+-- name: schedule_named
+-- Column order: windlass.types.Schedule.
+select schedule_id, template_id, name, cron_expression, timezone, enabled, param_overrides, catch_up, catch_up_cap, overlap, jitter,
+       declared, declared_at, last_triggered_at, next_trigger_at, created_at, updated_at
+  from schedules where name = :name;
+
+-- name: get_schedule
+select schedule_id, template_id, name, cron_expression, timezone, enabled, param_overrides, catch_up, catch_up_cap, overlap, jitter,
+       declared, declared_at, last_triggered_at, next_trigger_at, created_at, updated_at
+  from schedules where schedule_id = :schedule_id;
+
+-- name: all_schedules
+select schedule_id, template_id, name, cron_expression, timezone, enabled, param_overrides, catch_up, catch_up_cap, overlap, jitter,
+       declared, declared_at, last_triggered_at, next_trigger_at, created_at, updated_at
+  from schedules order by name;
+
+-- name: due_schedules
+select schedule_id, template_id, name, cron_expression, timezone, enabled, param_overrides, catch_up, catch_up_cap, overlap, jitter,
+       declared, declared_at, last_triggered_at, next_trigger_at, created_at, updated_at
+  from schedules where next_trigger_at <= :by order by next_trigger_at, schedule_id limit :limit;
+
+-- name: put_schedule
+insert into schedules (
+  schedule_id, template_id, name, cron_expression, timezone, enabled, param_overrides, catch_up, catch_up_cap, overlap,
+  jitter, declared, declared_at, last_triggered_at, next_trigger_at, created_at, updated_at)
+values (
+  :schedule_id, :template_id, :name, :cron_expression, :timezone, :enabled, :param_overrides, :catch_up, :catch_up_cap,
+  :overlap, :jitter, :declared, :declared_at, :last_triggered_at, :next_trigger_at, :created_at, :updated_at)
+on conflict (schedule_id) do update
+   set template_id = excluded.template_id, name = excluded.name, cron_expression = excluded.cron_expression,
+       timezone = excluded.timezone, enabled = excluded.enabled, param_overrides = excluded.param_overrides,
+       catch_up = excluded.catch_up, catch_up_cap = excluded.catch_up_cap, overlap = excluded.overlap,
+       jitter = excluded.jitter, declared = excluded.declared, declared_at = excluded.declared_at,
+       last_triggered_at = excluded.last_triggered_at, next_trigger_at = excluded.next_trigger_at,
+       updated_at = excluded.updated_at;
+
+-- name: delete_schedule
+delete from schedules where name = :name returning schedule_id;
+
+-- name: move_on
+update schedules
+   set last_triggered_at = :last_triggered_at, next_trigger_at = :next_trigger_at, updated_at = :updated_at
+ where schedule_id = :schedule_id;
+
+-- name: unfinished_of
+-- Links of a retry chain belong to the schedule of the first.
+select distinct state from jobs where schedule_id = :schedule_id and state in ('queued', 'running');

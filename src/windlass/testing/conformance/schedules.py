@@ -1,0 +1,406 @@
+"""Templates, schedules, and what a schedule makes when its time has come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from windlass.clock import SECOND
+from windlass.core.alterations import (
+    ArchiveTemplate,
+    DeleteSchedule,
+    DeleteTemplate,
+    Fire,
+    PutQueue,
+    PutSchedule,
+    PutTemplate,
+    RenameSchedule,
+    SetEnabled,
+)
+from windlass.core.cron import next_after
+from windlass.core.queries import AllSchedules, AllTemplates, DueSchedules
+from windlass.core.settle import Failed
+from windlass.drivers.protocol import JobQuery
+from windlass.errors import InvalidInput
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+from windlass.types import Job, Schedule, Template
+
+HOUR = 60 * MINUTE
+
+
+def template(**fields: Any) -> PutTemplate:
+    return PutTemplate(**{"template_id": "t-1", "name": "report", "type": "work", **fields})
+
+
+def schedule(**fields: Any) -> PutSchedule:
+    return PutSchedule(
+        **{"schedule_id": "s-1", "name": "nightly", "template": "report", "cron_expression": "0 * * * *", **fields}
+    )
+
+
+async def made(t: Trial, **fields: Any) -> Schedule:
+    await t.alter(template())
+    assert await t.alter(schedule(**fields)) == "applied"
+    return await stored(t)
+
+
+async def stored(t: Trial, name: str = "nightly") -> Schedule:
+    return next(row for row in await t.driver.read(AllSchedules()) if row.name == name)
+
+
+def firing(t: Trial, row: Schedule, *times: int, after: int | None = None) -> Fire:
+    """Jobs for these times, or for the next one."""
+    assert row.next_trigger_at is not None
+    at = times or (row.next_trigger_at,)
+    jobs = tuple(t.new(schedule_id=row.schedule_id, fire_at=one, run_at=one) for one in at)
+    return Fire(
+        schedule_id=row.schedule_id, expected=row.next_trigger_at, next_trigger_at=after or at[-1] + HOUR, jobs=jobs
+    )  # fmt: skip
+
+
+async def all_jobs(t: Trial) -> list[Job]:
+    return list((await t.driver.find(JobQuery(superseded=True, limit=1_000))).jobs)[::-1]
+
+
+class SchedulePromises(Suite):
+    @promise
+    async def test_a_template_has_versions(self, t: Trial) -> None:
+        """A change is a new version under the same id; the same again changes nothing; every version stays to be read."""
+        assert await t.alter(template(params=b'{"day": 1}', settings='{"priority":3}')) == "applied"
+        t.clock.advance(SECOND)
+        assert await t.alter(template(params=b'{"day": 1}', settings='{"priority":3}')) == "unchanged"
+        assert await t.alter(template(template_id="t-2", params=b'{"day": 2}', queue="q")) == "applied"
+        await t.alter(template(template_id="a", name="another"))
+        first, second = await t.driver.read(AllTemplates(name="report"))
+        assert first == Template(
+            template_id="t-1", version=1, name="report", type="work", queue="default", params=b'{"day": 1}',
+            settings='{"priority":3}', created_at=t.now - SECOND,
+        )  # fmt: skip
+        assert (second.template_id, second.version, second.queue, second.params) == ("t-1", 2, "q", b'{"day": 2}')
+        newest = await t.driver.read(AllTemplates())
+        assert [(row.name, row.version) for row in newest] == [("another", 1), ("report", 2)]
+        assert await t.alter(template(name="third")) == "duplicate"
+
+    @promise
+    async def test_an_archived_template_comes_back_with_a_put(self, t: Trial) -> None:
+        """Archiving marks the newest version; putting it again, even as it was, makes a new one that is in use."""
+        await t.alter(template())
+        assert await t.alter(ArchiveTemplate("report")) == "applied"
+        assert await t.alter(ArchiveTemplate("report")) == "unchanged"
+        assert [row.archived_at for row in await t.driver.read(AllTemplates())] == [t.now]
+        assert await t.alter(template()) == "applied"
+        assert [row.archived_at for row in await t.driver.read(AllTemplates())] == [None]
+        assert await t.alter(ArchiveTemplate("nothing")) == "not_found"
+
+    @promise
+    async def test_a_template_in_use_is_not_deleted(self, t: Trial) -> None:
+        """While a schedule names it: wrong_state. Afterwards it goes with all its versions."""
+        await made(t)
+        await t.alter(template(queue="other"))
+        assert await t.alter(DeleteTemplate("report")) == "wrong_state"
+        assert await t.alter(DeleteSchedule("nightly")) == "applied"
+        assert await t.alter(DeleteTemplate("report")) == "applied"
+        assert await t.driver.read(AllTemplates(name="report")) == []
+        assert await t.alter(DeleteTemplate("report")) == "not_found"
+
+    @promise
+    async def test_a_schedule_keeps_what_it_is_told(self, t: Trial) -> None:
+        """Every field, its template by id, and the next time by its rule and zone."""
+        row = await made(
+            t, cron_expression="30 2 * * *", timezone="America/New_York", param_overrides=b'{"day": 3}', catch_up="all",
+            catch_up_cap=7, overlap="queue-one", jitter=5 * SECOND, declared="f",
+        )  # fmt: skip
+        assert row == Schedule(
+            schedule_id="s-1", template_id="t-1", name="nightly", cron_expression="30 2 * * *",
+            timezone="America/New_York", enabled=True, param_overrides=b'{"day": 3}', catch_up="all", catch_up_cap=7,
+            overlap="queue-one", jitter=5 * SECOND, declared="f", declared_at=t.now, created_at=t.now, updated_at=t.now,
+            next_trigger_at=next_after("30 2 * * *", "America/New_York", t.now),
+        )  # fmt: skip
+
+    @promise
+    async def test_a_change_of_rhythm_computes_the_next_time_from_now(self, t: Trial) -> None:
+        """Rule, zone and enabled do; parameters, jitter and the like leave it alone. Id and creation stay."""
+        row = await made(t, cron_expression="0 0 1 1 *")
+        for change, moves in (
+            ({"cron_expression": "0 12 * * *"}, True), ({"timezone": "Asia/Tokyo"}, True), ({"enabled": False}, True),
+            ({"enabled": True}, True), ({"jitter": 5}, False), ({"param_overrides": b"{}"}, False),
+            ({"overlap": "skip"}, False),
+        ):  # fmt: skip
+            t.clock.advance(HOUR)
+            before = row
+            told = {"cron_expression": row.cron_expression, "timezone": row.timezone, **change}
+            assert await t.alter(schedule(schedule_id="another", **told)) == "applied"
+            row = await stored(t)
+            due = next_after(row.cron_expression, row.timezone, t.now) if row.enabled else None
+            assert row.next_trigger_at == (due if moves else before.next_trigger_at), change
+            assert (row.schedule_id, row.created_at) == (before.schedule_id, before.created_at)
+            assert row.updated_at > before.updated_at
+
+    @promise
+    async def test_the_same_put_again_changes_nothing(self, t: Trial) -> None:
+        """Also when times have passed that nobody fired: they are still to be fired."""
+        row = await made(t)
+        t.clock.advance(5 * HOUR)
+        assert await t.alter(schedule(schedule_id="another")) == "unchanged"
+        assert await stored(t) == row
+
+    @promise
+    async def test_a_persons_change_outlives_the_same_code(self, t: Trial) -> None:
+        """Code that declares what it declared before only says that it is there; other code changes all but `enabled`."""
+        await made(t, declared="v1")
+        await t.alter(SetEnabled("nightly", False))
+        await t.alter(schedule(cron_expression="0 5 * * *"))
+        t.clock.advance(HOUR)
+        assert await t.alter(schedule(declared="v1")) == "applied"
+        row = await stored(t)
+        assert (row.cron_expression, row.enabled, row.declared, row.declared_at) == ("0 5 * * *", False, "v1", t.now)
+        assert await t.alter(schedule(cron_expression="0 6 * * *", declared="v2")) == "applied"
+        row = await stored(t)
+        assert (row.cron_expression, row.enabled, row.declared) == ("0 6 * * *", False, "v2")
+
+    @promise
+    async def test_a_paused_schedule_has_no_next_time(self, t: Trial) -> None:
+        """It goes on from now: what passed meanwhile was not missed. Again is unchanged, unknown is not found."""
+        row = await made(t)
+        assert await t.alter(SetEnabled("nightly", False)) == "applied"
+        assert await t.alter(SetEnabled("nightly", False)) == "unchanged"
+        assert (await stored(t)).next_trigger_at is None
+        assert await t.driver.read(DueSchedules(by=t.now + 100 * HOUR)) == []
+        assert await t.alter(firing(t, row)) == "wrong_state"
+        t.clock.advance(10 * HOUR)
+        assert await t.alter(SetEnabled("nightly", True)) == "applied"
+        assert (await stored(t)).next_trigger_at == next_after("0 * * * *", "UTC", t.now)
+        assert await t.alter(SetEnabled("nobody", True)) == "not_found"
+        assert await all_jobs(t) == []
+
+    @promise
+    async def test_a_renamed_schedule_stays_itself(self, t: Trial) -> None:
+        """Its id and its next time stay; a name in use is refused."""
+        row = await made(t)
+        await t.alter(schedule(schedule_id="s-2", name="other"))
+        assert await t.alter(RenameSchedule("nightly", "other")) == "duplicate"
+        assert await t.alter(RenameSchedule("nightly", "nightly")) == "unchanged"
+        assert await t.alter(RenameSchedule("nobody", "x")) == "not_found"
+        assert await t.alter(RenameSchedule("nightly", "daily")) == "applied"
+        after = await stored(t, "daily")
+        assert replace(after, name="nightly", updated_at=row.updated_at) == row
+
+    @promise
+    async def test_schedules_are_read_when_they_are_due(self, t: Trial) -> None:
+        """By their next time, that instant included, then by id; no more than asked for."""
+        await t.alter(template())
+        for name, rule in (("c", "0 * * * *"), ("a", "0 * * * *"), ("b", "30 * * * *"), ("late", "0 0 1 1 *")):
+            await t.alter(schedule(schedule_id=f"s-{name}", name=name, cron_expression=rule))
+        rows = {row.name: row for row in await t.driver.read(AllSchedules())}
+        assert list(rows) == ["a", "b", "c", "late"]
+        hourly = rows["a"].next_trigger_at or 0
+        assert [row.name for row in await t.driver.read(DueSchedules(by=hourly))] == sorted(
+            ("a", "b", "c"), key=lambda name: (rows[name].next_trigger_at, name)
+        )
+        assert [row.name for row in await t.driver.read(DueSchedules(by=hourly - 1))] == ["b"]
+        assert len(await t.driver.read(DueSchedules(by=hourly, limit=2))) == 2
+
+    @promise
+    async def test_a_firing_makes_its_jobs_and_moves_on(self, t: Trial) -> None:
+        """The jobs, last_triggered_at and next_trigger_at become true together."""
+        row = await made(t)
+        at = row.next_trigger_at or 0
+        t.clock.advance(2 * HOUR)
+        assert await t.alter(firing(t, row, at, at + HOUR)) == "applied"
+        assert [(job.schedule_id, job.fire_at, job.state, job.ready) for job in await all_jobs(t)] == [
+            ("s-1", at, "queued", True), ("s-1", at + HOUR, "queued", True),
+        ]  # fmt: skip
+        after = await stored(t)
+        assert (after.last_triggered_at, after.next_trigger_at) == (at + HOUR, at + 2 * HOUR)
+        assert len(await t.claim()) == 2
+
+    @promise
+    async def test_a_time_is_fired_once(self, t: Trial) -> None:
+        """Whoever read it before somebody else fired is refused; so is one who read it before its rule was changed."""
+        row = await made(t)
+        assert await t.alter(firing(t, row)) == "applied"
+        assert await t.alter(firing(t, row)) == "wrong_state"
+        row = await stored(t)
+        await t.alter(schedule(cron_expression="15 * * * *"))
+        assert await t.alter(firing(t, row)) == "wrong_state"
+        await t.alter(DeleteSchedule("nightly"))
+        assert await t.alter(firing(t, row)) == "not_found"
+        assert len(await all_jobs(t)) == 1
+
+    @promise
+    async def test_a_time_whose_job_exists_is_not_fired_again(self, t: Trial) -> None:
+        """Even if the schedule has gone back to it: its job is there, whatever became of it."""
+        row = await made(t)
+        at = row.next_trigger_at or 0
+        assert await t.alter(firing(t, row, after=at + HOUR)) == "applied"
+        back = Fire(schedule_id="s-1", expected=at + HOUR, next_trigger_at=at)
+        assert await t.alter(back) == "applied"
+        assert await t.alter(firing(t, await stored(t), at, at + HOUR)) == "applied"
+        assert [job.fire_at for job in await all_jobs(t)] == [at, at + HOUR]
+
+    @promise
+    async def test_a_firing_without_jobs_only_moves_on(self, t: Trial) -> None:
+        """The last time that something was made stays."""
+        row = await made(t)
+        at = row.next_trigger_at or 0
+        await t.alter(Fire(schedule_id="s-1", expected=at, next_trigger_at=None))
+        after = await stored(t)
+        assert (after.last_triggered_at, after.next_trigger_at) == (None, None)
+        assert await all_jobs(t) == []
+
+    @promise
+    async def test_overlap_skip_makes_nothing_beside_an_unfinished_job(self, t: Trial) -> None:
+        """Queued or running, also as the retry of one; the time passes, and the last success of the schedule stays."""
+        row = await made(t, overlap="skip")
+        at = row.next_trigger_at or 0
+        t.clock.advance(12 * HOUR)
+        assert await t.alter(firing(t, row, at, at + HOUR)) == "applied"
+        assert [job.fire_at for job in await all_jobs(t)] == [at]
+        await t.alter(firing(t, await stored(t)))
+        running = await t.take()
+        await t.alter(firing(t, await stored(t)))
+        assert len(await all_jobs(t)) == 1
+        assert (await stored(t)).last_triggered_at == at
+        await t.ack(running)
+        await t.alter(firing(t, await stored(t)))
+        assert len(await all_jobs(t)) == 2
+
+    @promise
+    async def test_overlap_sees_every_link_of_a_chain(self, t: Trial) -> None:
+        """A retry that waits for its time has not ended."""
+        row = await made(t, overlap="skip")
+        at = row.next_trigger_at or 0
+        job = t.new(schedule_id="s-1", fire_at=at, retry_mode="new_job", crash_policy="fail", max_attempts=3)
+        await t.alter(Fire(schedule_id="s-1", expected=at, next_trigger_at=at + HOUR, jobs=(job,)))
+        await t.end(await t.take(), Failed("no"), child_id="link")
+        await t.alter(firing(t, await stored(t)))
+        assert [job.id for job in await all_jobs(t)] == [job.id, "link"]
+
+    @promise
+    async def test_overlap_queue_one_lets_one_wait_behind_one_that_runs(self, t: Trial) -> None:
+        """Never two that wait."""
+        row = await made(t, overlap="queue-one")
+        at = row.next_trigger_at or 0
+        t.clock.advance(12 * HOUR)
+        await t.alter(firing(t, row, at, at + HOUR))
+        assert len(await all_jobs(t)) == 1
+        await t.take()
+        await t.alter(firing(t, await stored(t)))
+        await t.alter(firing(t, await stored(t)))
+        assert [job.state for job in await all_jobs(t)] == ["running", "queued"]
+
+    @promise
+    async def test_overlap_is_about_the_jobs_of_one_schedule(self, t: Trial) -> None:
+        """Those of another, and jobs of the same type, are nobody's business."""
+        row = await made(t, overlap="skip")
+        await t.enqueue(schedule_id="another", fire_at=1)
+        await t.enqueue()
+        await t.alter(firing(t, row))
+        assert len(await all_jobs(t)) == 3
+
+    @promise
+    async def test_a_schedule_fires_into_any_queue(self, t: Trial) -> None:
+        """Also one with dense positions, where its jobs stand at the tail."""
+        await t.alter(PutQueue("dense", "dense"))
+        first = await t.enqueue(queue="dense")
+        row = await made(t)
+        at = row.next_trigger_at or 0
+        job = t.new(schedule_id="s-1", fire_at=at, queue="dense")
+        await t.alter(Fire(schedule_id="s-1", expected=at, next_trigger_at=at + HOUR, jobs=(job,)))
+        assert [claimed.id for claimed in await t.claim("dense")] == [first, job.id]
+
+    @promise
+    async def test_changing_or_deleting_a_schedule_touches_no_job(self, t: Trial) -> None:
+        """Not a byte of what it made."""
+        row = await made(t)
+        await t.alter(firing(t, row))
+        jobs = await all_jobs(t)
+        for change in (
+            schedule(cron_expression="5 5 5 5 *"), SetEnabled("nightly", False), template(queue="other"),
+            ArchiveTemplate("report"), DeleteSchedule("nightly"), DeleteTemplate("report"),
+        ):  # fmt: skip
+            assert await t.alter(change) == "applied"
+            assert await all_jobs(t) == jobs
+
+    @promise
+    async def test_a_schedule_needs_a_template(self, t: Trial) -> None:
+        """One that names none is not stored, and nothing else of it either."""
+        assert await t.alter(schedule()) == "not_found"
+        assert await t.driver.read(AllSchedules()) == []
+        await made(t)
+        assert await t.alter(schedule(name="other")) == "duplicate"
+        assert await t.alter(DeleteSchedule("other")) == "not_found"
+
+    @promise
+    async def test_bad_schedules_are_refused_before_anything_is_written(self, t: Trial) -> None:
+        """Impossible rules, huge ranges, unknown zones, nonsense: an error that names the field, and nothing changed."""
+        row = await made(t)
+        at = row.next_trigger_at or 0
+        job = t.new(schedule_id="s-1", fire_at=at)
+        for field, bad in (
+            ("cron", schedule(cron_expression="0 0 30 2 *")), ("cron", schedule(cron_expression="0-100000000 * * * *")),
+            ("cron", schedule(cron_expression="every 0s")), ("cron", schedule(cron_expression="@dayly")),
+            ("cron", schedule(cron_expression=5)), ("timezone", schedule(timezone="Europe/Berln")),
+            ("timezone", schedule(timezone="../passwd")), ("catch_up", schedule(catch_up="odd")),
+            ("catch_up_cap", schedule(catch_up_cap=0)), ("catch_up_cap", schedule(catch_up_cap=10**8)),
+            ("overlap", schedule(overlap="odd")), ("jitter", schedule(jitter=-1)), ("jitter", schedule(jitter=2**62)),
+            ("param_overrides", schedule(param_overrides=b"[1]")), ("enabled", schedule(enabled="yes")),
+            ("name", schedule(name=" ")), ("template", schedule(template="")),
+            ("params", template(params=b"nonsense")), ("settings", template(settings='{"odd": 1}')),
+            ("settings", template(settings='{"priority": "high"}')),
+            ("priority", template(settings='{"priority": 4294967296}')),
+            ("type", template(type="")), ("queue", template(queue="")), ("name", RenameSchedule("nightly", "")),
+            ("enabled", SetEnabled("nightly", 1)),  # type: ignore[arg-type]
+            ("jobs", Fire(schedule_id="s-1", expected=at, next_trigger_at=at, jobs=(t.new(),))),
+            ("jobs", Fire(schedule_id="s-2", expected=at, next_trigger_at=at, jobs=(job,))),
+            ("expected", Fire(schedule_id="s-1", expected=-1, next_trigger_at=at)),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput) as refused:
+                await t.driver.alter([template(name="good", template_id="good"), bad], now=t.now)
+            assert refused.value.field == field, bad
+        assert [one.name for one in await t.driver.read(AllTemplates())] == ["report"]
+        assert await stored(t) == row
+        assert await all_jobs(t) == []
+
+    @promise
+    async def test_two_leaders_fire_each_time_once(self, t: Trial) -> None:
+        """Both read, both fire: of every time there is one job, and the schedule is where the last of them left it."""
+        await made(t)
+        other = self.another(t.driver)
+
+        async def lead(driver: Any) -> None:
+            for _ in range(12):
+                [row] = await driver.read(AllSchedules())
+                await driver.alter([firing(t, row)], now=t.now)
+
+        try:
+            await asyncio.gather(lead(t.driver), lead(other), lead(other))
+        finally:
+            if other is not t.driver:
+                await other.close()
+        fired = [job.fire_at for job in await all_jobs(t)]
+        assert len(fired) == len(set(fired)) >= 12
+        first = min(fired, default=0) or 0
+        assert sorted(at or 0 for at in fired) == [first + n * HOUR for n in range(len(fired))]
+        assert (await stored(t)).next_trigger_at == first + len(fired) * HOUR
+
+    @promise
+    async def test_two_who_declare_the_same_at_once_make_one(self, t: Trial) -> None:
+        """Processes that start together: one template with one version, one schedule."""
+        other = self.another(t.driver)
+        try:
+            await asyncio.gather(*(
+                driver.alter(
+                    [template(template_id=f"t-{n}"), schedule(schedule_id=f"s-{n}", declared="v1")], now=t.now
+                )
+                for n, driver in enumerate((t.driver, other, t.driver, other))
+            ))  # fmt: skip
+        finally:
+            if other is not t.driver:
+                await other.close()
+        [made_of] = await t.driver.read(AllTemplates(name="report"))
+        [row] = await t.driver.read(AllSchedules())
+        assert row.template_id == made_of.template_id
