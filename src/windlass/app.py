@@ -15,11 +15,15 @@ from windlass.clock import Clock
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
 from windlass.core.admission import POSITIONS, check_name, check_one_of, check_queues
 from windlass.core.alterations import PutQueue
+from windlass.crons import CronDecorator, CronOptions, declaring
+from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
 from windlass.options import TaskOptions
+from windlass.policies import Duration
 from windlass.presets import Preset, preset
 from windlass.repository import Repository
+from windlass.schedules import Schedules, Templates
 from windlass.tasks import AsyncTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
 from windlass.types import Positions
 from windlass.words import System, did_you_mean
@@ -47,6 +51,9 @@ class Windlass:
         self.client: Client = Client(url, settings_from(settings), driver=driver, clock=clock, random=random)
         self.tasks: Final[dict[str, Task[..., Any]]] = {}
         self.queues: Final[list[PutQueue]] = []  # as the program describes them
+        self.crons: Final[list[Declared]] = []  # schedules as the program describes them
+        self.templates: Final = Templates(self)
+        self.schedules: Final = Schedules(self)
         self._presets: dict[str, Preset | None] = {}
         self._repository: Repository | None = None
 
@@ -69,6 +76,15 @@ class Windlass:
         if function is None:
             return lambda decorated: self._register(make_task(self, decorated, context=context, options=options))
         return self._register(make_task(self, function, context=context, options=options))
+
+    def cron(
+        self, cron: str | None = None, /, *, name: str | None = None, every: Duration | None = None,
+        **options: Unpack[CronOptions],
+    ) -> CronDecorator:  # fmt: skip
+        """Run a task by a rule: `@app.cron("0 9 * * MON-FRI", tz="Europe/Berlin", catch_up="last")` above a function or a
+        task. `every="15m"` is an interval. `params` are the task's arguments by name; `name` is the schedule's, else the
+        task's. It is stored when a worker starts; whether it is paused is for people to say."""
+        return declaring(self, rule_of(cron, every), name, options)
 
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         if task.name in self.tasks:
@@ -150,7 +166,7 @@ class Windlass:
             check_name("worker_id", worker_id)
         return Worker(
             self.client, self.tasks, queues=queues, concurrency=concurrency, threads=threads, max_jobs=max_jobs,
-            worker_id=worker_id,
+            worker_id=worker_id, crons=self.crons,
         )  # fmt: skip
 
     def run(

@@ -58,7 +58,7 @@ class Arguments:
         by_place = [p for p in parameters if p.kind in _PLACED]
         self._shape = _shape(function, parameters, task)
         self._wire = _Wire(self._shape, "")
-        self._names = self._shape.__struct_fields__  # by place, by name, and at the end the starred ones
+        self.names = self._shape.__struct_fields__  # by place, by name, and at the end the starred ones
         self._defaults = tuple(p.default for p in by_place)
         self._named = tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
         self._by_keyword = frozenset(p.name for p in by_place if p.kind is _EITHER).union(self._named)
@@ -107,7 +107,7 @@ class Arguments:
         return (placed + many, named | others) if self._starred else (placed, named)
 
     def _unstarred(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        stored = dict(zip(self._names, values, strict=True))
+        stored = dict(zip(self.names, values, strict=True))
         many = stored.get(self._starred.get(Parameter.VAR_POSITIONAL, ""), UNSET)
         others = stored.get(self._starred.get(Parameter.VAR_KEYWORD, ""), UNSET)
         for name in self._taken.intersection(() if others is UNSET else others):
@@ -116,13 +116,13 @@ class Arguments:
 
     def _misfit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], why: str) -> InvalidInput:
         """Why a call does not fit the signature, named after the argument."""
-        takes = f"{self._task} takes {', '.join(self._names) or 'no arguments'}"
+        takes = f"{self._task} takes {', '.join(self.names) or 'no arguments'}"
         for name in () if Parameter.VAR_KEYWORD in self._starred else kwargs:
-            if name not in self._names:
-                return InvalidInput(str(name), f"is not an argument{did_you_mean(str(name), self._names)}; {takes}")
+            if name not in self.names:
+                return InvalidInput(str(name), f"is not an argument{did_you_mean(str(name), self.names)}; {takes}")
             if name not in self._by_keyword:
                 return InvalidInput(name, f"cannot be given by its name, only by its place; {takes}")
-        placed = self._names[: min(len(args), len(self._defaults))]
+        placed = self.names[: min(len(args), len(self._defaults))]
         for name in self._by_keyword.intersection(placed, kwargs):
             return InvalidInput(name, "is given twice, by its place and by its name")
         for name in self._required:

@@ -154,6 +154,20 @@ class UnknownTask(WindlassError, LookupError):
         super().__init__(f"no task is called {name!r} here{hint}; import the module that declares it")
 
 
+class UnknownTemplate(WindlassError, LookupError):
+    def __init__(self, name: str, hint: str = "") -> None:
+        super().__init__(f"there is no template {name!r} in this store{hint}")
+
+
+class UnknownSchedule(WindlassError, LookupError):
+    def __init__(self, name: str, hint: str = "") -> None:
+        super().__init__(f"there is no schedule {name!r} in this store{hint}")
+
+
+class InUse(WindlassError):
+    """A name that is taken, or a template that schedules need. Nothing was changed."""
+
+
 # ---------------------------------------------------------------------------------------------------------- the store
 
 

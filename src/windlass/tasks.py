@@ -70,6 +70,11 @@ class Enqueuer(Generic[P, R]):
         client = self._home.client
         return PreparedJob(self._new(client, args, kwargs, client.now()), self._results)
 
+    def prototype(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """The same call as a row without an id: what a template keeps. Opens no store."""
+        payload = self._arguments.encode(args, kwargs, limit=self._home.client.settings.payload_limit)
+        return self._plan.make("prototype", payload, 0)
+
     def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R]:
         """Options for jobs of this task: `task.using(delay="5m", priority=9).enqueue(...)`."""
         check_options(options, OF_JOB, "using(...)")

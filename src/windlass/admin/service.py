@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor, fleet
+from windlass.admin import dead_letters, doctor, fleet, schedules
 from windlass.admin.filtering import last_run_of, search
+from windlass.admin.schedules import ScheduleList
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
     Changed,
@@ -38,6 +39,7 @@ from windlass.drivers.protocol import JobQuery
 from windlass.errors import InvalidInput, JobNotFound, UnknownTask
 from windlass.options import OF_JOB, JobOptions, check_options, plan
 from windlass.presets import HARMONYK
+from windlass.schedules import Schedules, Templates
 from windlass.types import TERMINAL, End, Job, Label, Run
 from windlass.words import System, did_you_mean
 
@@ -53,7 +55,9 @@ class Admin:
 
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
         self.client: Final = client
-        self._tasks = tasks
+        self.tasks: Final = tasks
+        self.templates: Final = Templates(self)
+        self.schedules: Final = Schedules(self)
 
     # ---------------------------------------------------------------------------------------------------------- looking
 
@@ -123,6 +127,10 @@ class Admin:
         """Who is registered as a worker, who of them lives, and who leads."""
         return await fleet.fleet(self.client)
 
+    async def scheduled(self) -> ScheduleList:
+        """Every schedule, what it makes and when, and whether code still declares it."""
+        return await schedules.listed(self.client)
+
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""
         page = await self.client.driver.find(JobQuery(limit=limit))
@@ -182,10 +190,10 @@ class Admin:
         """By the task's own options and signature, where the program at hand is known. Without one any type is stored as
         `app.repository` would, by Harmonyk's rules."""
         client, now = self.client, self.client.now()
-        if self._tasks is not None:
-            if type not in self._tasks:
-                raise UnknownTask(type, did_you_mean(type, self._tasks))
-            new = self._tasks[type].using(**options).job(**payload).new
+        if self.tasks is not None:
+            if type not in self.tasks:
+                raise UnknownTask(type, did_you_mean(type, self.tasks))
+            new = self.tasks[type].using(**options).job(**payload).new
         else:
             check_options(options, OF_JOB, "enqueue")
             text = stable_json(dict(payload)).encode()
@@ -215,7 +223,7 @@ class Admin:
     async def doctor(self) -> Diagnosis:
         """What is wrong with the store, and with who works on it."""
         store = await doctor.examine(self.client)
-        return Diagnosis((*store.checks, *await fleet.checks(self.client)))
+        return Diagnosis((*store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client)))
 
     def migrations(self) -> MigrationStatus:
         """Which steps the store has, without changing it."""

@@ -23,13 +23,15 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
             workers                         who works here, who is silent, who leads
   change    jobs retry, run-now, cancel, move, delete
             queues pause, resume            dlq replay, purge
+  repeat    schedules list, preview, create, pause, run
+            templates list, put             jobs by a rule, and what they are made of
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues")
+GROUPS: Final = ("jobs", "dlq", "queues", "schedules", "templates")
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

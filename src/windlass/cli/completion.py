@@ -103,6 +103,8 @@ def _values(name: str, before: list[str]) -> Iterator[tuple[str, str]]:
         "job_id": lambda: _asked(before, _job_ids),
         "job_ids": lambda: _asked(before, _job_ids),
         "task": lambda: _tasks(before),
+        "schedule": lambda: _asked(before, _schedules),
+        "template": lambda: _asked(before, _templates),
         "type": lambda: _asked(before, _types),
     }
     if name in known:
@@ -147,3 +149,11 @@ async def _job_ids(admin: Any) -> list[tuple[str, str]]:
 
 async def _types(admin: Any) -> list[tuple[str, str]]:
     return [(name, "") for name in await admin.types()]
+
+
+async def _schedules(admin: Any) -> list[tuple[str, str]]:
+    return [(row.name, row.cron_expression) for row in await admin.schedules.list()]
+
+
+async def _templates(admin: Any) -> list[tuple[str, str]]:
+    return [(row.name, row.type) for row in await admin.templates.list()]

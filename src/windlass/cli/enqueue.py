@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 from cyclopts import Parameter
 
 from windlass.admin import Admin
-from windlass.cli.session import Common, described, opened, opened_app
+from windlass.cli.session import Common, described
+from windlass.cli.typed import admin_of, arguments_of
 from windlass.errors import InvalidInput
 from windlass.options import JobOptions
 
@@ -46,18 +44,14 @@ async def enqueue(
         org: the organisation it belongs to
         tag: a tag; may be given several times
     """
-    values = {**_object(payload), **dict(_pair(text) for text in arguments)}
+    values = arguments_of(payload, arguments)
     said: dict[str, Any] = {
         "queue": queue, "delay": delay, "priority": priority, "idempotency_key": idempotency_key, "org_id": org,
         "run_at": None if run_at is None else _instant(run_at), "tags": tuple(tag) if tag else None,
     }  # fmt: skip
     options: JobOptions = {name: value for name, value in said.items() if value is not None}  # type: ignore[assignment]
-    if app is None:
-        async with opened(common, create=True) as admin:
-            await _store(admin, task, values, options, common)
-    else:
-        async with opened_app(app, common) as loaded:
-            await _store(Admin(loaded.client, loaded.tasks), task, values, options, common)
+    async with admin_of(app, common) as admin:
+        await _store(admin, task, values, options, common)
 
 
 async def _store(admin: Admin, task: str, values: dict[str, Any], options: JobOptions, common: Common) -> None:
@@ -71,28 +65,6 @@ async def _store(admin: Admin, task: str, values: dict[str, Any], options: JobOp
     if not admin.client.driver.capabilities.durable:
         common.out.note("this store is in memory: the job is gone when this command ends")
     common.out.note(f"in {described(admin.client.url)}; see: {common.again(f'jobs show {queued.job_id}')}")
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InvalidInput("arguments", f"{text!r} has no name; write name=value, or give --payload '{{...}}'")
-    try:
-        return name, msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return name, value
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        raw = sys.stdin.read() if text == "-" else Path(text[1:]).read_text("utf-8") if text[:1] == "@" else text
-        return msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidInput("payload", f'must be a JSON object such as \'{{"to": "ada"}}\' ({error})') from None
-    except OSError as error:
-        raise InvalidInput("payload", f"{text[1:]} cannot be read: {error.strerror}") from None
 
 
 def _instant(text: str) -> datetime:

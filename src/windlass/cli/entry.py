@@ -17,12 +17,15 @@ from windlass.cli.session import BrokenModule, NoStore
 from windlass.errors import (
     DuplicateId,
     DuplicateJob,
+    InUse,
     InvalidInput,
     JobNotFound,
     Refused,
     StoreError,
+    UnknownSchedule,
     UnknownStore,
     UnknownTask,
+    UnknownTemplate,
     WindlassError,
 )
 from windlass.urls import redacted
@@ -99,6 +102,10 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return REFUSED, f"windlass jobs show {error.job_id}"
         case DuplicateId() | DuplicateJob():
             return REFUSED, f"windlass jobs show {error.job_id}"
+        case InUse():
+            return REFUSED, f"windlass {typed} --help"
+        case UnknownSchedule() | UnknownTemplate():
+            return FAILED, f"windlass {'schedules' if isinstance(error, UnknownSchedule) else 'templates'} list"
         case JobNotFound():
             return FAILED, "windlass jobs list"
         case StoreError():

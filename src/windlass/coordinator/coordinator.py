@@ -11,6 +11,7 @@ from windlass.clock import SECOND
 from windlass.coordinator.bites import upkeep
 from windlass.coordinator.burial import Burial
 from windlass.coordinator.election import Election
+from windlass.coordinator.firing import Firing, LookOver
 from windlass.coordinator.registry import Registry
 from windlass.coordinator.sampling import Sampling
 from windlass.coordinator.ticking import Counts, Ticks, keep_ticking
@@ -34,7 +35,7 @@ class Coordinator:
         self.election = election = Election(client, about.id)
         self.duties: list[Ticks] = [
             Burial(client, election, recover=recover, trusts=trusts), *upkeep(client, election),
-            Sampling(client, election), Watch(client, election),
+            Sampling(client, election), Watch(client, election), Firing(client, election), LookOver(client, election),
         ]  # fmt: skip
 
     def parts(self, *, stays: bool) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:

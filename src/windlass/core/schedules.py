@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
@@ -14,10 +14,11 @@ from windlass.clock import SECOND
 from windlass.core.alterations import Fire, PutSchedule
 from windlass.core.cron import due_times, next_after, times_after
 from windlass.core.templates import made_of
-from windlass.types import Micros, NewJob, Schedule, Template
+from windlass.types import Micros, NewJob, Schedule, Template, WorkerInfo
 
 ON_TIME: Final = 60 * SECOND  # what is fired within a minute was not missed: one leader follows another in that time
 MOST_ON_TIME: Final = 120
+SLACK: Final = 600 * SECOND  # by which clocks of one fleet may differ and nobody straightens anything
 BITE: Final = 100  # jobs of one firing; the rest goes on at once
 LARGEST_CAP: Final = 1_000
 BY_HAND: Final = "manual"  # a tag of jobs that were made outside the rhythm
@@ -112,15 +113,17 @@ def wanted_times(schedule: Schedule, first: Micros, now: Micros) -> list[Micros]
 
 
 def straightened(schedule: Schedule, now: Micros) -> Fire | None:
-    """A next time in the future that is not the one the rule says: somebody's clock was wrong, or the rules of a zone have
-    changed since. Times that were fired already are not fired again: their jobs exist."""
+    """Back to the next time by the rule, where the stored one is none of its times, or lies behind one that is to come:
+    the rules of a zone have changed, or somebody's clock was far ahead. A clock that lags a little is no reason. Times that
+    were fired already are not fired again: their jobs exist."""
     there = schedule.next_trigger_at
-    if not schedule.enabled or (there is not None and there <= now):
+    if there is None or there <= now:
         return None
-    right = next_time(schedule, now)
-    if there == right or there is None:
+    rule, anchor = (schedule.cron_expression, schedule.timezone), schedule.created_at
+    soon = next_after(*rule, now + SLACK, anchor)
+    if next_after(*rule, there - 1, anchor) == there and (soon is None or there <= soon):
         return None
-    return Fire(schedule_id=schedule.schedule_id, expected=there, next_trigger_at=right)
+    return Fire(schedule_id=schedule.schedule_id, expected=there, next_trigger_at=next_time(schedule, now))
 
 
 def job_at(schedule: Schedule, template: Template, at: Micros, job_id: str) -> NewJob:
@@ -150,6 +153,13 @@ def jitter_of(schedule_id: str, at: Micros, most: Micros) -> Micros:
 def fingerprint(*parts: object) -> str:
     """Of a declaration in code: equal as long as the code says the same."""
     return hashlib.blake2b(msgspec.json.encode(parts), digest_size=12).hexdigest()
+
+
+def gone_from_code(schedule: Schedule, task: str | None, workers: Iterable[WorkerInfo]) -> bool:
+    """Whether code declared it once, and no worker of those given (the living ones) does any more: all that know its task
+    have started since, without a word of it."""
+    knowing = [worker.started_at for worker in workers if task in worker.types]
+    return schedule.declared_at is not None and bool(knowing) and schedule.declared_at < min(knowing)
 
 
 def upcoming(schedule: Schedule, now: Micros, count: int) -> list[Micros]:

@@ -120,7 +120,7 @@ class Testing:
             if queues <= served and not await self._lapsed():
                 return total
             served |= queues
-            _add(total, await Worker(self._app.client, tasks, queues=sorted(served)).run(drain=True))
+            _add(total, await Worker(self._app.client, tasks, queues=sorted(served), crons=self._app.crons).run(drain=True))
 
     async def _queued(self) -> list[Job]:
         return await self._find(JobQuery(states=("queued",), limit=PAGE))

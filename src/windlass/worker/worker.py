@@ -13,8 +13,11 @@ from windlass import __version__
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator import Coordinator
+from windlass.coordinator.firing import fire_all
 from windlass.core.settle import Released, Snoozed
+from windlass.definitions import Declared
 from windlass.errors import InvalidInput
+from windlass.schedules import declare
 from windlass.tasks import Task
 from windlass.types import Micros, WorkerInfo
 from windlass.worker.claimer import Claimer, Group
@@ -39,7 +42,7 @@ class Worker:
     def __init__(
         self, client: Client, tasks: Mapping[str, Task[..., Any]], *, queues: Sequence[str] | None = None,
         concurrency: int | None = None, threads: int | None = None, worker_id: str | None = None,
-        max_jobs: int | None = None,
+        max_jobs: int | None = None, crons: Sequence[Declared] = (),
     ) -> None:  # fmt: skip
         if not tasks:
             raise InvalidInput("tasks", "this app has no tasks; declare one with @app.task, or import the modules that do")
@@ -50,6 +53,7 @@ class Worker:
         self._client = client
         self._tasks = dict(tasks)
         self._most = max_jobs
+        self._crons = tuple(crons)
         self._size = (concurrency or settings.concurrency, threads or settings.threads)
         self._stop_asked = asyncio.Event()
         self._stop_claiming: Callable[[], None] = lambda: None  # there is nothing to stop before it runs
@@ -78,6 +82,7 @@ class Worker:
             raise InvalidInput("worker", "has run already; make another one with app.worker()")
         self._assemble()
         await self._client.ready()
+        await declare(self._client, self._crons)
         log.info("worker %s serves %s", self.id, ", ".join(self.queues))
         slots = [task for runner in self._runners for task in runner.start()]
         self._client.due_listeners.append(self._claimer.expect)
@@ -108,9 +113,11 @@ class Worker:
         return self.stats
 
     async def _claim(self, *, until_empty: bool) -> None:
-        """Who comes for a moment only must not go before it has seen to what dead workers left: that is due as well."""
+        """Who comes for a moment only must not go before it has seen to what dead workers left and to what schedules
+        are to make: that is due as well."""
         if until_empty:
             await self._sweeper.swept.wait()
+            await fire_all(self._client)
         await self._claimer.run(until_empty=until_empty)
 
     def _part_ended(self, part: asyncio.Task[None]) -> None:

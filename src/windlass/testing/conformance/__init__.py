@@ -14,6 +14,7 @@ from windlass.testing.conformance.concurrency import ConcurrencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
+from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
@@ -40,6 +41,7 @@ class DriverConformance(
     SharedRowPromises,
     PeoplePromises,
     SchedulePromises,
+    FiringPromises,
     InspectionPromises,
     FleetPromises,
     DutyPromises,
@@ -56,6 +58,7 @@ __all__ = [
     "DurabilityPromises",
     "DutyPromises",
     "EnqueuePromises",
+    "FiringPromises",
     "FleetPromises",
     "InspectionPromises",
     "LeasePromises",

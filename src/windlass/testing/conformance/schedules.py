@@ -1,4 +1,4 @@
-"""Templates, schedules, and what a schedule makes when its time has come."""
+"""Templates and schedules, and who may change what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from windlass.core.alterations import (
     DeleteSchedule,
     DeleteTemplate,
     Fire,
-    PutQueue,
     PutSchedule,
     PutTemplate,
     RenameSchedule,
@@ -22,7 +21,6 @@ from windlass.core.alterations import (
 )
 from windlass.core.cron import next_after
 from windlass.core.queries import AllSchedules, AllTemplates, DueSchedules
-from windlass.core.settle import Failed
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -204,115 +202,6 @@ class SchedulePromises(Suite):
         assert len(await t.driver.read(DueSchedules(by=hourly, limit=2))) == 2
 
     @promise
-    async def test_a_firing_makes_its_jobs_and_moves_on(self, t: Trial) -> None:
-        """The jobs, last_triggered_at and next_trigger_at become true together."""
-        row = await made(t)
-        at = row.next_trigger_at or 0
-        t.clock.advance(2 * HOUR)
-        assert await t.alter(firing(t, row, at, at + HOUR)) == "applied"
-        assert [(job.schedule_id, job.fire_at, job.state, job.ready) for job in await all_jobs(t)] == [
-            ("s-1", at, "queued", True), ("s-1", at + HOUR, "queued", True),
-        ]  # fmt: skip
-        after = await stored(t)
-        assert (after.last_triggered_at, after.next_trigger_at) == (at + HOUR, at + 2 * HOUR)
-        assert len(await t.claim()) == 2
-
-    @promise
-    async def test_a_time_is_fired_once(self, t: Trial) -> None:
-        """Whoever read it before somebody else fired is refused; so is one who read it before its rule was changed."""
-        row = await made(t)
-        assert await t.alter(firing(t, row)) == "applied"
-        assert await t.alter(firing(t, row)) == "wrong_state"
-        row = await stored(t)
-        await t.alter(schedule(cron_expression="15 * * * *"))
-        assert await t.alter(firing(t, row)) == "wrong_state"
-        await t.alter(DeleteSchedule("nightly"))
-        assert await t.alter(firing(t, row)) == "not_found"
-        assert len(await all_jobs(t)) == 1
-
-    @promise
-    async def test_a_time_whose_job_exists_is_not_fired_again(self, t: Trial) -> None:
-        """Even if the schedule has gone back to it: its job is there, whatever became of it."""
-        row = await made(t)
-        at = row.next_trigger_at or 0
-        assert await t.alter(firing(t, row, after=at + HOUR)) == "applied"
-        back = Fire(schedule_id="s-1", expected=at + HOUR, next_trigger_at=at)
-        assert await t.alter(back) == "applied"
-        assert await t.alter(firing(t, await stored(t), at, at + HOUR)) == "applied"
-        assert [job.fire_at for job in await all_jobs(t)] == [at, at + HOUR]
-
-    @promise
-    async def test_a_firing_without_jobs_only_moves_on(self, t: Trial) -> None:
-        """The last time that something was made stays."""
-        row = await made(t)
-        at = row.next_trigger_at or 0
-        await t.alter(Fire(schedule_id="s-1", expected=at, next_trigger_at=None))
-        after = await stored(t)
-        assert (after.last_triggered_at, after.next_trigger_at) == (None, None)
-        assert await all_jobs(t) == []
-
-    @promise
-    async def test_overlap_skip_makes_nothing_beside_an_unfinished_job(self, t: Trial) -> None:
-        """Queued or running, also as the retry of one; the time passes, and the last success of the schedule stays."""
-        row = await made(t, overlap="skip")
-        at = row.next_trigger_at or 0
-        t.clock.advance(12 * HOUR)
-        assert await t.alter(firing(t, row, at, at + HOUR)) == "applied"
-        assert [job.fire_at for job in await all_jobs(t)] == [at]
-        await t.alter(firing(t, await stored(t)))
-        running = await t.take()
-        await t.alter(firing(t, await stored(t)))
-        assert len(await all_jobs(t)) == 1
-        assert (await stored(t)).last_triggered_at == at
-        await t.ack(running)
-        await t.alter(firing(t, await stored(t)))
-        assert len(await all_jobs(t)) == 2
-
-    @promise
-    async def test_overlap_sees_every_link_of_a_chain(self, t: Trial) -> None:
-        """A retry that waits for its time has not ended."""
-        row = await made(t, overlap="skip")
-        at = row.next_trigger_at or 0
-        job = t.new(schedule_id="s-1", fire_at=at, retry_mode="new_job", crash_policy="fail", max_attempts=3)
-        await t.alter(Fire(schedule_id="s-1", expected=at, next_trigger_at=at + HOUR, jobs=(job,)))
-        await t.end(await t.take(), Failed("no"), child_id="link")
-        await t.alter(firing(t, await stored(t)))
-        assert [job.id for job in await all_jobs(t)] == [job.id, "link"]
-
-    @promise
-    async def test_overlap_queue_one_lets_one_wait_behind_one_that_runs(self, t: Trial) -> None:
-        """Never two that wait."""
-        row = await made(t, overlap="queue-one")
-        at = row.next_trigger_at or 0
-        t.clock.advance(12 * HOUR)
-        await t.alter(firing(t, row, at, at + HOUR))
-        assert len(await all_jobs(t)) == 1
-        await t.take()
-        await t.alter(firing(t, await stored(t)))
-        await t.alter(firing(t, await stored(t)))
-        assert [job.state for job in await all_jobs(t)] == ["running", "queued"]
-
-    @promise
-    async def test_overlap_is_about_the_jobs_of_one_schedule(self, t: Trial) -> None:
-        """Those of another, and jobs of the same type, are nobody's business."""
-        row = await made(t, overlap="skip")
-        await t.enqueue(schedule_id="another", fire_at=1)
-        await t.enqueue()
-        await t.alter(firing(t, row))
-        assert len(await all_jobs(t)) == 3
-
-    @promise
-    async def test_a_schedule_fires_into_any_queue(self, t: Trial) -> None:
-        """Also one with dense positions, where its jobs stand at the tail."""
-        await t.alter(PutQueue("dense", "dense"))
-        first = await t.enqueue(queue="dense")
-        row = await made(t)
-        at = row.next_trigger_at or 0
-        job = t.new(schedule_id="s-1", fire_at=at, queue="dense")
-        await t.alter(Fire(schedule_id="s-1", expected=at, next_trigger_at=at + HOUR, jobs=(job,)))
-        assert [claimed.id for claimed in await t.claim("dense")] == [first, job.id]
-
-    @promise
     async def test_changing_or_deleting_a_schedule_touches_no_job(self, t: Trial) -> None:
         """Not a byte of what it made."""
         row = await made(t)
@@ -364,28 +253,6 @@ class SchedulePromises(Suite):
         assert [one.name for one in await t.driver.read(AllTemplates())] == ["report"]
         assert await stored(t) == row
         assert await all_jobs(t) == []
-
-    @promise
-    async def test_two_leaders_fire_each_time_once(self, t: Trial) -> None:
-        """Both read, both fire: of every time there is one job, and the schedule is where the last of them left it."""
-        await made(t)
-        other = self.another(t.driver)
-
-        async def lead(driver: Any) -> None:
-            for _ in range(12):
-                [row] = await driver.read(AllSchedules())
-                await driver.alter([firing(t, row)], now=t.now)
-
-        try:
-            await asyncio.gather(lead(t.driver), lead(other), lead(other))
-        finally:
-            if other is not t.driver:
-                await other.close()
-        fired = [job.fire_at for job in await all_jobs(t)]
-        assert len(fired) == len(set(fired)) >= 12
-        first = min(fired, default=0) or 0
-        assert sorted(at or 0 for at in fired) == [first + n * HOUR for n in range(len(fired))]
-        assert (await stored(t)).next_trigger_at == first + len(fired) * HOUR
 
     @promise
     async def test_two_who_declare_the_same_at_once_make_one(self, t: Trial) -> None:

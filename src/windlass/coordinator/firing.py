@@ -1,0 +1,129 @@
+"""Schedules whose time has come make their jobs; and their next times are kept right.
+
+A leader does it so that not everybody asks, but nothing rests on there being one: a firing is compare-and-set in the store,
+so two that fire the same time make one job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.coordinator.election import Election
+from windlass.core.alterations import Fire
+from windlass.core.queries import AllSchedules, AllTemplates, AllWorkers, DueSchedules
+from windlass.core.schedules import firing, gone_from_code, next_time, straightened
+from windlass.errors import InvalidInput, StoreError
+from windlass.types import Micros, Schedule, Template
+
+log: Final = logging.getLogger("windlass.coordinator")
+AT_ONCE: Final = 100  # schedules that one look reads
+SHORTEST: Final = SECOND // 1_000
+LOOK_OVER_EVERY: Final = 600 * SECOND
+ROUNDS: Final = 1_000
+
+
+class Firing:
+    name: Final = "firing"
+
+    def __init__(self, client: Client, election: Election) -> None:
+        self.patience: Final = election.patience_in_office
+        self._client = client
+        self._election = election
+
+    async def tick(self) -> Micros:
+        """Fire what is due; come back when the next is, or soon, because somebody may put a schedule meanwhile."""
+        if self._election.may_act() is None:
+            return 0
+        pause = self._client.settings.poll
+        rows = await self._client.driver.read(DueSchedules(by=self._client.now() + pause, limit=AT_ONCE))
+        fired = await fire(self._client, rows, lambda: self._election.epoch is not None)
+        if fired:
+            return SHORTEST
+        return max(min(((row.next_trigger_at or 0) - self._client.now() for row in rows), default=pause), SHORTEST)
+
+
+class LookOver:
+    """Now and then: next times that are none any more, and schedules that no code declares any more."""
+
+    name: Final = "schedules"
+
+    def __init__(self, client: Client, election: Election) -> None:
+        self.patience: Final = election.patience_in_office
+        self._client = client
+        self._election = election
+        self._told: set[str] = set()
+
+    async def tick(self) -> Micros:
+        if self._election.may_act() is None:
+            return 0
+        driver, now = self._client.driver, self._client.now()
+        rows = await driver.read(AllSchedules())
+        for row in rows:
+            change = straightened(row, now)
+            if change is not None:
+                log.warning("schedule %s: its next time was not one of its rule, and is computed anew", row.name)
+                await driver.alter([change], now=now)
+        if any(row.declared_at is not None for row in rows):
+            await self._tell_of_gone(rows, now)
+        return LOOK_OVER_EVERY
+
+    async def _tell_of_gone(self, rows: list[Schedule], now: Micros) -> None:
+        silent = self._client.settings.worker_timeout
+        living = [one for one in await self._client.driver.read(AllWorkers()) if now - one.last_heartbeat < silent]
+        tasks = {template.template_id: template.type for template in await self._client.driver.read(AllTemplates())}
+        gone = {row.name for row in rows if gone_from_code(row, tasks.get(row.template_id), living)}
+        for name in sorted(gone - self._told):
+            log.warning("schedule %s is in no code any more, and goes on; try: windlass schedules delete %s", name, name)
+        self._told = gone
+
+
+async def fire_all(client: Client) -> int:
+    """Everything that is due now, whoever leads: for who comes for a moment only. Answers how often something was fired."""
+    total = 0
+    try:
+        for _ in range(ROUNDS):
+            rows = await client.driver.read(DueSchedules(by=client.now(), limit=AT_ONCE))
+            fired = await fire(client, rows, lambda: True)
+            total += fired
+            if not fired:
+                break
+    except StoreError as error:
+        log.warning("schedules could not be fired, and are at the next chance: %s", error)
+    return total
+
+
+async def fire(client: Client, rows: list[Schedule], may_go_on: Callable[[], bool]) -> int:
+    """Fire those of the schedules that are due, one by one: what is wrong with one must not keep the others."""
+    due = [row for row in rows if row.next_trigger_at is not None and row.next_trigger_at <= client.now()]
+    if not due:
+        return 0
+    templates = {template.template_id: template for template in await client.driver.read(AllTemplates())}
+    fired = 0
+    for row in due:
+        if not may_go_on():
+            break
+        fired += await fire_one(client, row, templates.get(row.template_id))
+    return fired
+
+
+async def fire_one(client: Client, row: Schedule, template: Template | None) -> bool:
+    now = client.now()
+    try:
+        change = firing(row, template, now, lambda: client.ids.job(now))
+        if change is None:
+            return False
+        [answer] = await client.driver.alter([change], now=now)
+    except InvalidInput as error:
+        log.error("schedule %s cannot make its job and goes on to its next time: %s", row.name, error)
+        skipped = Fire(
+            schedule_id=row.schedule_id, expected=row.next_trigger_at or 0, next_trigger_at=next_time(row, now)
+        )  # fmt: skip
+        [answer] = await client.driver.alter([skipped], now=now)
+    else:
+        for job in change.jobs if answer == "applied" else ():
+            client.tell_due(job.run_at)
+    return answer == "applied"
