@@ -99,7 +99,7 @@ def template_view(row: Template) -> TemplateView:
 
 
 async def checks(client: Client) -> list[Check]:
-    """Schedules that nobody fires, that make nothing, or that no code declares any more. Nothing of a store that has none."""
+    """Schedules that nobody fires, that make nothing, or that no code declares any more; nothing where there is none."""
     try:
         found, now = (await listed(client)).schedules, client.now()
         workers = alive(await client.driver.read(AllWorkers()), now, client.settings.worker_timeout)
@@ -119,7 +119,8 @@ async def checks(client: Client) -> list[Check]:
         said.append(Check("schedules", "warning", text, "windlass worker APP"))
     known = {name for worker in workers for name in worker.types}
     said += [
-        Check("schedules", "warning", f"schedule {one.name}: no worker that is alive knows its task {one.type}", "windlass workers")
+        Check("schedules", "warning", f"schedule {one.name}: no worker that is alive knows its task {one.type}",
+              "windlass workers")
         for one in found if workers and one.makes_jobs and one.type not in known
     ]  # fmt: skip
     said += [

@@ -23,8 +23,9 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
             workers                         who works here, who is silent, who leads
   change    jobs retry, run-now, cancel, move, delete
             queues pause, resume            dlq replay, purge
-  repeat    schedules list, preview, create, pause, run
-            templates list, put             jobs by a rule, and what they are made of
+  repeat    schedules list, show, preview   rules that make jobs, and when they will
+            schedules create, update, pause, resume, run, delete
+            templates list, show, put, archive, delete
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 

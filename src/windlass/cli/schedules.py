@@ -39,8 +39,8 @@ class Rhythm:
 
     def said(self) -> ScheduleOptions:
         given: dict[str, Any] = {
-            "tz": self.tz, "params": None if self.params is None else arguments_of(self.params, ()), "catch_up": self.catch_up,
-            "cap": self.cap, "overlap": self.overlap, "jitter": self.jitter,
+            "tz": self.tz, "params": None if self.params is None else arguments_of(self.params, ()),
+            "catch_up": self.catch_up, "cap": self.cap, "overlap": self.overlap, "jitter": self.jitter,
         }  # fmt: skip
         return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
 

@@ -1,0 +1,196 @@
+"""Which jobs a schedule makes when its time has come, and what its row becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from windlass.clock import SECOND
+from windlass.core.alterations import PutTemplate
+from windlass.core.schedules import (
+    BITE,
+    ON_TIME,
+    firing,
+    gone_from_code,
+    jitter_of,
+    job_by_hand,
+    may_join,
+    straightened,
+    wanted_times,
+)
+from windlass.core.templates import Policies, decode_policies, made_of, merged, next_version
+from windlass.types import Schedule, Template, WorkerInfo
+
+HOUR = 3_600 * SECOND
+MINUTE = 60 * SECOND
+FIRST = 1_900_000_800 * SECOND  # a full hour
+assert FIRST % HOUR == 0
+NOW = FIRST + 10 * SECOND
+TEMPLATE = Template(template_id="t", version=3, name="report", type="work", queue="q", params=b'{"a":1,"b":2}')
+
+
+def schedule(**fields: Any) -> Schedule:
+    return Schedule(**{
+        "schedule_id": "s", "template_id": "t", "name": "n", "cron_expression": "0 * * * *", "next_trigger_at": FIRST,
+        **fields,
+    })  # fmt: skip
+
+
+def ids() -> Any:
+    numbers = iter(range(10_000))
+    return lambda: f"job-{next(numbers)}"
+
+
+def times(row: Schedule, now: int) -> list[int]:
+    return [(at - FIRST) // HOUR for at in wanted_times(row, FIRST, now)]
+
+
+def test_nothing_is_fired_before_its_time() -> None:
+    assert firing(schedule(), TEMPLATE, FIRST - 1, ids()) is None
+    assert firing(schedule(next_trigger_at=None, enabled=False), TEMPLATE, FIRST, ids()) is None
+
+
+def test_a_firing_is_the_job_of_that_time_and_the_next_one() -> None:
+    change = firing(schedule(param_overrides=b'{"b":3}'), TEMPLATE, FIRST, ids())
+    assert change is not None
+    assert (change.schedule_id, change.expected, change.next_trigger_at) == ("s", FIRST, FIRST + HOUR)
+    [job] = change.jobs
+    assert (job.type, job.queue, job.payload, job.template_id, job.template_version) == (
+        "work",
+        "q",
+        b'{"a":1,"b":3}',
+        "t",
+        3,
+    )
+    assert (job.schedule_id, job.fire_at, job.run_at) == ("s", FIRST, FIRST)
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "cap", "late", "fired"),
+    [
+        ("skip", 100, 10 * SECOND, [0]), ("skip", 100, 5 * HOUR + 10 * SECOND, [5]),
+        ("skip", 100, 5 * HOUR + 5 * MINUTE, []),
+        ("last", 100, 10 * SECOND, [0]), ("last", 100, 5 * HOUR + 5 * MINUTE, [5]), ("last", 100, 5 * MINUTE, [0]),
+        ("all", 100, 10 * SECOND, [0]), ("all", 100, 5 * HOUR + 5 * MINUTE, [0, 1, 2, 3, 4, 5]),
+        ("all", 2, 5 * HOUR + 5 * MINUTE, [4, 5]), ("all", 1, 5 * MINUTE, [0]),
+    ],
+)  # fmt: skip
+def test_what_was_missed_is_skipped_or_made_up_for(catch_up: Any, cap: int, late: int, fired: list[int]) -> None:
+    row = schedule(catch_up=catch_up, catch_up_cap=cap)
+    assert times(row, FIRST + late) == fired
+    change = firing(row, TEMPLATE, FIRST + late, ids())
+    assert change is not None
+    assert [job.fire_at for job in change.jobs] == [FIRST + n * HOUR for n in fired]
+    assert change.next_trigger_at == FIRST + (late // HOUR + 1) * HOUR
+
+
+@pytest.mark.parametrize("catch_up", ["skip", "last", "all"])
+def test_a_rule_of_every_second_misses_none_while_one_leader_follows_another(catch_up: Any) -> None:
+    row = schedule(cron_expression="* * * * * *", catch_up=catch_up, catch_up_cap=1)
+    found = wanted_times(row, FIRST, FIRST + 40 * SECOND)
+    assert found == [FIRST + n * SECOND for n in range(41)]
+    assert len(wanted_times(row, FIRST, FIRST + HOUR)) == ON_TIME // SECOND
+
+
+def test_a_long_catching_up_goes_on_in_bites_and_loses_none() -> None:
+    row, now, fired = schedule(catch_up="all", catch_up_cap=500), FIRST + 400 * HOUR, []
+    for _ in range(10):
+        change = firing(row, TEMPLATE, now, ids())
+        if change is None:
+            break
+        assert len(change.jobs) <= BITE
+        fired += [job.fire_at for job in change.jobs]
+        row = replace(row, next_trigger_at=change.next_trigger_at)
+    assert fired == [FIRST + n * HOUR for n in range(401)]
+    assert row.next_trigger_at == now + HOUR
+
+
+@pytest.mark.parametrize("template", [None, replace(TEMPLATE, archived_at=5)])
+def test_without_a_template_in_use_the_time_passes_and_nothing_is_made(template: Template | None) -> None:
+    change = firing(schedule(catch_up="all"), template, FIRST + 300 * HOUR, ids())
+    assert change is not None
+    assert (change.jobs, change.next_trigger_at) == ((), FIRST + 301 * HOUR)
+
+
+def test_jitter_is_the_same_whoever_computes_it_and_spread_over_its_width() -> None:
+    drawn = [jitter_of("s", FIRST + n * HOUR, MINUTE) for n in range(200)]
+    assert drawn == [jitter_of("s", FIRST + n * HOUR, MINUTE) for n in range(200)]
+    assert 0 <= min(drawn) < 10 * SECOND
+    assert 50 * SECOND < max(drawn) <= MINUTE
+    assert jitter_of("other", FIRST, MINUTE) != jitter_of("s", FIRST, MINUTE)
+    assert jitter_of("s", FIRST, 0) == 0
+    change = firing(schedule(jitter=MINUTE), TEMPLATE, FIRST, ids())
+    assert change is not None
+    assert change.jobs[0].run_at == FIRST + jitter_of("s", FIRST, MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "queued", "running", "may"),
+    [
+        ("allow", True, True, True), ("skip", False, False, True), ("skip", True, False, False),
+        ("skip", False, True, False), ("queue-one", False, True, True), ("queue-one", True, False, False),
+        ("queue-one", False, False, True), ("queue-one", True, True, False),
+    ],
+)  # fmt: skip
+def test_overlap(overlap: Any, queued: bool, running: bool, may: bool) -> None:
+    assert may_join(schedule(overlap=overlap), queued, running) is may
+
+
+def test_a_job_by_hand_has_no_fire_time_and_says_so() -> None:
+    job = job_by_hand(schedule(), replace(TEMPLATE, settings='{"tags":["x"]}'), "j")
+    assert (job.fire_at, job.run_at, job.schedule_id, job.tags) == (None, None, "s", ("x", "manual"))
+
+
+def test_a_next_time_is_straightened_only_when_it_is_wrong() -> None:
+    soon = FIRST + HOUR
+    assert straightened(schedule(next_trigger_at=soon), NOW) is None
+    assert straightened(schedule(next_trigger_at=FIRST), NOW) is None, "it is due, and will be fired"
+    assert straightened(schedule(next_trigger_at=soon), FIRST - 5 * MINUTE) is None, "a clock that lags a little"
+    assert straightened(schedule(next_trigger_at=None, enabled=False), NOW) is None
+    for wrong in (FIRST + 8_760 * HOUR, soon + 7 * MINUTE):  # a clock was a year ahead; the rules of a zone have changed
+        change = straightened(schedule(next_trigger_at=wrong), NOW)
+        assert change is not None
+        assert (change.expected, change.next_trigger_at, change.jobs) == (wrong, soon, ())
+
+
+def test_a_schedule_is_gone_from_code_when_everybody_who_knows_its_task_started_without_it() -> None:
+    def worker(started: int, *types: str) -> WorkerInfo:
+        return WorkerInfo(
+            id="w", hostname="h", pid=1, pool_size=1, version="1", queues=(), types=types, wakeups="", running=0,
+            started_at=started,
+        )  # fmt: skip
+
+    row = schedule(declared="f", declared_at=100)
+    assert gone_from_code(row, "work", [worker(101, "work")])
+    assert not gone_from_code(row, "work", [worker(101, "work"), worker(99, "work")]), "an older one still has it"
+    assert not gone_from_code(row, "work", [worker(101, "other")]), "they are of another program"
+    assert not gone_from_code(row, "work", []), "nobody can tell"
+    assert not gone_from_code(schedule(), "work", [worker(101, "work")]), "it never was in code"
+
+
+def test_a_job_is_a_snapshot_of_its_template() -> None:
+    policies = Policies(
+        priority=3, org_id="acme", tags=("x",), headers={"a": "b"}, retry_mode="new_job", crash_policy="fail"
+    )
+    job = made_of(replace(TEMPLATE, settings=policies.encode()), "j")
+    assert (job.priority, job.org_id, job.tags, job.headers, job.retry_mode) == (3, "acme", ("x",), {"a": "b"}, "new_job")
+    assert decode_policies(policies.encode()) == policies
+    assert Policies().encode() is None
+
+
+def test_overrides_replace_whole_arguments() -> None:
+    assert merged(b'{"a":{"x":1},"b":2}', b'{"a":{"y":2},"c":3}') == b'{"a":{"y":2},"b":2,"c":3}'
+    assert merged(b'{"a":1}', None) == b'{"a":1}'
+
+
+def test_a_version_is_made_by_a_change_only() -> None:
+    put = PutTemplate(template_id="new", name="report", type="work", queue="q", params=b'{"a":1,"b":2}')
+    assert next_version(replace(TEMPLATE, created_at=1), put, NOW) is None
+    changed = next_version(TEMPLATE, replace(put, params=b"{}"), NOW)
+    assert changed is not None
+    assert (changed.template_id, changed.version, changed.created_at) == ("t", 4, NOW)
+    back = next_version(replace(TEMPLATE, archived_at=5), put, NOW)
+    assert back is not None
+    assert (back.version, back.archived_at) == (4, None)
