@@ -27,7 +27,19 @@ from windlass.drivers.statement import Op, Row, Statement, T
 
 Program = Generator[Statement, list[Row], Any]
 
-TABLES = ("jobs", "runs", "groups", "limits", "queues", "idempotency_keys", "workers", "leader", "usage_hourly")
+TABLES = (
+    "jobs",
+    "runs",
+    "groups",
+    "limits",
+    "queues",
+    "idempotency_keys",
+    "workers",
+    "leader",
+    "usage_hourly",
+    "templates",
+    "schedules",
+)
 MOMENT = 0.004  # how long a statement may take before anybody asks whether it waits
 WRITES = re.compile(r"\b(insert into|update windlass|delete from)\b")
 
