@@ -1,0 +1,303 @@
+"""Schedules fire: once for each time, whoever leads, crashes, restarts, or has a wrong clock."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from windlass.clock import SECOND
+from windlass.coordinator.firing import AT_ONCE, SHORTEST, fire, fire_all, fire_one
+from windlass.core.alterations import (
+    ArchiveTemplate,
+    DeleteTemplate,
+    PutSchedule,
+    PutTemplate,
+    SetEnabled,
+)
+from windlass.core.queries import AllSchedules, DueSchedules
+from windlass.drivers.protocol import JobQuery
+from windlass.types import Job, Schedule
+
+from .ground import Ground, on_ground
+
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+
+async def put(ground: Ground, cron: str = "0 * * * *", name: str = "n", **fields: Any) -> Schedule:
+    template = PutTemplate(template_id="t", name="report", type="t", queue="a", params=b'{"x":1}')
+    change = PutSchedule(schedule_id=f"s-{name}", name=name, template="report", cron_expression=cron, **fields)
+    await alter(ground, template, change)
+    return await row(ground, name)
+
+
+async def alter(ground: Ground, *changes: Any) -> None:
+    answers = await ground.store.driver.alter(changes, now=ground.clock.now())
+    assert set(answers) <= {"applied", "unchanged"}
+
+
+async def row(ground: Ground, name: str = "n") -> Schedule:
+    return next(one for one in await ground.store.driver.read(AllSchedules()) if one.name == name)
+
+
+async def jobs(ground: Ground) -> list[Job]:
+    return list((await ground.store.driver.find(JobQuery(limit=1_000))).jobs)[::-1]
+
+
+async def fired(ground: Ground) -> list[int]:
+    return [job.fire_at or 0 for job in await jobs(ground)]
+
+
+def test_a_leader_fires_what_is_due_and_sleeps_until_the_next(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        leader = ground.member("w1")
+        await leader.elected()
+        firing = leader.duty("firing")
+        assert await firing.tick() == SECOND, "somebody may put a schedule meanwhile"
+        first = (await put(ground)).next_trigger_at or 0
+        ground.clock.advance(first - ground.clock.now() - SECOND // 4)
+        await leader.elected()
+        assert await firing.tick() == SECOND // 4
+        ground.clock.advance(SECOND // 4)
+        assert await firing.tick() == SHORTEST
+        assert await firing.tick() == SECOND
+        [job] = await jobs(ground)
+        assert (job.schedule_id, job.fire_at, job.run_at, job.queue, job.payload) == ("s-n", first, first, "a", b'{"x":1}')
+        assert (job.template_id, job.template_version) == ("t", 1)
+        assert (await row(ground)).next_trigger_at == first + HOUR
+
+    on_ground(url, play)
+
+
+def test_who_does_not_lead_fires_nothing(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        leader, other = ground.member("w1"), ground.member("w2")
+        await leader.elected()
+        await other.registry.tick()
+        await other.election.tick()
+        await put(ground)
+        ground.clock.advance(HOUR)
+        assert await other.duty("firing").tick() == 0
+        assert await fired(ground) == []
+
+    on_ground(url, play)
+
+
+def test_two_leaders_that_both_believe_it_make_one_job_of_each_time(url: str) -> None:
+    """Both have read the schedule before either fires."""
+
+    async def play(ground: Ground) -> None:
+        await put(ground)
+        for _ in range(5):
+            ground.clock.advance(HOUR)
+            due = await ground.store.driver.read(DueSchedules(by=ground.clock.now()))
+            for _ in range(2):
+                await fire(ground.client, due, lambda: True)
+        times = await fired(ground)
+        assert len(times) == len(set(times)) == 5
+
+    on_ground(url, play)
+
+
+def test_who_dies_between_reading_and_firing_leaves_it_to_the_next(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        await put(ground, catch_up="all")
+        ground.clock.advance(HOUR)
+        assert await ground.store.driver.read(DueSchedules(by=ground.clock.now()))  # and nothing more is heard of it
+        ground.clock.advance(2 * HOUR)
+        leader = ground.member("w2")
+        await leader.elected()
+        await leader.duty("firing").tick()
+        assert len(await fired(ground)) == 3
+
+    on_ground(url, play)
+
+
+def test_each_hour_once_through_changes_of_leaders_and_missed_hours(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        first = (await put(ground, catch_up="all")).next_trigger_at or 0
+        for term, away in enumerate((0, 3, 0, 7, 1)):
+            leader = ground.member(f"w{term}")
+            ground.clock.advance(away * HOUR + MINUTE)
+            await leader.elected()
+            for _ in range(4):
+                ground.clock.advance(HOUR)
+                await leader.elected()
+                while await leader.duty("firing").tick() == SHORTEST:
+                    pass
+        times = await fired(ground)
+        assert times == [first + n * HOUR for n in range(len(times))]
+        assert times[-1] + HOUR == (await row(ground)).next_trigger_at
+        assert len(times) > 20
+
+    on_ground(url, play)
+
+
+def test_an_interval_goes_on_in_its_rhythm_after_a_restart(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        made = await put(ground, "every 90s", catch_up="all")
+        for seconds in (90, 89, 400, 1, 1_000):
+            ground.clock.advance(seconds * SECOND)
+            await fire_all(ground.client)
+        times = await fired(ground)
+        assert times == [made.created_at + n * 90 * SECOND for n in range(1, len(times) + 1)]
+        assert len(times) == 1_580 // 90
+
+    on_ground(url, play)
+
+
+@pytest.mark.parametrize(("catch_up", "count"), [("skip", 0), ("last", 1), ("all", 3)])
+def test_a_clock_that_jumps_ahead_catches_up_as_told(url: str, catch_up: Any, count: int) -> None:
+    async def play(ground: Ground) -> None:
+        await put(ground, catch_up=catch_up, catch_up_cap=3)
+        ground.clock.advance(1_000 * HOUR + 10 * MINUTE)
+        await fire_all(ground.client)
+        assert len(await fired(ground)) == count
+        assert (await row(ground)).next_trigger_at == (ground.clock.now() // HOUR + 1) * HOUR
+
+    on_ground(url, play)
+
+
+def test_a_clock_that_was_a_year_ahead_does_not_silence_a_schedule(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def play(ground: Ground) -> None:
+        first = (await put(ground)).next_trigger_at or 0
+        ground.clock.advance(first - ground.clock.now())
+        await fire_all(ground.client)
+        ground.clock.advance(8_760 * HOUR)
+        await fire_all(ground.client)
+        ground.clock.advance(-8_760 * HOUR)  # somebody has put it right
+        leader = ground.member("w1")
+        await leader.elected()
+        await leader.duty("schedules").tick()
+        assert "its next time was not one of its rule" in caplog.text
+        assert (await row(ground)).next_trigger_at == first + HOUR
+        for _ in range(3):
+            ground.clock.advance(HOUR)
+            await fire_all(ground.client)
+        assert sorted(await fired(ground)) == [first, *(first + n * HOUR for n in (1, 2, 3)), first + 8_760 * HOUR]
+
+    on_ground(url, play)
+
+
+def test_many_schedules_of_one_instant_all_fire(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        for number in range(AT_ONCE + 20):
+            await put(ground, name=f"n{number}")
+        ground.clock.advance(HOUR)
+        assert await fire_all(ground.client) == AT_ONCE + 20
+        assert len(await fired(ground)) == AT_ONCE + 20
+        assert await fire_all(ground.client) == 0
+
+    on_ground(url, play)
+
+
+def test_a_long_catching_up_comes_in_bites(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        leader = ground.member("w1")
+        await leader.elected()
+        await put(ground, catch_up="all", catch_up_cap=250)
+        ground.clock.advance(300 * HOUR)
+        await leader.elected()
+        counts = []
+        while await leader.duty("firing").tick() == SHORTEST:
+            counts.append(len(await fired(ground)))
+        assert counts == [100, 200, 250]
+
+    on_ground(url, play)
+
+
+def test_what_is_archived_or_paused_makes_nothing_and_is_not_made_up_for(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        await put(ground, catch_up="all")
+        await alter(ground, ArchiveTemplate("report"))
+        ground.clock.advance(5 * HOUR)
+        await fire_all(ground.client)
+        await put(ground, catch_up="all")
+        await alter(ground, SetEnabled("n", False))
+        ground.clock.advance(5 * HOUR)
+        await fire_all(ground.client)
+        await alter(ground, SetEnabled("n", True))
+        await fire_all(ground.client)
+        assert await fired(ground) == []
+        ground.clock.advance(HOUR)
+        await fire_all(ground.client)
+        assert len(await fired(ground)) == 1
+        [job] = await jobs(ground)
+        assert job.template_version == 2
+
+    on_ground(url, play)
+
+
+def test_a_schedule_follows_the_newest_version_and_its_jobs_keep_theirs(url: str) -> None:
+    async def play(ground: Ground) -> None:
+        await put(ground, param_overrides=b'{"y":2}')
+        ground.clock.advance(HOUR)
+        await fire_all(ground.client)
+        await alter(ground, PutTemplate(template_id="x", name="report", type="t2", queue="b", params=b'{"x":5}'))
+        ground.clock.advance(HOUR)
+        await fire_all(ground.client)
+        one, two = await jobs(ground)
+        assert (one.type, one.queue, one.payload, one.template_version) == ("t", "a", b'{"x":1,"y":2}', 1)
+        assert (two.type, two.queue, two.payload, two.template_version) == ("t2", "b", b'{"x":5,"y":2}', 2)
+        [claimed] = await ground.claim("w")
+        [run] = await ground.store.driver.runs(claimed.id)
+        assert (run.template_id, run.template_version) == ("t", 1)
+
+    on_ground(url, play)
+
+
+def test_one_that_cannot_make_its_job_does_not_hold_up_the_others(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its parameters fit by themselves, and together they are too long for any store."""
+
+    async def play(ground: Ground) -> None:
+        half = b'{"%s":"' + b"y" * 700_000 + b'"}'
+        await put(ground, name="good")
+        await alter(ground, PutTemplate(template_id="l", name="long", type="t", params=half.replace(b"%s", b"one")))
+        await alter(
+            ground,
+            PutSchedule(
+                schedule_id="bad", name="bad", template="long", cron_expression="0 * * * *",
+                param_overrides=half.replace(b"%s", b"two"),
+            ),
+        )  # fmt: skip
+        ground.clock.advance(HOUR)
+        assert await fire_all(ground.client) == 2
+        assert [job.schedule_id for job in await jobs(ground)] == ["s-good"]
+        assert "schedule bad cannot make its job" in caplog.text
+        assert (await row(ground, "bad")).next_trigger_at == (await row(ground, "good")).next_trigger_at
+
+    on_ground(url, play)
+
+
+def test_a_schedule_that_is_in_no_code_any_more_is_told_of_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def play(ground: Ground) -> None:
+        await put(ground, declared="v1")
+        ground.clock.advance(HOUR)
+        leader = ground.member("w1")  # it knows the task, has started since, and did not declare it
+        await leader.elected()
+        for _ in range(2):
+            await leader.duty("schedules").tick()
+        assert caplog.text.count("schedule n is in no code any more") == 1
+        assert (await row(ground)).enabled
+        await put(ground, declared="v1")
+        await leader.duty("schedules").tick()
+        assert caplog.text.count("schedule n is in no code any more") == 1
+
+    caplog.set_level(logging.WARNING)
+    on_ground(url, play)
+
+
+def test_a_deleted_template_is_no_reason_to_stop(url: str) -> None:
+    """It cannot be deleted while it is in use; rows written by others can be anything."""
+
+    async def play(ground: Ground) -> None:
+        await put(ground)
+        answers = await ground.store.driver.alter([DeleteTemplate("report")], now=ground.clock.now())
+        assert answers == ["wrong_state"]
+        ground.clock.advance(HOUR)
+        assert await fire_one(ground.client, await row(ground), None)
+        assert await fired(ground) == []
+
+    on_ground(url, play)
