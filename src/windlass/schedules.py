@@ -9,18 +9,18 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from windlass.client import Client, JobHandle, apart
-from windlass.clock import instant
+from windlass.clock import SECOND, instant
 from windlass.core.alterations import (
     Alteration,
     ArchiveTemplate,
     DeleteSchedule,
     DeleteTemplate,
+    PutSchedule,
     RenameSchedule,
     SetEnabled,
 )
 from windlass.core.queries import AllSchedules, AllTemplates
 from windlass.core.schedules import job_by_hand
-from windlass.core.templates import params_in
 from windlass.definitions import (
     Declared,
     Home,
@@ -121,13 +121,18 @@ class Schedules:
 
         What is left out is as usual, but for `enabled`, which stays as it is. Changing the rule, the zone or `enabled`
         computes the next time from now; jobs that exist are not touched."""
-        client = self._home.client
-        used = await self._templates.get(template)
-        change = of_schedule(name, template, rule_of(cron, every), options, client.ids.job(client.now()))
-        if change.param_overrides is not None:
+        change = of_schedule(name, template, rule_of(cron, every), options, self._new_id())
+        return await self._put(change, check=True)
+
+    async def _put(self, change: PutSchedule, *, check: bool) -> Schedule:
+        used = await self._templates.get(change.template)
+        if check and change.param_overrides is not None:
             check_overrides(self._home, used, change.param_overrides)
-        await apply(client, change, f"the schedule {name!r}")
-        return await self.get(name)
+        await apply(self._home.client, change, f"the schedule {change.name!r}")
+        return await self.get(change.name)
+
+    def _new_id(self) -> str:
+        return self._home.client.ids.job(self._home.client.now())
 
     async def update(
         self, name: str, *, template: str | None = None, cron: str | None = None, every: Duration | None = None,
@@ -135,17 +140,16 @@ class Schedules:
     ) -> Schedule:  # fmt: skip
         """Change only what is given."""
         now = await self.get(name)
-        if template is None:
-            template = await self._template_of(now)
         said: ScheduleOptions = {
             "tz": now.timezone, "catch_up": now.catch_up, "cap": now.catch_up_cap, "overlap": now.overlap,
-            "jitter": now.jitter / 1_000_000,
+            "jitter": now.jitter / SECOND,
         }  # fmt: skip
-        if now.param_overrides is not None:
-            said["params"] = params_in("param_overrides", now.param_overrides)
         said.update(options)
         rule = now.cron_expression if cron is None and every is None else rule_of(cron, every)
-        return await self.put(name, template, rule, **said)
+        change = of_schedule(name, template or await self._template_of(now), rule, said, self._new_id())
+        if "params" not in options:
+            change = replace(change, param_overrides=now.param_overrides)
+        return await self._put(change, check="params" in options or template is not None)
 
     async def list(self) -> Sequence[Schedule]:
         """By name."""
