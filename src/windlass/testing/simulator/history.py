@@ -48,6 +48,9 @@ SOMETIMES: Final = {
     "leader_lost_acting": "a leader was killed while it did a duty",
     "stale_duty": "a duty was refused: who asked for it led no longer",
     "worker_removed": "a dead worker was removed by the leader",
+    "fired": "a schedule made jobs",
+    "caught_up": "a schedule made the jobs of several times at once, because nobody had fired them",
+    "fired_by_another": "a firing was refused: somebody else had fired that time",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 

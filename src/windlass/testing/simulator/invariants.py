@@ -5,8 +5,8 @@ written once more here, in other words than in `core`, so that a mistake there i
 
 Conservation, one lease per job, stale calls change nothing, liveness, attempts, terminal is final, finished ⇔ terminal,
 uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, pruning, and batches of
-settlements that are cut off at any point. Left out, because what they speak of does not exist yet: rates, dependencies,
-cron, ageing, enqueueing in the caller's transaction.
+settlements that are cut off at any point. Schedules: each time once, none missed. Left out, because what they speak of
+does not exist yet: rates, dependencies, ageing, enqueueing in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from windlass.drivers.protocol import Claim, Renewal
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
 from windlass.testing.simulator.history import History, Lease
+from windlass.testing.simulator.rhythm import Rhythm
 from windlass.testing.simulator.succession import Succession
 from windlass.types import ACTIVE, TERMINAL, Group, Handle, Job, Limit, Micros, Queue, Run
 
@@ -77,6 +78,7 @@ class Checker:
         self.cancel_asked: dict[Lease, Micros] = {}  # executions that somebody wanted to stop, and when
         self.on_lost: Callable[[Job], None] = lambda job: None
         self.succession: Final = Succession(world.history, world.believers)
+        self.rhythm: Final = Rhythm(world.history)
         self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
 
     def observe(self, call: Call) -> bool:
@@ -113,6 +115,7 @@ class Checker:
             require(job.state in TERMINAL, "only finished jobs are removed", job.id)
         if call.error is None:
             self.succession.judge(call, self._rows, changed, gone)
+            self.rhythm.judge(call)
         match call.method:  # answers are judged against the rows as they were before the call
             case "claim" if call.error is None:
                 self._claimed(call)
@@ -246,6 +249,7 @@ class Checker:
 
     def _born(self, job: Job) -> None:
         require(job.state == "queued" and job.executions == 0, "a job begins as queued", job.id)
+        self.rhythm.born(job, self._rows.jobs())
         if job.manual or job.retry_of in self._generous:
             self._generous.add(job.id)
         if job.retry_of is not None and not job.manual:
@@ -339,6 +343,8 @@ class Checker:
             self.check_limits()
             self.check_unique()
             self.check_groups()
+            missed = self.rhythm.outstanding()
+            require(not missed, "no time is missed under catch_up=all", ", ".join(str(at) for at in sorted(missed)))
         except Broken as broken:
             self._history.break_rule(*broken.args)
 

@@ -40,6 +40,7 @@ from windlass.policies import Retry, fixed
 from windlass.testing.simulator.conduct import Conduct
 from windlass.testing.simulator.faults import Faults, FaultyDriver
 from windlass.testing.simulator.history import History
+from windlass.testing.simulator.rhythm import schedules
 from windlass.testing.simulator.store import Store, run_now
 from windlass.testing.simulator.world import Process, World
 from windlass.types import End, Micros, NewJob
@@ -54,6 +55,7 @@ PLAIN, CAREFUL = "plain", "careful"  # types of jobs: the careful ones hold perm
 PRODUCERS: Final = ("p1", "p2")
 ENDS: Final[tuple[End, ...]] = ("top", "bottom")
 LIMITS: Final = {"l1": 1, "l2": 2}
+SCHEDULED: Final = 1_000_000  # the number of what schedules make
 GROUP, MEMBERS = "g", 1_000  # declared larger than it gets: jobs join it as they come
 PATIENCE: Final[Micros] = 1_200 * SECOND  # after the last fault: every retry, every stepped clock, and then some
 
@@ -117,6 +119,7 @@ class Fleet:
         self._births = 0
         self._tells = rng.choice((0.0, 0.7))
         self.worker_timeout: Micros = (4, 8)[seed % 2] * SECOND  # shorter than a lease, or longer
+        self._has_schedules = seed % 3 == 0
         self._clocks_differ_for_ever = rng.random() < 0.3
         quick = rng.random() < 0.25  # a burst of short jobs, which workers take ahead of free slots
         self._lengths = QUICK if quick else LENGTHS
@@ -129,6 +132,10 @@ class Fleet:
     def run(self) -> None:
         world = self.world
         shared: list[Alteration] = [*(PutLimit(key, most) for key, most in LIMITS.items()), PutGroup(GROUP, MEMBERS)]
+        if self._has_schedules:
+            rhythm = schedules(world.now, PLAIN, "a", msgspec.json.encode(Plan(SCHEDULED, WELL, 5)))
+            self.store.checker.rhythm.begin(rhythm, world.now)
+            shared += rhythm
         run_now(self.store.driver.alter(shared, now=world.now))
         for number in range(self._workers):
             self._hire(f"w{number + 1}")
@@ -168,7 +175,11 @@ class Fleet:
             run_now(self.store.driver.alter([SetPaused(queue, False)], now=self.world.now))
 
     def _is_at_rest(self) -> bool:
-        if self.store.checker.open or any(p.name in PRODUCERS and is_alive(p) for p in self.world.processes):
+        if (
+            self.store.checker.open
+            or self.store.checker.rhythm.outstanding()
+            or any(p.name in PRODUCERS and is_alive(p) for p in self.world.processes)
+        ):
             return False
         return not self._left_behind() and not self.conduct.unsaid()
 
