@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from windlass.clock import SECOND, duration, instant, moment
@@ -26,6 +26,7 @@ from windlass.words import did_you_mean
 LONGEST: Final = 200  # of an expression
 SHORTEST_EVERY: Final = SECOND
 LONGEST_EVERY: Final = 366 * 86_400 * SECOND
+DAY: Final = 86_400 * SECOND
 LAST_YEAR: Final = 9_000  # the end of what a calendar can say, and some room
 ALIASES: Final = {
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
@@ -178,23 +179,61 @@ def _zone(name: str) -> tzinfo:
 
 def _walk(text: str, zone: tzinfo, start: Micros, *, reverse: bool) -> Iterator[Micros]:
     """Times of a cron expression as they follow each other on the wall: not always in the order of time."""
+    fields = fields_of(text)
+    rule, minute, hour = " ".join(fields), fields[-5], fields[-4]
+    if zone is not UTC and (minute.startswith("*") or hour.startswith("*")):
+        yield from _rhythm(rule, zone, start, reverse=reverse)
+        return
+    wall = moment(start).astimezone(zone).replace(tzinfo=None)
+    if reverse and zone is not UTC:  # at the second of two hours with one name, times of the first are ahead on the wall
+        wall += timedelta(hours=26)
+    for at in _by_the_wall(rule, wall, reverse=reverse):
+        yield instant(_on_the_wall(at, zone))
+
+
+def _rhythm(rule: str, zone: tzinfo, start: Micros, *, reverse: bool) -> Iterator[Micros]:
+    """Between two changes of the clocks the wall shows the time plus a constant: from one such stretch to the next."""
+    at: Micros | None = start
+    while at is not None:
+        offset = _offset(zone, at)
+        first = at != start and not reverse  # the instant at which a stretch begins is part of it
+        wall = moment(at + offset - (SECOND if first else 0)).replace(tzinfo=None)
+        here, at = at, None
+        for shown in _by_the_wall(rule, wall, reverse=reverse):
+            found = instant(shown.replace(tzinfo=UTC)) - offset
+            change = _change(zone, here, found)
+            if change is not None:
+                at = change - 1 if reverse else change
+                break
+            here = found
+            yield found
+
+
+def _offset(zone: tzinfo, at: Micros) -> Micros:
+    return (moment(at).astimezone(zone).utcoffset() or timedelta()) // timedelta(microseconds=1)
+
+
+def _change(zone: tzinfo, here: Micros, there: Micros) -> Micros | None:
+    """The instant of the first change of the clocks on the way, None when there is none; clocks do not change twice a day."""
+    offset, step = _offset(zone, here), DAY if there > here else -DAY
+    while here != there:
+        near = here + step if abs(there - here) > DAY else there
+        if _offset(zone, near) != offset:
+            same, other = here, near
+            while abs(other - same) > 1:
+                middle = (same + other) // 2
+                same, other = (middle, other) if _offset(zone, middle) == offset else (same, middle)
+            return max(same, other)
+        here = near
+    return None
+
+
+def _by_the_wall(rule: str, wall: datetime, *, reverse: bool) -> Iterator[datetime]:
     from cronsim import CronSim
 
-    fields = fields_of(text)
-    minute, hour = fields[-5], fields[-4]
-    local = moment(start).astimezone(zone)
-    if zone is UTC or minute.startswith("*") or hour.startswith("*"):
-        found: Any = CronSim(" ".join(fields), local, reverse=reverse)
-        shown = iter(found)
-        while (at := _next(shown)) is not None:
-            yield instant(at)
-        return
-    wall = local.replace(tzinfo=None)
-    if reverse:  # an hour that comes twice: at its second, the times of the first are still ahead on the wall
-        wall += timedelta(hours=26)
-    shown = iter(CronSim(" ".join(fields), wall, reverse=reverse))
-    while (at := _next(shown)) is not None:
-        yield instant(_on_the_wall(at, zone))
+    times = iter(CronSim(rule, wall, reverse=reverse))
+    while (at := _next(times)) is not None:
+        yield at
 
 
 def _next(times: Iterator[datetime]) -> datetime | None:

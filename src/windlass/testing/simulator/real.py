@@ -10,7 +10,7 @@ from windlass.clock import SECOND
 from windlass.context import Context
 from windlass.coordinator import Coordinator
 from windlass.signals import Reject, RetryAfter, Snooze
-from windlass.testing.simulator.scenario import CAREFUL, LEADER_LEASE, LEASE, PLAIN, QUEUES, Seat, Step
+from windlass.testing.simulator.scenario import CAREFUL, FIRES, LEADER_LEASE, LEASE, PLAIN, QUEUES, Seat, Step
 from windlass.worker import Worker
 from windlass.worker.serving import serve
 from windlass.worker.settler import ROOM
@@ -53,6 +53,9 @@ async def real_worker(seat: Seat) -> None:
     seat.process.leads = lambda: leads(worker)
     await serve(worker)
     await app.close()
+
+
+FIRES.add(real_worker)
 
 
 def leads(worker: Worker) -> bool:
