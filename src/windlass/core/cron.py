@@ -214,7 +214,7 @@ def _offset(zone: tzinfo, at: Micros) -> Micros:
 
 
 def _change(zone: tzinfo, here: Micros, there: Micros) -> Micros | None:
-    """The instant of the first change of the clocks on the way, None when there is none; clocks do not change twice a day."""
+    """The instant of the first change of the clocks on the way, if there is one; they do not change twice a day."""
     offset, step = _offset(zone, here), DAY if there > here else -DAY
     while here != there:
         near = here + step if abs(there - here) > DAY else there

@@ -42,14 +42,17 @@ class FiringPromises(Suite):
 
     @promise
     async def test_a_time_whose_job_exists_is_not_fired_again(self, t: Trial) -> None:
-        """Even if the schedule has gone back to it: its job is there, whatever became of it."""
+        """Whoever made it, and even if the schedule has gone back to it. Nothing was triggered then."""
         row = await made(t)
         at = row.next_trigger_at or 0
+        await t.enqueue(schedule_id="s-1", fire_at=at)
         assert await t.alter(firing(t, row, after=at + HOUR)) == "applied"
+        assert (await stored(t)).last_triggered_at is None
         back = Fire(schedule_id="s-1", expected=at + HOUR, next_trigger_at=at)
         assert await t.alter(back) == "applied"
         assert await t.alter(firing(t, await stored(t), at, at + HOUR)) == "applied"
         assert [job.fire_at for job in await all_jobs(t)] == [at, at + HOUR]
+        assert (await stored(t)).last_triggered_at == at + HOUR
 
     @promise
     async def test_a_firing_without_jobs_only_moves_on(self, t: Trial) -> None:

@@ -71,7 +71,7 @@ class Rhythm:
         require((job.run_at or 0) >= job.fire_at, "what a schedule makes does not run before its time", job.id)
         if job.schedule_id == ALONE:
             beside = [
-                one.id for one in others.values() if one.schedule_id == ALONE and one.state in ACTIVE and one is not job
+                one.id for one in others.values() if one.schedule_id == ALONE and one.state in ACTIVE and one.id != job.id
             ]
             require(not beside, "overlap=skip makes nothing beside an unfinished job", f"{job.id} and {', '.join(beside)}")
 
