@@ -271,6 +271,12 @@ class Driver(Protocol):
         else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
         `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
         PutGroup: insert or change. A job that is not there is `not_found`.
+
+        PutTemplate, PutSchedule: insert or change by name, `unchanged` when it is so already, `duplicate` when the id of a
+        new one is in use; a schedule without its template is `not_found`. DeleteTemplate: `wrong_state` while a schedule
+        uses it. Fire: only while `expected` is the schedule's next time, else `wrong_state`; its jobs, last_triggered_at
+        and next_trigger_at become true together. A job whose time has one already, or that the overlap rule holds back as
+        the store stands at that moment, is left out.
         """
         ...
 
