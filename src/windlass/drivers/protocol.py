@@ -250,7 +250,9 @@ class Driver(Protocol):
         """Set the expiry of leases that are still valid to now + lease_for; the token stays.
 
         Also writes the true start of a prefetched job (once) and progress, and tells whether somebody asked to cancel.
-        Refused renewals change nothing: not_inflight, expired or mismatch, in this order.
+        Refused renewals change nothing: not_inflight, expired or mismatch, in this order. `expires_at` is the expiry as it
+        is stored. A store that does not wait for a row which somebody holds may leave the lease as it is, write nothing,
+        and answer `applied` with the old expiry: whoever asked was not renewed, and asks again.
         """
         ...
 
