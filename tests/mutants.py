@@ -36,11 +36,14 @@ TIERS = {
     "transactions": ["tests/drivers/sqlite/test_transactions.py", "tests/drivers/test_memory_transactions.py"],
     "faults": ["tests/drivers/sqlite/test_faults.py", "tests/drivers/sqlite/test_crashes.py", "-k", "not kill_nine"],
     "lane": ["tests/drivers/sqlite/test_lane.py"],
-    "worker": [f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")],
+    "worker": [
+        f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")
+    ],
     "simulator": ["tests/testing/test_seeds.py"],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
+    "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
     "plans": ["tests/drivers/postgres/test_postgres_plans.py"],

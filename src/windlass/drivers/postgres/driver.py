@@ -45,7 +45,7 @@ from windlass.drivers.protocol import (
     WaitingType,
 )
 from windlass.drivers.statement import Op, Row, Statement, T
-from windlass.errors import DriverClosed, DriverForked, DuplicateId
+from windlass.errors import DriverClosed, DriverForked, DuplicateId, OutcomeUnknown
 from windlass.types import Claimed, Job, Micros, NewJob, QueueSample, Run, Usage, WorkerInfo
 
 SAMPLES: Final = 5
@@ -156,7 +156,10 @@ class PostgresDriver:
                 found = link.run(jobs.enqueued_before(new, now))
                 if not found:
                     raise
-        return link.run(keys.answers_of(new, found, now))
+        answers = link.run(keys.answers_of(new, found, now))
+        if answers is None:
+            raise OutcomeUnknown(str(self.place))
+        return answers
 
     def _tell_of(self, new: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> None:
         queues = jobs.brought(new, answers, now)

@@ -132,7 +132,7 @@ def translate(error: BaseException, place: Place | str, *, storing: bool = False
     """Foreign exceptions do not leave the driver. The text of the server is kept, that of the caller is not. `storing`: a
     change was sent, now or in an earlier try, and what became of it is not known."""
     where = str(place)
-    if isinstance(error, WindlassError):
+    if isinstance(error, WindlassError) and not (storing and isinstance(error, TransactionConflict)):
         return error
     if storing:
         return OutcomeUnknown(where)

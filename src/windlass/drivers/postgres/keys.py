@@ -63,8 +63,10 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
                 holder = yield from holder_of(job, now)
                 if holder is not None and holder != job.id:
                     held.append((job, holder))
-                elif job in free and (yield SQL.ids_in_use(ids=Texts([job.id]))):
+                elif (yield SQL.ids_in_use(ids=Texts([job.id]))):  # perhaps by a try of this very call: who asked may know
                     raise DuplicateId(job.id)
+                elif job not in free and (yield from has_its_key(job, now)):  # and is gone: a key outlives its job
+                    held.append((job, job.id))
         yield from lock_holders(held)
         for job, holder in held:
             answers[job.id] = yield from duplicate(job, holder, now)
@@ -116,6 +118,12 @@ def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
     return None
 
 
+def has_its_key(job: NewJob, now: Micros) -> Op[bool]:
+    """Whether its idempotency key is taken for this very id."""
+    rows = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
+    return bool(rows) and rows[0][2] == job.id
+
+
 def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[None]:
     """Jobs that will be changed, in the order of their numbers; before them the limits of those that ask for their
     permits again, because whoever lets one of them through must not do so in between."""
@@ -148,17 +156,25 @@ def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
         )  # fmt: skip
         for row in replaced:  # it may have been the one that was let through
             yield from unpark(strings_in(row[0]), now)
-    if job.idempotency_key is not None:
-        held = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
-        if held and held[0][2] == job.id:  # taken above, and answered by another key: the same call again must be too
-            yield SQL.give_key(scope=job.idempotency_scope, key=job.idempotency_key, job_id=holder)
+    if job.idempotency_key is not None and (yield from has_its_key(job, now)):
+        # Taken above, and answered by another key: the same call again must be too
+        yield SQL.give_key(scope=job.idempotency_scope, key=job.idempotency_key, job_id=holder)
     return Enqueued(holder, existed=True)
 
 
-def answers_of(jobs: Sequence[NewJob], stored: set[str], now: Micros) -> Op[list[Enqueued]]:
-    """What an enqueue was to be told whose reply was lost: these ids it had stored, the others were duplicates."""
+def answers_of(jobs: Sequence[NewJob], stored: set[str], now: Micros) -> Op[list[Enqueued] | None]:
+    """What an enqueue was to be told whose reply was lost. These ids of it are there, so all of it was stored; of the others
+    some were duplicates, some have ended and are gone. None: of one of them nobody can say which."""
     answers: list[Enqueued] = []
     for job in jobs:
-        holder = None if job.id in stored else (yield from holder_of(job, now))
-        answers.append(Enqueued(job.id) if holder is None else Enqueued(holder, existed=True))
+        if job.id in stored or job.on_duplicate == "raise" or not is_keyed([job]):  # never a duplicate
+            answers.append(Enqueued(job.id))
+            continue
+        holder = yield from holder_of(job, now)
+        if holder is not None:
+            answers.append(Enqueued(holder, existed=True))
+        elif job.idempotency_key is not None and (yield from has_its_key(job, now)):
+            answers.append(Enqueued(job.id))
+        else:
+            return None
     return answers
