@@ -43,6 +43,7 @@ TIERS = {
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
+    "holders": ["tests/drivers/postgres/test_postgres_steps_of_holders.py"],
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],

@@ -223,8 +223,8 @@ class Driver(Protocol):
         Invalid jobs raise `InvalidInput`, a used id `DuplicateId`; then nothing of the batch is stored. A job whose
         idempotency key is taken in its scope, whose dedupe key is held by a queued or running job, or whose schedule has
         fired for that time already, is not inserted: the answer names the job that holds the key. `on_duplicate`:
-        `ignore` changes no byte of it, `touch` only updated_at, `replace` its payload and time while nobody has begun it,
-        `raise` raises `DuplicateJob`. An idempotency key stays taken after the job has ended and after it was pruned,
+        `ignore` changes no byte of it, `touch` only updated_at and not while it runs (then its heartbeats do), `replace` its
+        payload and time while nobody has begun it, `raise` raises `DuplicateJob`. An idempotency key stays taken after the job has ended and after it was pruned,
         until it expires.
         """
         ...
@@ -268,6 +268,9 @@ class Driver(Protocol):
         A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel) and is
         stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again. One that ended
         so long ago that the roll-up of usage has passed it (core: late_until) is added to the usage here.
+
+        A unit whose row somebody holds may be waited for after the others were stored. Should that take too long, the call
+        raises although they are; the same call again tells so: `repeated`.
         """
         ...
 

@@ -1,5 +1,5 @@
-"""The connection breaks while the server is still storing: the call that is repeated meets its own first try, which is not to
-be seen yet, and is a moment later. Nobody is told that nothing was stored, or that more was stored than was."""
+"""The connection breaks while the server is still storing: the call that is repeated meets its own first try, which is not
+to be seen yet, and is a moment later. Nobody is told that nothing was stored, or that more was stored than was."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS: list[dict[str, Any]] = [
 async def waiting(tried: Line, sessions: int) -> None:
     """Until so many sessions of this schema wait for somebody."""
     async with asyncio.timeout(PATIENT):
-        while tried.server.execute("select count(*)::int from pg_locks where not granted")[0][0] < sessions:
+        while tried.server.execute("select count(*)::int from pg_locks where not granted")[0][0] < sessions:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

@@ -128,7 +128,9 @@ def test_a_duplicate_is_told_the_last_link_of_a_long_chain(stage: Stage) -> None
         ({"dedupe_key": "d"}, False),
     ],
 )
-def test_of_a_job_that_is_gone_only_that_is_told_which_is_certain(stage: Stage, fields: dict[str, Any], known: bool) -> None:
+def test_of_a_job_that_is_gone_only_that_is_told_which_is_certain(
+    stage: Stage, fields: dict[str, Any], known: bool
+) -> None:
     """Its neighbour is there, so the batch was stored; it may be that it was a duplicate, where that was possible."""
     jobs = [new(), new(**fields)]
     enqueue(stage, *jobs)

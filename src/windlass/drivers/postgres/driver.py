@@ -17,7 +17,7 @@ import psycopg
 
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
-from windlass.core.changes import Ack, AlterAnswer, Alteration, Answer, Settlement
+from windlass.core.changes import AlterAnswer, Alteration, Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
 from windlass.drivers.postgres import duties, fleet, health, inspect, jobs, keys, leases, people, samples, settlement
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
@@ -217,15 +217,17 @@ class PostgresDriver:
         if not units:
             return []
 
-        def work(link: Link) -> list[Answer]:
+        def work(link: Link) -> list[Answer | None]:
             if settlement.is_simple(units, now):
                 return link.run(settlement.ack_at_once(units, now))
-            return link.transact(settlement.settle(units, now))
+            return link.transact(settlement.settle_free(units, now))
 
-        answers = await self._settles.submit(work, work)
-        if brings_work(units):
+        told = await self._settles.submit(work, work)
+        held = tuple(unit for unit, answer in zip(units, told, strict=True) if answer is None)
+        waited = iter(await self._transact(lambda: settlement.settle(held, now), repeatable=True) if held else ())
+        if settlement.brings_work(units):
             self._tell_all()
-        return answers
+        return [next(waited) if answer is None else answer for answer in told]  # no other settlement waits behind those
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         count, undecided = await self._transact(lambda: leases.expire(now, limit), repeatable=True)
@@ -288,7 +290,7 @@ class PostgresDriver:
     def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement]) -> None:
         for new, answers, now in stored:
             self._tell_of(new, answers, now)
-        if brings_work(settled):
+        if settlement.brings_work(settled):
             self._tell_all()
 
     # ---------------------------------------------------------------------------------------------------------- reads
@@ -390,8 +392,3 @@ class PostgresDriver:
 def _who(link: Link) -> Row:
     [row] = link.execute(SQL.who())
     return row
-
-
-def brings_work(changes: Sequence[Settlement]) -> bool:
-    """Whether something may be claimable after it that was not before."""
-    return any(type(change) is not Ack or change.riders for change in changes)

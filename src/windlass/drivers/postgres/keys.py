@@ -67,9 +67,9 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
                     raise DuplicateId(job.id)
                 elif job not in free and (yield from has_its_key(job, now)):  # and is gone: a key outlives its job
                     held.append((job, job.id))
-        yield from lock_holders(held)
+        locked = yield from lock_holders(held)
         for job, holder in held:
-            answers[job.id] = yield from duplicate(job, holder, now)
+            answers[job.id] = yield from duplicate(job, holder, locked, now)
         if len(answers) == len(jobs):
             return [answers[job.id] for job in jobs]
     raise TransactionConflict
@@ -124,19 +124,17 @@ def has_its_key(job: NewJob, now: Micros) -> Op[bool]:
     return bool(rows) and rows[0][2] == job.id
 
 
-def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[None]:
-    """Jobs that will be changed, in the order of their numbers; before them the limits of those that ask for their
-    permits again, because whoever lets one of them through must not do so in between."""
-    changed = Texts(holder for job, holder in held if job.on_duplicate in ("touch", "replace"))
-    if not changed:
-        return
-    rows = yield SQL.seqs_of(ids=changed)
-    seqs: dict[str, int] = dict(rows)
-    replaced = {holder for job, holder in held if job.on_duplicate == "replace"}
+def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[set[str]]:
+    """Jobs that may be changed, in the order of their numbers; answers which. Before them the limits of those that ask for
+    their permits again, because whoever lets one of them through must not do so in between. A running job is its worker's:
+    no lock on it may outlast its heartbeat, and this transaction may be a caller's, and long."""
+    changed = {holder for job, holder in held if job.on_duplicate == "touch"}
+    replaced = Texts(holder for job, holder in held if job.on_duplicate == "replace")
     if replaced:
-        shared = yield SQL.shared_rows_of(seqs=Ints(seqs[holder] for holder in replaced if holder in seqs))
-        yield from lock(key for _, limit_keys in shared for key in strings_in(limit_keys))
-    yield SQL.lock_jobs(seqs=Ints(seqs.values()))
+        rows = yield SQL.replaceable(ids=replaced)  # what is not so now never will be
+        changed.update(row[0] for row in rows)
+        yield from lock(key for _, limit_keys in rows for key in strings_in(limit_keys))
+    return {row[0] for row in (yield SQL.lock_holders(ids=Texts(changed)))} if changed else set()
 
 
 def chain_head(job_id: str) -> Op[str]:
@@ -144,12 +142,12 @@ def chain_head(job_id: str) -> Op[str]:
     return str(head[0][0] if head else job_id)
 
 
-def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
+def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros) -> Op[Enqueued]:
     if job.on_duplicate == "raise":
         raise DuplicateJob(holder, job.idempotency_key or job.dedupe_key or "")
-    if job.on_duplicate == "touch":
+    if job.on_duplicate == "touch" and holder in locked:
         yield SQL.touch(id=holder, now=now)
-    elif job.on_duplicate == "replace":
+    elif job.on_duplicate == "replace" and holder in locked:
         replaced = yield SQL.replace_job(
             id=holder, payload=job.payload, codec=job.codec, headers=mapping_out(job.headers), run_at=job.run_at,
             due=is_due(job.run_at, now), now=now,
@@ -163,8 +161,8 @@ def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
 
 
 def answers_of(jobs: Sequence[NewJob], stored: set[str], now: Micros) -> Op[list[Enqueued] | None]:
-    """What an enqueue was to be told whose reply was lost. These ids of it are there, so all of it was stored; of the others
-    some were duplicates, some have ended and are gone. None: of one of them nobody can say which."""
+    """What an enqueue was to be told whose reply was lost. These ids of it are there, so all of it was stored; the others
+    were duplicates, or have ended and are gone. None: of one of them nobody can say which."""
     answers: list[Enqueued] = []
     for job in jobs:
         if job.id in stored or job.on_duplicate == "raise" or not is_keyed([job]):  # never a duplicate
