@@ -223,9 +223,9 @@ class Driver(Protocol):
         Invalid jobs raise `InvalidInput`, a used id `DuplicateId`; then nothing of the batch is stored. A job whose
         idempotency key is taken in its scope, whose dedupe key is held by a queued or running job, or whose schedule has
         fired for that time already, is not inserted: the answer names the job that holds the key. `on_duplicate`:
-        `ignore` changes no byte of it, `touch` only updated_at and not while it runs (then its heartbeats do), `replace` its
-        payload and time while nobody has begun it, `raise` raises `DuplicateJob`. An idempotency key stays taken after the job has ended and after it was pruned,
-        until it expires.
+        `ignore` changes no byte of it, `touch` only updated_at and not while it runs (its heartbeats do), `replace` its
+        payload and time while nobody has begun it, `raise` raises `DuplicateJob`. An idempotency key stays taken after the
+        job has ended and after it was pruned, until it expires.
         """
         ...
 

@@ -32,7 +32,8 @@ from windlass.errors import (
 Verdict = Literal["retryable", "indeterminate", "final"]
 
 CONFLICTS: Final = frozenset({"40001", "40P01"})
-BUSY: Final = frozenset({"55P03", "57014"})  # a lock, or the whole statement, took too long
+LOCKED_OUT: Final = "55P03"
+BUSY: Final = frozenset({LOCKED_OUT, "57014"})  # a lock, or the whole statement, took too long
 RESTARTING: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})
 READ_ONLY: Final = "25006"
 STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
@@ -115,6 +116,11 @@ def _advice(words: str) -> str:
 def is_conflict(error: BaseException) -> bool:
     """Two transactions were in each other's way. The connection is as good as before."""
     return isinstance(error, psycopg.Error) and error.sqlstate in CONFLICTS
+
+
+def is_locked_out(error: BaseException) -> bool:
+    """A lock took too long."""
+    return isinstance(error, psycopg.Error) and error.sqlstate == LOCKED_OUT
 
 
 def verdict(error: BaseException, *, storing: bool) -> Verdict:

@@ -22,7 +22,9 @@ select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, l
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked;
 
 -- name: shared_rows_of
--- Groups and limits that jobs belong to. Both are frozen, so reading them before anything is locked is safe.
+-- Groups and limits that jobs belong to. Both are frozen, so reading them before anything is locked is safe. Whoever is
+-- about to end runs says so before it holds anything: see `hold_runs`.
+with nothing as (update windlass.runs set status = status where false)
 select group_id, limit_keys::text from windlass.jobs
  where seq = any(:seqs::bigint[]) and (group_id is not null or limit_keys is not null);
 
