@@ -28,7 +28,7 @@ from postgres.programs import (
 )  # fmt: skip
 from postgres.server import Server
 from postgres.stepping import Stage, transaction
-from windlass.core.changes import Cancel, PutGroup, PutLimit, PutQueue
+from windlass.core.changes import Alteration, Cancel, PutGroup, PutLimit, PutQueue, Settlement
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.postgres import keys, leases, settlement
 from windlass.drivers.postgres.arrays import Ints
@@ -142,7 +142,7 @@ def test_what_comes_for_a_job_after_a_change_that_was_passed_over_is_passed_over
     """The row is held when the first of two is tried, and free when the second is."""
     enqueue(stage, new())
     [job] = claimed(stage)
-    units = [retry(job, NOW), ack(job, NOW)]
+    units: list[Settlement] = [retry(job, NOW), ack(job, NOW)]
     somebody = Link(stage.place)
     try:
         somebody.execute(BEGIN)
@@ -231,7 +231,8 @@ def test_people_who_make_a_limit_among_other_things_do_not_wait_in_a_ring_with_w
     enqueue(stage, new(id="a", group_id="g"))
     jobs = claimed(stage)
     enqueue(stage, new(id="b", group_id="g", run_at=NOW + 1))
-    one, wishes = wish("one"), [PutLimit("k", 2), Cancel("a"), Cancel("b"), PutQueue("default")]
+    one = wish("one")
+    wishes: list[Alteration] = [PutLimit("k", 2), Cancel("a"), Cancel("b"), PutQueue("default")]
 
     def programs() -> dict[str, Any]:
         ended, person = settle(jobs, Succeeded(b"1")), wanted(*wishes, now=NOW + 1)
