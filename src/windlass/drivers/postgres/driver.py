@@ -196,7 +196,7 @@ class PostgresDriver:
         return []
 
     def _claim_again(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
-        """What a first try takes that is still being stored, nobody sees and nobody renews: it lapses like any other lease."""
+        """What a first try takes that is still being stored, nobody sees and nobody renews: it lapses like any lease."""
         return link.run(leases.claimed_before(claim, now)) or self._claim(link, claim, now)
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
