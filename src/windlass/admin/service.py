@@ -23,10 +23,12 @@ from windlass.admin.views import (
     Overview,
     Queued,
     Swept,
+    Why,
     job_view,
     queue_view,
     run_view,
 )
+from windlass.admin.why import why
 from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
 from windlass.core.admission import check_name
@@ -75,6 +77,10 @@ class Admin:
             at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
             runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
         )  # fmt: skip
+
+    async def why(self, job_id: str) -> Why:
+        """Everything that keeps a job from running, the weightiest reason first."""
+        return await why(self.client, job_id)
 
     async def _chain(self, job_id: str) -> list[tuple[Job, list[Run]]]:
         driver = self.client.driver

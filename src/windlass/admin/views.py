@@ -14,6 +14,7 @@ from msgspec import Struct
 from windlass.admin.wording import policy_in_words
 from windlass.clock import moment
 from windlass.core.eligibility import label_of
+from windlass.core.why import Kind
 from windlass.types import DeadKind, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
@@ -121,6 +122,24 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     links: tuple[str, ...]  # the ids of the chain, first to last
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
+
+
+class WhyReason(Struct, frozen=True, kw_only=True):
+    """One thing that keeps a job from running. `until`: when it ends by itself; `command`: what to type."""
+
+    kind: Kind
+    text: str
+    until: datetime | None
+    command: str | None
+
+
+class Why(Struct, frozen=True, kw_only=True):
+    """Why a job is not running, the weightiest reason first."""
+
+    at: datetime
+    job_id: str
+    state: State
+    reasons: tuple[WhyReason, ...]
 
 
 class JobList(Struct, frozen=True, kw_only=True):

@@ -82,6 +82,24 @@ async def show(
         show_job(detail, common, verbose=verbose)
 
 
+@app.command(help_epilogue=epilogue("windlass jobs why 0192f0c1-2345-7890-8abc-def012345678"))
+async def why(job_id: str, /, *, common: Common = Common()) -> None:
+    """Why a job is not running: what keeps it waiting, until when, and what you can do about it.
+
+    Args:
+        job_id: the job's id
+    """
+    async with opened(common) as admin:
+        found = await admin.why(job_id)
+    if common.json:
+        common.out.emit(found)
+        return
+    for reason in found.reasons:
+        common.out.line((reason.kind.ljust(12), "bold"), "  ", reason.text)
+        if reason.command is not None:
+            common.out.line(" " * 14, (common.again(reason.command.removeprefix("windlass ")), "dim"))
+
+
 @app.command(help_epilogue=epilogue("windlass jobs retry ID", "windlass jobs retry ID1 ID2"))
 async def retry(*job_ids: str, common: Common = Common()) -> int:
     """Run dead jobs again, with their whole allowance of attempts."""

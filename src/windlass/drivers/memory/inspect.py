@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from windlass.core.admission import check_limit, check_queues
-from windlass.core.eligibility import label_of
+from windlass.core.eligibility import dispatch_order, label_of
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
     AllLimits,
     AllQueues,
     AllWorkers,
+    JobsAhead,
+    PermitHolders,
     Query,
     R,
     SamplesSince,
@@ -91,9 +94,21 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
         case UsageSince():
             rows = [tables.usage[key] for key in sorted(tables.usage) if key[0] >= query.since]
+        case JobsAhead():
+            rows = ahead(tables, query)
+        case PermitHolders():
+            held = (tables.jobs[seq] for seq in sorted(tables.leased))
+            rows = [job.id for job in held if query.key in job.limit_keys][: query.limit]
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     return list(rows)
+
+
+def ahead(tables: Tables, query: JobsAhead) -> list[int]:
+    job = tables.find(query.job_id)
+    if job is None or job.state != "queued":
+        return []
+    return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
 
 
 def in_order(table: Mapping[str, T]) -> list[T]:

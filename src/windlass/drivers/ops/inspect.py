@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from windlass.core.admission import check_limit, check_queues
@@ -13,6 +14,8 @@ from windlass.core.queries import (
     AllLimits,
     AllQueues,
     AllWorkers,
+    JobsAhead,
+    PermitHolders,
     Query,
     R,
     SamplesSince,
@@ -85,6 +88,17 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_samples(since=query.since)), sample_in
         case UsageSince():
             rows, make = (yield db.sql.all_usage(since=query.since)), fields_of(Usage)
+        case JobsAhead():
+            [job] = yield from get(db, [query.job_id])
+            if job is None or job.state != "queued":
+                return []
+            rows = yield db.sql.jobs_ahead(
+                queue=job.queue, priority=job.priority, position=job.position, created_at=job.created_at, seq=job.seq,
+                most=query.most,
+            )  # fmt: skip
+            make = itemgetter(0)
+        case PermitHolders():
+            rows, make = (yield db.sql.permit_holders(key=query.key, limit=query.limit)), itemgetter(0)
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     found: list[Any] = [make(row) for row in rows]
