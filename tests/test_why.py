@@ -155,6 +155,8 @@ async def test_a_superseded_link_points_to_the_one_that_took_over(place: Place) 
     [child] = (await place.client.driver.get(["a"]))[0:1]
     assert child is not None
     assert await commands(place, "a") == [f"windlass jobs why {child.superseded_by}"]
+    await alive(place)
+    assert "it failed once and is tried again in" in (await told(place, child.superseded_by or ""))["backoff"]
 
 
 @on_a_place

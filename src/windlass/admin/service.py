@@ -25,6 +25,7 @@ from windlass.admin.views import (
     Swept,
     Why,
     job_view,
+    link_view,
     queue_view,
     run_view,
 )
@@ -75,6 +76,7 @@ class Admin:
         views = {job.id: job_view(job, now, system, last_run_of(job)) for job, _ in chain}
         return JobDetail(
             at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
+            chain=tuple(link_view(job, now) for job, _ in chain),
             runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
         )  # fmt: skip
 

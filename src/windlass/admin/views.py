@@ -113,6 +113,16 @@ class Entry(Struct, frozen=True):
     attempt: int | None = None
 
 
+class Link(Struct, frozen=True):
+    """One link of a retry chain. `manual`: a person made it; `error`: why the next one took over."""
+
+    id: str
+    label: str
+    attempts: int
+    manual: bool
+    error: str | None
+
+
 class JobDetail(Struct, frozen=True, kw_only=True):
     """A job with its whole chain. `job` is the link that was asked for, `head` the one that the chain has reached."""
 
@@ -120,6 +130,7 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     job: JobView
     head: JobView
     links: tuple[str, ...]  # the ids of the chain, first to last
+    chain: tuple[Link, ...]  # the same with what became of each
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
 
@@ -308,3 +319,8 @@ def plain_data(stored: bytes) -> Any:
 
 def _at(value: Micros | None) -> datetime | None:
     return None if value is None else moment(value)
+
+
+def link_view(job: Job, now: Micros) -> Link:
+    label = job.dead_kind if job.state == "dead" and job.dead_kind is not None else label_of(job, now)
+    return Link(job.id, label, job.attempts, job.manual, job.last_error or None)

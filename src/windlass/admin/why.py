@@ -77,7 +77,8 @@ def sentence(job: Job, reason: Reason, now: Micros) -> str:
             return f"it is to run later: in {soon}"
         case "backoff":
             failures = "once" if reason.number == 1 else f"{reason.number} times"
-            return f"it failed {failures} and is tried again in {soon} ({reason.detail.splitlines()[0][:200]})"
+            said = f" ({reason.detail.splitlines()[0][:200]})" if reason.detail else ""
+            return f"it failed {failures} and is tried again in {soon}{said}"
         case "predecessor":
             what = "a predecessor" if reason.number == 1 else f"{reason.number} predecessors"
             return f"it waits for {what} to end" + (f": {names}" if names else "")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textwrap import fill, indent
 from typing import Any, Final
 
-from windlass.admin.views import Entry, JobDetail, JobView, RunView
+from windlass.admin.views import Entry, JobDetail, JobView, Link, RunView
 from windlass.admin.wording import in_words, relative
 from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
 from windlass.cli.session import Common
@@ -29,6 +29,11 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
         out.line("  ", (name.ljust(NAME), DIM), first)
         for line in rest:
             out.line("  ", " " * NAME, line)
+    if len(detail.chain) > 1:
+        out.line()
+        out.line(("Chain", "bold"))
+        for number, link in enumerate(detail.chain):
+            out.line(*_drawn(number, link, detail))
     out.line()
     out.line(("Timeline", "bold"))
     for entry in detail.timeline:
@@ -82,6 +87,14 @@ def _entry(entry: Entry, detail: JobDetail) -> tuple[Part, ...]:
         (entry.what.ljust(10), STYLES.get(entry.what, "")), " ", number.ljust(3), " ", one_line(entry.text, 200),
         _link(entry.job_id, detail),
     )  # fmt: skip
+
+
+def _drawn(number: int, link: Link, detail: JobDetail) -> tuple[Part, ...]:
+    branch = f"{'   ' * (number - 1)}└─ " if number else ""
+    made = "  retried by hand" if link.manual else ""
+    here = "  ← this one" if link.id == detail.job.id else ""
+    error = f"  {one_line(link.error, 80)}" if link.error else ""
+    return "  ", branch, link.id, "  ", (link.label, STYLES.get(link.label, "")), made, (error, DIM), (here, DIM)
 
 
 def _link(job_id: str, detail: JobDetail) -> Part:

@@ -69,7 +69,7 @@ def _forbidden(job: Job, facts: Facts, now: Micros) -> Iterator[Reason]:
     if job.waiting_on:
         yield Reason(kind="predecessor", number=job.waiting_on)
     if not is_due(job.run_at, now):
-        if job.attempts and job.last_error:
+        if job.attempts:  # of a link of a chain the error is with the one before it
             yield Reason(kind="backoff", detail=job.last_error, until=job.run_at, number=job.attempts)
         else:
             yield Reason(kind="time", until=job.run_at)
