@@ -135,6 +135,14 @@ def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
             assert "count(" not in block.sql.lower(), block.name
 
 
+@pytest.mark.parametrize("blocks", DRIVERS.values(), ids=DRIVERS)
+def test_nothing_decides_on_a_sample(blocks: Blocks) -> None:
+    """`queue_stats` is a picture of a minute that is over: it is written, shown and dropped, and no other block reads it."""
+    assert {block.name for block in blocks if "queue_stats" in block.sql} == {
+        "is_sampled", "add_sample", "drop_samples", "all_samples",
+    }  # fmt: skip
+
+
 def test_sql_never_asks_for_the_time() -> None:
     for name, text in SQL_TEXT.items():
         if name.endswith("health.sql"):  # how old a transaction is, only the server can tell
