@@ -24,7 +24,7 @@ from windlass.presets import AckMode, KeyScope, Preset
 from windlass.types import CrashPolicy, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
 from windlass.words import did_you_mean
 
-Runner = Literal["async", "thread"]
+Runner = Literal["async", "thread", "process"]
 
 
 class SharedOptions(TypedDict, total=False):

@@ -17,10 +17,12 @@ from windlass.core.settle import Released, Snoozed
 from windlass.errors import InvalidInput
 from windlass.tasks import Task
 from windlass.types import Micros, WorkerInfo
+from windlass.worker.capture import captured
 from windlass.worker.claimer import Claimer, Group
 from windlass.worker.finish import STOPS_WITHIN, Finisher
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.keeper import Keeper
+from windlass.worker.processes import Processes
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots
 from windlass.worker.stats import Stats
@@ -39,7 +41,7 @@ class Worker:
     def __init__(
         self, client: Client, tasks: Mapping[str, Task[..., Any]], *, queues: Sequence[str] | None = None,
         concurrency: int | None = None, threads: int | None = None, worker_id: str | None = None,
-        max_jobs: int | None = None,
+        max_jobs: int | None = None, children: int | None = None, target: str | None = None,
     ) -> None:  # fmt: skip
         if not tasks:
             raise InvalidInput("tasks", "this app has no tasks; declare one with @app.task, or import the modules that do")
@@ -50,7 +52,8 @@ class Worker:
         self._client = client
         self._tasks = dict(tasks)
         self._most = max_jobs
-        self._size = (concurrency or settings.concurrency, threads or settings.threads)
+        self._size = (concurrency or settings.concurrency, threads or settings.threads, children or settings.children)
+        self._target = target  # the app's name, for the children of process tasks
         self._stop_asked = asyncio.Event()
         self._stop_claiming: Callable[[], None] = lambda: None  # there is nothing to stop before it runs
         self._forced = asyncio.Event()
@@ -76,6 +79,10 @@ class Worker:
     async def run(self, *, drain: bool = False) -> Stats:
         if self._ending:
             raise InvalidInput("worker", "has run already; make another one with app.worker()")
+        with captured():
+            return await self._run(drain)
+
+    async def _run(self, drain: bool) -> Stats:
         self._assemble()
         await self._client.ready()
         log.info("worker %s serves %s", self.id, ", ".join(self.queues))
@@ -131,12 +138,18 @@ class Worker:
         self._keeper = Keeper(client, holdings, finisher, stats, lambda: self._coordinator.registry.beaten_at)
         prefetch = client.settings.prefetch
         groups: list[Group] = []
-        self._runners: list[Slots | Threads] = []
-        for kind, size in ((Slots, self._size[0]), (Threads, self._size[1])):
-            run = "async" if kind is Slots else "thread"
+        self._runners: list[Slots | Threads | Processes] = []
+        for run, size in zip(("async", "thread", "process"), self._size, strict=True):
             tasks = [task for task in self._tasks.values() if task.run == run]
             if tasks:
-                runner = kind(client, finisher, settler, size=size, prefetch=prefetch, on_free=self._on_free)
+                runner: Slots | Threads | Processes
+                if run == "process":
+                    runner = Processes(
+                        client, finisher, settler, size=size, target=self._target, on_free=self._on_free
+                    )
+                else:
+                    kind = Slots if run == "async" else Threads
+                    runner = kind(client, finisher, settler, size=size, prefetch=prefetch, on_free=self._on_free)
                 self._runners.append(runner)
                 groups.append(Group(runner, tasks))
         self._claimer = Claimer(
