@@ -63,9 +63,9 @@ def program(
     name: str, command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None, artifacts: Sequence[str]
 ) -> Program:
     """Checked: what is wrong with a command is said when it is declared."""
-    if isinstance(command, str) or not isinstance(command, Sequence) or not command:
+    if not _is_list(command) or not command:
         raise InvalidInput("command", f"must be a list such as ['pg_dump', '--file', '{{path}}'], got {command!r}")
-    if isinstance(artifacts, str) or not isinstance(artifacts, Sequence):
+    if not _is_list(artifacts):
         raise InvalidInput("artifacts", f"must be a list of paths or patterns, got {artifacts!r}")
     if env is not None and not isinstance(env, Mapping):
         raise InvalidInput("env", f"must be a dict of text, got {env!r}")
@@ -96,6 +96,10 @@ def _check(field: str, text: object) -> None:
     for _, name, spec, conversion in parts:
         if not name or not name.isidentifier() or iskeyword(name) or spec or conversion:
             raise InvalidInput(field, f"{text!r} has a field that is not a plain name; {_KINDS}")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _fields_of(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from windlass.codec import Arguments, Results
 from windlass.context import Context
 from windlass.core.admission import check_job, check_name
 from windlass.errors import InvalidInput
-from windlass.options import OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, plan
+from windlass.options import OF_COMMAND, OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, plan
 from windlass.presets import AckMode, Preset
 from windlass.programs import Program
 from windlass.types import NewJob
@@ -173,6 +173,7 @@ class CommandTask(SyncTask[..., None]):
     """Of a program. Its arguments are the fields that the command line names."""
 
     def __init__(self, home: Home, program: Program, options: Mapping[str, Any]) -> None:
+        check_options(options, frozenset(OF_COMMAND), "command(...)")
         given = {**options, "run": "process", "name": program.name}
         super().__init__(home, program.signature(), context=False, options=given, program=program)
 

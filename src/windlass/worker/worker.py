@@ -6,13 +6,15 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from windlass import __version__
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator import Coordinator
+from windlass.coordinator.coordinator import ONE_IN
+from windlass.coordinator.ticking import keep_ticking
 from windlass.core.settle import Released, Snoozed
 from windlass.errors import InvalidInput
 from windlass.tasks import Task
@@ -22,6 +24,7 @@ from windlass.worker.claimer import Claimer, Group
 from windlass.worker.finish import STOPS_WITHIN, Finisher
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.keeper import Keeper
+from windlass.worker.logkeeping import LogKeeping
 from windlass.worker.processes import Processes
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots
@@ -95,6 +98,7 @@ class Worker:
             for name, part in (
                 ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("fence", self._keeper.fence()),
                 ("sweeper", self._sweeper.run()), ("watch", self._watch()), *self._coordinator.parts(stays=not until_empty),
+                *self._log_keeping(stays=not until_empty),
             )
         ]  # fmt: skip
         claiming = loop.create_task(self._claim(until_empty=until_empty), name="windlass-claimer")
@@ -113,6 +117,12 @@ class Worker:
         if self._failure is not None:
             raise self._failure
         return self.stats
+
+    def _log_keeping(self, *, stays: bool) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Of those that come for a moment only, one in many sees to it."""
+        root = self._client.run_logs.root
+        if root is not None and (stays or self._client.ids.random.random() * ONE_IN < 1):
+            yield "logs", keep_ticking(LogKeeping(self._client, root), self._client, self.stats)
 
     async def _claim(self, *, until_empty: bool) -> None:
         """Who comes for a moment only must not go before it has seen to what dead workers left: that is due as well."""
@@ -144,9 +154,7 @@ class Worker:
             if tasks:
                 runner: Slots | Threads | Processes
                 if run == "process":
-                    runner = Processes(
-                        client, finisher, settler, size=size, target=self._target, on_free=self._on_free
-                    )
+                    runner = Processes(client, finisher, settler, size=size, target=self._target, on_free=self._on_free)
                 else:
                     kind = Slots if run == "async" else Threads
                     runner = kind(client, finisher, settler, size=size, prefetch=prefetch, on_free=self._on_free)

@@ -4,9 +4,9 @@
        │                      └───────── starts ─▶ program      its output on a pipe
        └── keeps the leases, settles, kills
 
-The *fork server* (`server.py`) is small and single-threaded, so that forking it is safe at any time, and it is the parent of
-all of them: it knows how each has ended, and when the worker is gone it kills what is left. A *child* (`child.py`) imports
-the app by its name and calls its handlers. On the worker's side `nursery.py` talks to the fork server, `calling.py` to one
+The *fork server* (`server.py`) is small and has one thread, so that it can be forked at any time. It is the parent of all
+of them: it knows how each has ended, and when the worker is gone it kills what is left. A *child* (`child.py`) imports the
+app by its name and calls its handlers. On the worker's side `nursery.py` talks to the fork server, `calling.py` to one
 child, `running.py` starts one program, and `runner.py` is the face that the worker sees.
 """
 

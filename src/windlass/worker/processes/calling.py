@@ -75,6 +75,7 @@ class Child:
             child.end()
             raise
         if isinstance(said, Ready):
+            child._cpu = said.cpu_so_far
             return child
         child.end()
         why = said.why if isinstance(said, Broken) else cause_of(await offspring.gone)

@@ -159,7 +159,7 @@ class Child:
 
     def live(self) -> None:
         threading.Thread(target=self._listen, name="windlass-listener", daemon=True).start()
-        self._wire.say(Ready(tuple(self._app.tasks)))
+        self._wire.say(Ready(measures.cpu_so_far()))
         with asyncio.Runner() as runner, captured():
             while True:
                 begin = self._orders.get()
@@ -191,7 +191,9 @@ class Child:
     def _outcome(self, execution: Execution, limit: int, runner: asyncio.Runner) -> tuple[Outcome, str | None]:
         task = self._app.tasks.get(execution.job.type)
         if task is None:
-            return Failed(f"the app has no task {execution.job.type!r} when it is imported anew; declare it on import"), None
+            return Failed(
+                f"the app has no task {execution.job.type!r} when it is imported anew; declare it on import"
+            ), None
         enter(execution)
         try:
             args, kwargs = arguments_of(task, execution)

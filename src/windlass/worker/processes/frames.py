@@ -102,7 +102,9 @@ Word: TypeAlias = Hello | Begin | Stop
 
 
 class Ready(Struct, frozen=True, tag=True):
-    tasks: tuple[str, ...]
+    """The app is imported, at this cost so far."""
+
+    cpu_so_far: int
 
 
 class Broken(Struct, frozen=True, tag=True):

@@ -127,7 +127,7 @@ class Nursery:
         buffer = bytearray()
         while part := await _received(loop, control):
             buffer += part
-            while len(buffer) >= HEAD and len(buffer) >= (end := HEAD + length_in(buffer[:HEAD])):
+            while len(buffer) >= HEAD and len(buffer) >= (end := HEAD + length_in(bytes(buffer[:HEAD]))):
                 self._hear(news.decode(bytes(buffer[HEAD:end])))
                 del buffer[:end]
         log.error("the process that starts others is gone; what ran under it is ended, another one is started")

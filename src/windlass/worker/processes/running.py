@@ -6,9 +6,8 @@ import asyncio
 import glob
 import os
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from windlass.client import Client
 from windlass.core.changes import Report
@@ -54,11 +53,16 @@ async def _piece(loop: asyncio.AbstractEventLoop, fd: int) -> bytes:
             return os.read(fd, PIECE)
         except BlockingIOError:
             readable: asyncio.Future[None] = loop.create_future()
-            loop.add_reader(fd, lambda: None if readable.done() else readable.set_result(None))
+            loop.add_reader(fd, _set, readable)
             try:
                 await readable
             finally:
                 loop.remove_reader(fd)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def run_program(client: Client, nursery: Nursery, finisher: Finisher, held: Held) -> Ending:
@@ -137,5 +141,3 @@ def _ending(gone: Gone, output: Output) -> Ending:
 
 def _cause(code: int) -> str:
     return f"exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
-
-
