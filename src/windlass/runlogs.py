@@ -27,8 +27,8 @@ AUTO: Final = "auto"
 NONE: Final = "none"
 SUFFIX: Final = ".log"
 LONGEST_NAME: Final = 180  # of a job's id in a file's name; a longer one is told by its digest
-DIGEST: Final = "~"
-CUT: Final = b"\n... %d bytes were cut out here: a log keeps its beginning and its end ...\n"
+DIGEST: Final = "="  # which no quoted id begins with
+CUT: Final = b"... %d bytes were cut out here: a log keeps its beginning and its end ...\n"
 log: Final = logging.getLogger("windlass.runlogs")
 
 
@@ -105,7 +105,8 @@ class RunLog:
         self._file = file
         self._limit = limit
         self._head: int | None = None  # bytes before the place where something was cut out
-        self._cut = 0  # bytes that were, so far
+        self._note = 0  # bytes of what says so
+        self._cut = 0  # bytes that were cut out so far
         self._lock = threading.Lock()
         file.parent.mkdir(parents=True, exist_ok=True)
         self._fd: int | None = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
@@ -141,20 +142,19 @@ class RunLog:
     def _shorten(self) -> None:
         """Keep the first and the last half of what may be kept. Whoever follows the file sees another one in its place."""
         assert self._fd is not None, "an open log is shortened"
-        half, note = self._limit // 2, 0
-        if self._head is None:
-            head = os.pread(self._fd, half, 0)
-            head = head[: head.rfind(b"\n")] if b"\n" in head else head
-        else:
-            head, note = os.pread(self._fd, self._head, 0), len(CUT % self._cut)
-        tail = os.pread(self._fd, half, self._size - half)
-        tail = tail[tail.find(b"\n") + 1 :] if b"\n" in tail[:-1] else tail
-        self._head = len(head)
-        self._cut += self._size - len(head) - note - len(tail)
+        half = self._limit // 2
+        head = os.pread(self._fd, half if self._head is None else self._head, 0)
+        if self._head is None and b"\n" in head:
+            head = head[: head.rfind(b"\n") + 1]
+        tail = os.pread(self._fd, half + 1, self._size - half - 1)  # one more: it tells whether a line begins there
+        tail = tail[tail.find(b"\n") + 1 :] if b"\n" in tail[:-1] else tail[1:]
+        self._cut += self._size - len(head) - self._note - len(tail)
+        note = (b"" if head.endswith(b"\n") else b"\n") + CUT % self._cut
+        self._head, self._note = len(head), len(note)
         shorter = self._file.with_suffix(".short")
         fd = os.open(shorter, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
-            self._size = os.write(fd, head + CUT % self._cut + tail)
+            self._size = os.write(fd, head + note + tail)
             os.replace(shorter, self._file)
         except OSError:
             os.close(fd)

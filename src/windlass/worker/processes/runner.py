@@ -15,7 +15,7 @@ from typing import Final
 from windlass.backoff import Backoff
 from windlass.client import Client
 from windlass.core.changes import Report
-from windlass.core.settle import Failed
+from windlass.core.settle import Failed, Released
 from windlass.errors import ChildUnstartable
 from windlass.worker.failure import outcome_of, trace
 from windlass.worker.finish import Finisher
@@ -156,6 +156,7 @@ class Processes:
             except ChildUnstartable as error:
                 log.error("no child process can be started: %s", error)
                 if tries == HOPELESS:
+                    self._finisher.end(held, Released())
                     raise
             await backoff.pause()
         raise AssertionError("unreachable")
