@@ -77,7 +77,7 @@ class RunLogs:
     """All logs of one store on this machine."""
 
     def __init__(self, root: Path | None, limit: int) -> None:
-        self.root: Final = root
+        self.root: Final = None if root is None else root.absolute()  # wherever a handler may go
         self._limit = limit
         self._lock = threading.Lock()
         self._complained = False

@@ -263,4 +263,4 @@ def test_keeping_logs_where_there_are_none_does_nothing(tmp_path: Path) -> None:
 
 
 def test_an_app_says_where_its_logs_are() -> None:
-    assert Windlass("sqlite:///shop.db").client.run_logs.root == Path("shop.db-logs")
+    assert Windlass("sqlite:///shop.db").client.run_logs.root == Path.cwd() / "shop.db-logs"
