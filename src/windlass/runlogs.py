@@ -88,6 +88,7 @@ class RunLogs:
             return None
         path = log_path(job_id, attempt_no, claimed_at)
         try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             return RunLog(self.root / path, path, self._limit)
         except OSError as error:
             with self._lock:
@@ -108,8 +109,8 @@ class RunLog:
         self._note = 0  # bytes of what says so
         self._cut = 0  # bytes that were cut out so far
         self._lock = threading.Lock()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._fd: int | None = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        self._fd: int | None = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._fd).st_size
 
     def write(self, text: bytes) -> None:
@@ -152,7 +153,7 @@ class RunLog:
         note = (b"" if head.endswith(b"\n") else b"\n") + CUT % self._cut
         self._head, self._note = len(head), len(note)
         shorter = self._file.with_suffix(".short")
-        fd = os.open(shorter, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        fd = os.open(shorter, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._size = os.write(fd, head + note + tail)
             os.replace(shorter, self._file)

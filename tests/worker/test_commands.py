@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,10 @@ import pytest
 from windlass import Retry, Windlass, fixed
 from windlass.errors import InvalidInput, ProcessDied
 from windlass.policies import rule
+from windlass.worker.processes.nursery import Nursery
 
 from . import isolated
-from .isolated import Ground, is_gone, on_ground
+from .isolated import Ground, is_gone, on_ground, parent_of
 
 ONCE = Retry(max_attempts=1)
 PRINTS = "import sys, os; print(sys.argv[1:]); print(os.environ.get('SHOP'), os.getcwd(), file=sys.stderr)"
@@ -91,16 +95,58 @@ def test_declared_artifacts_that_are_there_are_kept_also_after_a_failure(tmp_pat
     on_ground(tmp_path, play)
 
 
-def test_a_program_that_cannot_be_run_is_dead_at_once_with_the_reason(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_run_is_a_failure_by_policy_with_the_reason(tmp_path: Path) -> None:
+    """Another machine may have it, or this one may in a minute."""
+
     async def play(ground: Ground) -> None:
-        missing = isolated.app.command("missing", ["no-such-program"])
-        nowhere = isolated.app.command("nowhere", ["true"], cwd=str(tmp_path / "nowhere"))
+        twice = Retry(max_attempts=2, backoff=fixed(0))
+        missing = isolated.app.command("missing", ["no-such-program"], retry=twice)
+        nowhere = isolated.app.command("nowhere", ["true"], cwd=str(tmp_path / "nowhere"), retry=ONCE)
         jobs = [await missing.enqueue(), await nowhere.enqueue()]
         await ground.drain()
         first, second = [await ground.fetch(job.id) for job in jobs]
-        assert (first.state, first.executions) == ("dead", 1)
+        assert (first.state, first.executions) == ("dead", 2)
         assert "no-such-program cannot be run: [Errno 2] No such file or directory" in (first.dead_reason or "")
         assert "true cannot be run: [Errno 2]" in (second.dead_reason or "")
+
+    on_ground(tmp_path, play)
+
+
+def test_a_kill_does_not_get_between_the_halves_of_an_order() -> None:
+    """An order that does not fit into the socket at once is sent in pieces."""
+
+    async def play() -> None:
+        nursery = Nursery()
+        read, write = os.pipe()
+        try:
+            sleeps = await nursery.spawn(["sleep", "60"], {**os.environ}, None, write, 0)
+            assert sleeps.pid is not None
+            fork_server = parent_of(sleeps.pid)
+            os.kill(fork_server, signal.SIGSTOP)
+            words = ["x" * 100_000] * 9
+            sending = asyncio.create_task(nursery.spawn(["true", *words], {**os.environ}, None, write, 0))
+            await asyncio.sleep(0.1)  # what fits is sent
+            os.kill(fork_server, signal.SIGCONT)
+            time.sleep(0.2)  # noqa: ASYNC251 - there is room again, and the sender has not had its turn
+            sleeps.signal(signal.SIGTERM)
+            async with asyncio.timeout(10):
+                assert (await sleeps.gone).code == -signal.SIGTERM
+                assert (await (await sending).gone).code == 0
+        finally:
+            await nursery.close()
+            os.close(read)
+            os.close(write)
+
+    asyncio.run(play())
+
+
+def test_the_time_of_a_program_begins_when_the_program_does(tmp_path: Path) -> None:
+    """Not while the fork server is being started, which takes longer than this."""
+
+    async def play(ground: Ground) -> None:
+        job = await isolated.app.command("quick", ["true"], timeout="150ms", retry=ONCE).enqueue()
+        await ground.drain()
+        assert (await ground.fetch(job.id)).state == "succeeded"
 
     on_ground(tmp_path, play)
 
@@ -120,7 +166,7 @@ signal.pause()
 def test_a_timeout_or_a_cancellation_ends_the_whole_group(tmp_path: Path, kind: str, deaf: bool) -> None:
     async def play(ground: Ground) -> None:
         note = tmp_path / "note"
-        given: Any = {"timeout": "700ms"} if kind == "timeout" else {}
+        given: Any = {"timeout": "1500ms"} if kind == "timeout" else {}
         spreads = isolated.app.command("spreads", python(SPREADS, "{note}", "{how}"), retry=ONCE, **given)
         job = await spreads.enqueue(note=str(note), how="deaf" if deaf else "-")
         async with ground.working():
@@ -133,7 +179,7 @@ def test_a_timeout_or_a_cancellation_ends_the_whole_group(tmp_path: Path, kind: 
         run = await ground.run(job.id)
         assert run.exit_code == -(signal.SIGKILL if deaf else signal.SIGTERM)
         if kind == "timeout":
-            assert run.error == "TimeoutError: it ran longer than its timeout of 0.7 s"
+            assert run.error == "TimeoutError: it ran longer than its timeout of 1.5 s"
 
     on_ground(tmp_path, play, lease="600ms")
 

@@ -17,7 +17,7 @@ from windlass.errors import InvalidInput, WindlassError
 from windlass.worker.processes import runner
 
 from . import isolated as tasks
-from .isolated import Ground, is_gone, on_ground
+from .isolated import Ground, is_gone, on_ground, parent_of
 
 
 def test_a_process_handler_gets_its_arguments_and_its_result_is_stored(tmp_path: Path) -> None:
@@ -354,8 +354,27 @@ def test_a_fork_server_that_is_killed_takes_its_children_along_and_is_replaced(t
     on_ground(tmp_path, play)
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+def test_a_child_that_was_gone_before_it_began_a_job_costs_that_job_nothing(tmp_path: Path) -> None:
+    """The fork server stands still, so that nobody has told the worker when it gives the job away."""
+
+    async def play(ground: Ground) -> None:
+        first = await tasks.add.enqueue(1)
+        async with ground.working(children=1):
+            await ground.until_state(first.id, "succeeded")
+            child = (await first.result(timeout=1))[1]
+            fork_server = parent_of(child)
+            os.kill(fork_server, signal.SIGSTOP)
+            os.kill(child, signal.SIGKILL)
+            try:
+                second = await tasks.add.enqueue(1)
+                await ground.until_state(second.id, "running")
+                await asyncio.sleep(0.1)
+            finally:
+                os.kill(fork_server, signal.SIGCONT)
+            row = await ground.until_state(second.id, "succeeded", "dead", "queued")
+            assert (row.state, row.executions, row.attempts) == ("succeeded", 1, 0)
+
+    on_ground(tmp_path, play)
 
 
 # ----------------------------------------------------------------------------------------------- what cannot be imported

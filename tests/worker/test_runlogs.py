@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -95,10 +96,11 @@ def test_an_exception_that_is_logged_is_kept_with_its_traceback(tmp_path: Path) 
 
 def test_what_the_worker_says_is_not_in_the_log_of_a_run(tmp_path: Path) -> None:
     async def play(stage: Stage) -> None:
-        @stage.app.task(context=True)
+        @stage.app.task(context=True, timeout="20ms")
         async def fails(ctx: Context) -> None:
             ctx.log("mine")
-            raise ValueError
+            logging.getLogger("windlass.worker").warning("said in a call of ours, on the handler's behalf")
+            await asyncio.sleep(60)
 
         await fails.enqueue()
         await stage.drain()
@@ -206,6 +208,18 @@ def test_logs_are_beside_the_file_or_below_the_working_directory_or_where_one_sa
     one, other = (root_of(Settings(), f"postgresql://a:{word}@db/{name}") for word, name in (("x", "one"), ("x", "two")))
     assert one != other
     assert one == root_of(Settings(), "postgresql://b:y@db/one"), "whoever asks"
+
+
+def test_logs_are_their_owners_alone_as_the_store_is(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        job = await isolated.beside.enqueue()
+        await ground.drain()
+        file = tmp_path / "jobs.db-logs" / str((await ground.run(job.id)).log_path)
+        assert [oct(path.stat().st_mode & 0o777) for path in (file, file.parent, file.parent.parent)] == [
+            "0o600", "0o700", "0o700",
+        ]  # fmt: skip
+
+    on_ground(tmp_path, play)
 
 
 def test_a_log_is_found_after_the_store_and_its_logs_were_moved(tmp_path: Path) -> None:

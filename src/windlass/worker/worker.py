@@ -202,11 +202,13 @@ class Worker:
             before = self._client.now() - SECOND
             if any(held.started_at is None and held.job.claimed_at < before and not held.ended for held in self._holdings):
                 self._hand_back(before)
-            if self.stats.stuck and self.stats.stuck >= sum(runner.size for runner in self._runners):
+            ours = [runner for runner in self._runners if not isinstance(runner, Processes)]  # a process is made to stop
+            if self.stats.stuck and self.stats.stuck >= sum(runner.size for runner in ours):
                 log.error("every slot is taken by a handler that does not stop; this worker ends")
                 self.all_stuck = True
                 self.stop()
-                self.stop()
+                if ours == self._runners:  # nothing else runs that could finish
+                    self.stop()
                 return
 
     def _hand_back(self, claimed_before: Micros | None = None) -> None:

@@ -53,6 +53,10 @@ Order: TypeAlias = Fork | Spawn | Kill
 # ------------------------------------------------------------------------------------------------------- and its answers
 
 
+class Awake(Struct, frozen=True, tag=True):
+    """It listens."""
+
+
 class Started(Struct, frozen=True, tag=True):
     number: int
     pid: int
@@ -72,7 +76,7 @@ class Gone(Struct, frozen=True, tag=True):
     peak_rss: int | None = None
 
 
-News: TypeAlias = Started | Unstarted | Gone
+News: TypeAlias = Awake | Started | Unstarted | Gone
 
 
 # ------------------------------------------------------------------------------------------------------------ to a child

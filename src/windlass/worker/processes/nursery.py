@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from windlass.errors import ChildUnstartable
-from windlass.worker.processes.frames import HEAD, Fork, Gone, Kill, News, Spawn, Started, encoded, length_in, news
+from windlass.worker.processes.frames import HEAD, Awake, Fork, Gone, Kill, News, Spawn, Started, encoded, length_in, news
 from windlass.worker.processes.server import kill_group
 
 ENTRY: Final = "windlass.cli.children"
@@ -46,9 +46,25 @@ class Nursery:
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._awake = asyncio.Event()
         self._numbers = 0
         self._all: dict[int, Offspring] = {}
         self._lock = asyncio.Lock()
+        self._kills: list[bytes] = []  # that wait for the order which is being sent
+
+    async def ready(self) -> None:
+        """The fork server is there: what is started next takes no longer than it takes itself."""
+        async with self._lock:
+            if self._control is None:
+                self._open()
+            reading = self._reading
+            assert reading is not None, "it is read from as long as it is open"
+            awake = asyncio.ensure_future(self._awake.wait())
+            await asyncio.wait({awake, reading}, return_when=asyncio.FIRST_COMPLETED)
+            awake.cancel()
+            self._send_kills()
+            if not self._awake.is_set():
+                raise ChildUnstartable("the process that starts others does not come up")
 
     async def fork(self, sock: socket.socket, memory: int) -> Offspring:
         """A child that has this end of a socket. The caller closes its own copy."""
@@ -64,12 +80,22 @@ class Nursery:
         return await self._start(offspring, order, output)
 
     def kill(self, offspring: Offspring, number: int) -> None:
-        control, body = self._control, encoded(Kill(offspring.number, number))
-        if control is not None:
-            try:
-                control.send(len(body).to_bytes(HEAD, "big") + body)  # so short that it is sent whole or not at all
-            except OSError as error:
-                log.error("a process that should end could not be told: %s", error)
+        body = encoded(Kill(offspring.number, number))
+        self._kills.append(len(body).to_bytes(HEAD, "big") + body)
+        try:
+            if not self._lock.locked():
+                self._send_kills()
+        except OSError as error:
+            log.error("the process that starts others cannot be told to end one (%s); it is ended from here", error)
+            if offspring.pid is not None:
+                kill_group(offspring.pid, number)
+
+    def _send_kills(self) -> None:
+        """So short that each is sent whole or not at all."""
+        kills, self._kills = self._kills, []
+        if self._control is not None:
+            for frame in kills:
+                self._control.send(frame)
 
     async def close(self) -> None:
         """Whatever is left is killed."""
@@ -98,6 +124,7 @@ class Nursery:
             try:
                 socket.send_fds(control, [len(body).to_bytes(HEAD, "big")], [fd])
                 await loop.sock_sendall(control, body)
+                self._send_kills()
             except OSError as error:
                 self._all.pop(offspring.number, None)
                 raise ChildUnstartable(f"the process that starts others does not answer: {error}") from None
@@ -117,6 +144,7 @@ class Nursery:
                 start_new_session=True,  # a Ctrl-C is the worker's alone
             )  # fmt: skip
         self._control = ours
+        self._awake.clear()
         self._reading = asyncio.get_running_loop().create_task(self._read(ours), name="windlass-nursery")
         return ours
 
@@ -133,6 +161,7 @@ class Nursery:
         log.error("the process that starts others is gone; what ran under it is ended, another one is started")
         control.close()
         self._control = None
+        self._awake.clear()
         if self._server is not None:
             await asyncio.to_thread(_reaped, self._server)
         for offspring in self._all.values():
@@ -141,6 +170,9 @@ class Nursery:
         self._lose_all()
 
     def _hear(self, said: News) -> None:
+        if isinstance(said, Awake):
+            self._awake.set()
+            return
         offspring = self._all.get(said.number)
         if offspring is None:
             return

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
 
 from windlass.backoff import Backoff
 from windlass.client import Client
@@ -28,6 +28,7 @@ from windlass.worker.settler import Settler
 
 HOPELESS: Final = 5  # children in a row that did not come up: no other try will mend that
 EVAPORATIONS: Final = 3  # children that were gone before they began one and the same job
+T = TypeVar("T")
 log: Final = logging.getLogger("windlass.worker")
 
 
@@ -127,7 +128,7 @@ class Processes:
             if child is None or child.worn:
                 if child is not None:
                     child.end()
-                child = await self._new_child(held)
+                child = await self._started(held, self._new_child)
             if child is None or not self._begins(held):
                 return child
             held.cancel = stopper = child.stopper(held)
@@ -143,29 +144,37 @@ class Processes:
         await self._finish(held, gone)
         return child
 
-    async def _new_child(self, held: Held) -> Child | None:
-        """None when nobody waits for it any more. Meanwhile its job is not begun, and its lease is renewed."""
+    async def _new_child(self) -> Child:
         assert self._target is not None, "the worker was told where its app is"
+        return await Child.start(self._client, self._nursery, self._target)
+
+    async def _fork_server(self) -> Nursery:
+        await self._nursery.ready()
+        return self._nursery
+
+    async def _started(self, held: Held, start: Callable[[], Awaitable[T]]) -> T | None:
+        """What this job needs before it can begin. Meanwhile its lease is renewed. None when it is not wanted any more."""
         backoff = Backoff(self._client.ids.random)
         for tries in range(1, HOPELESS + 1):
             if held.ended or held.why is not None:
                 self._finisher.skipped(held)
                 return None
             try:
-                return await Child.start(self._client, self._nursery, self._target)
+                return await start()
             except ChildUnstartable as error:
                 log.error("no child process can be started: %s", error)
                 if tries == HOPELESS:
                     self._finisher.end(held, Released())
                     raise
             await backoff.pause()
-        raise AssertionError("unreachable")
+        raise AssertionError("the last try has returned or raised")
 
     async def _run_program(self, held: Held) -> None:
-        if not self._begins(held):
+        nursery = await self._started(held, self._fork_server)
+        if nursery is None or not self._begins(held):
             return
         try:
-            ending = await run_program(self._client, self._nursery, self._finisher, held)
+            ending = await run_program(self._client, nursery, self._finisher, held)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # its arguments cannot be read, or this process has no more pipes

@@ -11,7 +11,7 @@ from typing import Final
 
 from windlass.client import Client
 from windlass.core.changes import Report
-from windlass.core.settle import Failed, Rejected, Succeeded
+from windlass.core.settle import Failed, Succeeded
 from windlass.errors import ChildUnstartable, InvalidInput
 from windlass.programs import Program
 from windlass.worker.finish import Finisher
@@ -74,7 +74,7 @@ async def run_program(client: Client, nursery: Nursery, finisher: Finisher, held
     try:
         offspring, reading = await _started(client, nursery, program, held, output)
     except ChildUnstartable as error:
-        return Ending(Rejected(f"{program.command[0]} cannot be run: {error}"), Report())
+        return Ending(Failed(f"ProcessDied: {program.command[0]} cannot be run: {error}", DIED), Report())
     stopper = Stopper(held, offspring, client.settings, lambda: None)
     held.cancel = stopper
     if held.why is not None:  # while it was started

@@ -21,6 +21,7 @@ from typing import Final, NoReturn
 
 from windlass.worker.processes.frames import (
     HEAD,
+    Awake,
     Fork,
     Gone,
     Kill,
@@ -57,6 +58,7 @@ class Server:
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._wakes, selectors.EVENT_READ)
         try:
+            self._tell(Awake())
             while True:
                 ready = {key.fileobj for key, _ in self._selector.select()}
                 if self._wakes in ready:
