@@ -269,6 +269,18 @@ def test_the_logs_of_jobs_that_are_gone_are_removed_and_all_others_stay(tmp_path
     on_ground(tmp_path, play)
 
 
+def test_a_worker_sees_to_it_by_itself(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        day = tmp_path / "jobs.db-logs" / "2001-01-01"
+        day.mkdir(parents=True)
+        (day / "long-gone.1.log").touch()
+        os.utime(day / "long-gone.1.log", (0, 0))
+        async with ground.working():
+            await ground.until(lambda: not (day / "long-gone.1.log").exists())
+
+    on_ground(tmp_path, play)
+
+
 def test_keeping_logs_where_there_are_none_does_nothing(tmp_path: Path) -> None:
     async def play(ground: Ground) -> None:
         assert await LogKeeping(isolated.app.client, tmp_path / "nowhere").tick() == 3_600 * SECOND

@@ -66,7 +66,7 @@ class Child:
             raise
         try:
             async with asyncio.timeout(STARTS_WITHIN):
-                child._say(Hello(target, tuple(sys.path), client.url))
+                child._say(Hello(target, tuple(sys.path), tuple(sys.argv), client.url))
                 said = await child._hear()
         except TimeoutError:
             child.end()

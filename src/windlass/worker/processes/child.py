@@ -235,7 +235,7 @@ def live(sock: socket.socket, load: Callable[[str], App]) -> None:
     wire = Wire(sock)
     hello = wire.hear()
     assert isinstance(hello, Hello), "a worker introduces itself first"
-    sys.path[:] = hello.path
+    sys.path[:], sys.argv[:] = hello.path, hello.argv
     try:
         app = load(hello.target)
     except BaseException as error:

@@ -83,10 +83,11 @@ News: TypeAlias = Awake | Started | Unstarted | Gone
 
 
 class Hello(Struct, frozen=True, tag=True):
-    """Where the app is, where modules are looked for, and where its store is."""
+    """Where the app is, where modules are looked for, how the program was started, and where its store is."""
 
     target: str
     path: tuple[str, ...]
+    argv: tuple[str, ...]
     url: str
 
 

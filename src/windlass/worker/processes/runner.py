@@ -182,11 +182,12 @@ class Processes:
         await self._finish(held, ending)
 
     def _begins(self, held: Held) -> bool:
-        if held.started_at is not None:  # its child was gone before it could begin
-            return True
-        if not held.begin():
+        again = held.started_at is not None  # its child was gone before it could begin
+        if held.why is not None if again else not held.begin():
             self._finisher.skipped(held)
             return False
+        if again:
+            return True
         if held.job.timeout_ns:
             loop = asyncio.get_running_loop()
             held.timer = loop.call_later(held.job.timeout_ns / 1e9, self._finisher.stop_in_time, held)
