@@ -77,6 +77,8 @@ class Child:
         if isinstance(said, Ready):
             child._cpu = said.cpu_so_far
             return child
+        if not isinstance(said, Broken):  # how it ended, before we end it
+            await asyncio.wait({offspring.gone}, timeout=1.0)
         child.end()
         why = said.why if isinstance(said, Broken) else cause_of(await offspring.gone)
         raise ChildUnstartable(f"a child process cannot import {target}: {why}")
