@@ -39,6 +39,7 @@ TIERS = {
     "worker": [
         f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")
     ],
+    "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
     "simulator": ["tests/testing/test_seeds.py"],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
@@ -372,6 +373,20 @@ MUTANTS = [
     Mutant("worker: a wish to cancel is not heard", "worker/holdings.py",
            '        if self.why is None or why == "lost":\n', '        if why == "cancel":\n            return\n'
            '        if self.why is None or why == "lost":\n'),
+    Mutant("children: a lost lease does not hurry the end", "worker/processes/stopping.py",
+           "self._hurried = lost\n", "lost = False\n", ("isolation",)),
+    Mutant("children: what one leaves behind goes on", "worker/processes/server.py",
+           "kill_group(pid, signal.SIGKILL, alone=False)", "kill_group(pid, 0, alone=False)", ("isolation",)),
+    Mutant("children: a death before the beginning is charged to the job", "worker/processes/calling.py",
+           "return self._death(gone) if begun else None", "return self._death(gone)", ("isolation",)),
+    Mutant("children: an order is cut in two by a kill", "worker/processes/nursery.py",
+           "if not self._lock.locked():", "if self._lock is not None:", ("isolation",)),
+    Mutant("children: jobs are claimed ahead of free lanes", "worker/processes/runner.py",
+           "return max(self.size - self._busy - len(self._waiting), 0)", "return self.size", ("isolation",)),
+    Mutant("logs: those of jobs that are there are removed as well", "worker/logkeeping.py",
+           "job is not None and job not in there", "job is not None", ("isolation",)),
+    Mutant("logs: a path that leads elsewhere is followed", "runlogs.py",
+           "return found if found.is_relative_to(os.path.normpath(root)) else None", "return found", ("isolation",)),
     Mutant("worker: a slot that skips a lost job does not wake the claimer", "worker/slots.py",
            "            if held.ended:  # its lease was lost while it waited\n                self._on_free()\n",
            "            if held.ended:  # its lease was lost while it waited\n", ("worker",)),

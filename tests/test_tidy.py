@@ -137,7 +137,7 @@ def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
 
 @pytest.mark.parametrize("blocks", DRIVERS.values(), ids=DRIVERS)
 def test_nothing_decides_on_a_sample(blocks: Blocks) -> None:
-    """`queue_stats` is a picture of a minute that is over: it is written, shown and dropped, and no other block reads it."""
+    """`queue_stats` is a picture of a minute that is over: written, shown and dropped; no other block reads it."""
     assert {block.name for block in blocks if "queue_stats" in block.sql} == {
         "is_sampled", "add_sample", "drop_samples", "all_samples",
     }  # fmt: skip

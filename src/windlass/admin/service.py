@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor, fleet
+from windlass.admin import dead_letters, doctor, fleet, logs
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
@@ -18,6 +18,7 @@ from windlass.admin.views import (
     JobDetail,
     JobList,
     JobView,
+    LogView,
     MigrationStatus,
     MigrationStep,
     Overview,
@@ -83,6 +84,14 @@ class Admin:
     async def why(self, job_id: str) -> Why:
         """Everything that keeps a job from running, the weightiest reason first."""
         return await why(self.client, job_id)
+
+    async def logs(self, job_id: str, *, run: int | None = None) -> LogView:
+        """What a run of the job has logged: its `run`th, else the last one that has."""
+        return await logs.read(self.client, await self._chain(job_id), job_id, run)
+
+    def follow_logs(self, job_id: str) -> AsyncIterator[str]:
+        """The same while it is being written, until the job has ended."""
+        return logs.follow(self.client, job_id)
 
     async def _chain(self, job_id: str) -> list[tuple[Job, list[Run]]]:
         driver = self.client.driver

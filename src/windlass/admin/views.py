@@ -98,9 +98,21 @@ class RunView(Struct, frozen=True, kw_only=True):
     took: float | None  # seconds from begin to end
     error: str | None
     traceback: str | None
-    exit_code: int | None
+    exit_code: int | None  # of its process; negative: the signal that killed it
+    cpu: float | None  # seconds, of runs in processes of their own
+    peak_rss: int | None  # bytes, likewise
     artifacts: tuple[str, ...]
-    log_path: str | None
+    log_path: str | None  # below the log root of the worker's machine
+
+
+class LogView(Struct, frozen=True, kw_only=True):
+    """What a run has logged. `text` None: nothing, or nothing that can be found on this machine."""
+
+    job_id: str
+    run: int | None  # None: there is no run yet
+    worker_id: str | None
+    path: str | None  # below the log root
+    text: str | None
 
 
 class Entry(Struct, frozen=True):
@@ -298,7 +310,9 @@ def run_view(run: Run) -> RunView:
         run_id=run.run_id, job_id=run.job_id, attempt=run.attempt_no, worker_id=run.worker_id, status=run.status,
         claimed_at=moment(run.claimed_at), started_at=_at(run.started_at), finished_at=_at(run.finished_at),
         waited=None if run.wait_us is None else run.wait_us / 1e6, took=None if took is None else max(took, 0) / 1e6,
-        error=run.error, traceback=run.traceback, exit_code=run.exit_code, artifacts=run.artifacts, log_path=run.log_path,
+        error=run.error, traceback=run.traceback, exit_code=run.exit_code,
+        cpu=None if run.cpu_us is None else run.cpu_us / 1e6, peak_rss=run.peak_rss, artifacts=run.artifacts,
+        log_path=run.log_path,
     )  # fmt: skip
 
 

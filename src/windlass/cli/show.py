@@ -108,6 +108,8 @@ def _run(run: RunView, detail: JobDetail, out: Output, *, verbose: bool) -> None
         f"  #{run.attempt}".ljust(6), (status.ljust(10), STYLES.get(status, "green")), took.ljust(14),
         (run.worker_id or "", DIM), _link(run.job_id, detail),
     )  # fmt: skip
+    if run.exit_code is not None or run.cpu is not None:
+        out.line("      ", (_cost(run), DIM))
     if run.error:
         out.line("      ", (one_line(run.error, 500), "red" if run.status == "failed" else DIM))
     if verbose and run.traceback:
@@ -115,6 +117,16 @@ def _run(run: RunView, detail: JobDetail, out: Output, *, verbose: bool) -> None
             out.line("      ", (line[:500], DIM))
     for artifact in run.artifacts:
         out.line("      ", ("artifact ", DIM), one_line(artifact))
+    if run.log_path is not None:
+        out.line("      ", ("log ", DIM), f"windlass jobs logs {run.job_id} --run {run.attempt}")
+
+
+def _cost(run: RunView) -> str:
+    """Of a process: how it ended, and what it took."""
+    said = [] if run.exit_code is None else [f"exit code {run.exit_code}"]
+    said += [] if run.cpu is None else [f"{in_words(round(run.cpu * 1e6))} of CPU"]
+    said += [] if run.peak_rss is None else [f"{run.peak_rss / (1 << 20):,.0f} MiB at most"]
+    return ", ".join(said)
 
 
 def _next_steps(job: JobView, traced: bool) -> Iterator[tuple[str, str]]:
