@@ -35,7 +35,9 @@ ONLY_POSTGRES = set(
     "leased_by "
     # locks, in their order
     "take lock_queues hold_queues lock_limits try_limits lock_groups lock_guards lock_jobs lock_ended hold_leader "
-    "lock_usage share_usage shared_rows_of open_groups hold_templates lock_schedules lock_schedule_named "
+    "hold_templates lock_schedules lock_schedule_named "
+    "lock_holders replaceable try_guards limits_there begin_hold be_brief hold_runs undo_hold end_hold "
+    "lock_usage share_usage shared_rows_of open_groups "
     # what was stored when a reply was lost; hearing of work; the server's health
     "claimed_before enqueued_before pulse tell who server_facts table_health index_states lacking_rights old_transactions "
     "prepared_transactions idle_slots lock_blockers".split()
@@ -118,11 +120,28 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
 def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
     """A limit is a row with a counter; counting leases inside a claim sees an old snapshot and overshoots."""
     # None of these claims, and counting is what they are for.
-    counting = {"put_limit", "count_jobs", "waiting_types", "count_ended", "roll_up", "count_late", "ended_alike"}
+    counting = {
+        "put_limit",
+        "count_jobs",
+        "waiting_types",
+        "count_ended",
+        "roll_up",
+        "count_late",
+        "ended_alike",
+        "jobs_ahead",
+    }
     counting |= {"claim_many", "server_facts", "lock_blockers"}  # jobs that are picked, by queue; sessions of the server
     for block in blocks:
         if block.name not in counting:
             assert "count(" not in block.sql.lower(), block.name
+
+
+@pytest.mark.parametrize("blocks", DRIVERS.values(), ids=DRIVERS)
+def test_nothing_decides_on_a_sample(blocks: Blocks) -> None:
+    """`queue_stats` is a picture of a minute that is over: written, shown and dropped; no other block reads it."""
+    assert {block.name for block in blocks if "queue_stats" in block.sql} == {
+        "is_sampled", "add_sample", "drop_samples", "all_samples",
+    }  # fmt: skip
 
 
 def test_sql_never_asks_for_the_time() -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from windlass.client import JobHandle
     from windlass.context import Context, current
     from windlass.core.uniqueness import dedupe_key
-    from windlass.errors import JobCancelled, JobDead, JobNotFound, LeaseLost, WindlassError
+    from windlass.errors import JobCancelled, JobDead, JobNotFound, LeaseLost, ProcessDied, WindlassError
     from windlass.policies import Retry, backoff_delay_ms, can_retry, exponential, fixed, linear, rule, table
     from windlass.signals import Cancel, Reject, RetryAfter, Snooze
 
@@ -24,7 +24,7 @@ _HOMES = {
     "windlass.client": ("JobHandle",),
     "windlass.context": ("Context", "current"),
     "windlass.core.uniqueness": ("dedupe_key",),
-    "windlass.errors": ("JobCancelled", "JobDead", "JobNotFound", "LeaseLost", "WindlassError"),
+    "windlass.errors": ("JobCancelled", "JobDead", "JobNotFound", "LeaseLost", "ProcessDied", "WindlassError"),
     "windlass.policies": ("Retry", "backoff_delay_ms", "can_retry", "exponential", "fixed", "linear", "rule", "table"),
     "windlass.signals": ("Cancel", "Reject", "RetryAfter", "Snooze"),
 }
@@ -38,6 +38,7 @@ __all__ = [
     "JobHandle",
     "JobNotFound",
     "LeaseLost",
+    "ProcessDied",
     "Reject",
     "Retry",
     "RetryAfter",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from types import TracebackType
@@ -19,12 +19,14 @@ from windlass.crons import CronDecorator, CronOptions, declaring
 from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
-from windlass.options import TaskOptions
+from windlass.options import CommandOptions, TaskOptions
 from windlass.policies import Duration
 from windlass.presets import Preset, preset
+from windlass.programs import program
 from windlass.repository import Repository
 from windlass.schedules import Schedules, Templates
-from windlass.tasks import AsyncTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
+from windlass.targets import target_of
+from windlass.tasks import AsyncTask, CommandTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
 from windlass.types import Positions
 from windlass.words import System, did_you_mean
 from windlass.worker import Stats, Worker
@@ -54,6 +56,7 @@ class Windlass:
         self.crons: Final[list[Declared]] = []  # schedules as the program describes them
         self.templates: Final = Templates(self)
         self.schedules: Final = Schedules(self)
+        self.target: str | None = None  # module:attribute by which child processes import this app
         self._presets: dict[str, Preset | None] = {}
         self._repository: Repository | None = None
 
@@ -85,6 +88,20 @@ class Windlass:
         task. `every="15m"` is an interval. `params` are the task's arguments by name; `name` is the schedule's, else the
         task's. It is stored when a worker starts; whether it is paused is for people to say."""
         return declaring(self, rule_of(cron, every), name, options)
+
+    def command(
+        self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None,
+        artifacts: Sequence[str] = (), **options: Unpack[CommandOptions],
+    ) -> CommandTask:  # fmt: skip
+        """Make a program a task: `backup = app.command("backup", ["pg_dump", "--file", "{path}"], artifacts=["{path}"])`,
+        then `backup.enqueue(path="jobs.dump")`.
+
+        There is no shell, and each element of `command` becomes one argument. `env` is added to the worker's environment.
+        Another exit code than 0 is a failure; what the program prints is the run's log."""
+        check_name("name", name)
+        task = CommandTask(self, program(name, command, env, cwd, artifacts), options)
+        self._register(task)
+        return task
 
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         if task.name in self.tasks:
@@ -155,9 +172,12 @@ class Windlass:
 
     def worker(
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
-        max_jobs: int | None = None, worker_id: str | None = None,
+        children: int | None = None, max_jobs: int | None = None, worker_id: str | None = None, target: str | None = None,
     ) -> Worker:  # fmt: skip
-        for field, count in (("concurrency", concurrency), ("threads", threads), ("max_jobs", max_jobs)):
+        """`children`: process handlers and commands at once. `target`: the module:attribute by which child processes can
+        import this app, where it is not a name in an imported module."""
+        counts = {"concurrency": concurrency, "threads": threads, "children": children, "max_jobs": max_jobs}
+        for field, count in counts.items():
             if count is not None:
                 _check_count(field, count)
         if queues:
@@ -165,18 +185,23 @@ class Windlass:
         if worker_id is not None:
             check_name("worker_id", worker_id)
         return Worker(
-            self.client, self.tasks, queues=queues, concurrency=concurrency, threads=threads, max_jobs=max_jobs,
-            worker_id=worker_id, crons=self.crons,
+            self.client, self.tasks, queues=queues, concurrency=concurrency, threads=threads, children=children,
+            max_jobs=max_jobs, worker_id=worker_id, target=self.child_target(target), crons=self.crons,
         )  # fmt: skip
+
+    def child_target(self, given: str | None = None) -> str | None:
+        """How a child process finds this app. None when no task needs it to."""
+        needing = [task for task in self.tasks.values() if task.run == "process" and task.program is None]
+        return target_of(self, needing, given or self.target) if needing else None
 
     def run(
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
-        drain: bool = False,
+        children: int | None = None, drain: bool = False, target: str | None = None,
     ) -> Stats:  # fmt: skip
         """Be a worker until SIGTERM or Ctrl-C; with `drain`, until nothing is due. For scripts."""
 
         async def main() -> Stats:
-            worker = self.worker(queues=queues, concurrency=concurrency, threads=threads)
+            worker = self.worker(queues=queues, concurrency=concurrency, threads=threads, children=children, target=target)
             try:
                 return await serve(worker, drain=drain)
             finally:
@@ -186,10 +211,11 @@ class Windlass:
 
     @asynccontextmanager
     async def running(
-        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None
-    ) -> AsyncIterator[Worker]:
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
+        children: int | None = None, target: str | None = None,
+    ) -> AsyncIterator[Worker]:  # fmt: skip
         """A worker inside this event loop, for as long as the block lasts: in an ASGI app's lifespan, for instance."""
-        worker = self.worker(queues=queues, concurrency=concurrency, threads=threads)
+        worker = self.worker(queues=queues, concurrency=concurrency, threads=threads, children=children, target=target)
         self._reopen()
         await self.client.ready()  # whoever has no store should hear of it here, not when the block ends
         task = asyncio.get_running_loop().create_task(worker.run(), name="windlass-worker")

@@ -22,6 +22,7 @@ from windlass.errors import AppClosed, InvalidInput, JobCancelled, JobDead, JobN
 from windlass.ids import Ids
 from windlass.policies import Duration
 from windlass.results import ResultWatch
+from windlass.runlogs import RunLogs, root_of
 from windlass.types import Job, Micros, NewJob, Run
 from windlass.urls import redacted, scheme_of
 from windlass.words import System, Words, words_of
@@ -64,6 +65,7 @@ class Client:
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.RLock()
+        self._run_logs: tuple[tuple[str, Settings], RunLogs] | None = None
         self._watches: dict[asyncio.AbstractEventLoop, ResultWatch] = {}
 
     # ------------------------------------------------------------------------------------------------------ the store
@@ -101,6 +103,14 @@ class Client:
                 "timeout": settings.store_timeout / SECOND, "connections": settings.connections,
             }  # fmt: skip
         return {}
+
+    @property
+    def run_logs(self) -> RunLogs:
+        """Where runs on this store keep what they log. The URL and the settings may still change after the start."""
+        asked = (self.url, self.settings)
+        if self._run_logs is None or self._run_logs[0] != asked:
+            self._run_logs = (asked, RunLogs(root_of(self.settings, self.url), self.settings.log_limit))
+        return self._run_logs[1]
 
     def now(self) -> Micros:
         if self._clock is None:

@@ -39,6 +39,10 @@ class Settings:
     poll: Micros = 1 * SECOND  # how often an idle worker looks for work that nobody told it of
     concurrency: int = 20  # async handlers at once
     threads: int = 8  # blocking handlers at once
+    children: int = 4  # process handlers and commands at once, each in a process of its own
+    child_jobs: int = 1_000  # a child process is replaced after so many jobs
+    child_memory: int = 0  # bytes that a child, or a program, may allocate; 0 = no bound
+    kill_after: Micros = 5 * SECOND  # a process that was asked to stop has so long before it is killed
     prefetch: int = 500  # the most jobs held beyond free slots; the actual number is what slots finish in 20 ms
     max_lost: int = 3  # a job whose workers died this often is dead
     retry: Retry = DEFAULT_RETRY
@@ -51,6 +55,8 @@ class Settings:
     keep_succeeded: Micros = 7 * DAY
     keep_cancelled: Micros = 7 * DAY
     keep_dead: Micros = 90 * DAY
+    log_root: str = "auto"  # where runs keep their logs: beside a SQLite file, else ./windlass-logs; "none" = nowhere
+    log_limit: int = 1 << 20  # bytes of one run's log: the first half and the last half of it are kept
     durability: Durability = "full"
     sqlite: SqliteLibrary = "apsw"
     schema: str = "windlass"  # from here on PostgreSQL alone
@@ -75,6 +81,10 @@ class SettingsOptions(TypedDict, total=False):
     poll: Duration
     concurrency: int
     threads: int
+    children: int
+    child_jobs: int
+    child_memory: int
+    kill_after: Duration
     prefetch: int
     max_lost: int
     retry: Retry
@@ -87,6 +97,8 @@ class SettingsOptions(TypedDict, total=False):
     keep_succeeded: Duration
     keep_cancelled: Duration
     keep_dead: Duration
+    log_root: str
+    log_limit: int
     durability: Durability
     sqlite: SqliteLibrary
     schema: str
@@ -98,10 +110,11 @@ class SettingsOptions(TypedDict, total=False):
 
 _DURATIONS: Final = frozenset({
     "lease", "leader_lease", "worker_timeout", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead",
-    "store_timeout",
+    "store_timeout", "kill_after",
 })  # fmt: skip
 _COUNTS: Final = {
     "concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2, "connections": 1,
+    "children": 1, "child_jobs": 1, "child_memory": 0, "log_limit": 1_024,
 }  # fmt: skip
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "idempotency_scope": get_args(KeyScope),
@@ -181,6 +194,9 @@ def _checked(name: str, value: object, field: str) -> object:
             raise InvalidInput(field, f"must be one of {', '.join(_CHOICES[name])}, got {value!r}")
     elif name == "schema":
         check_schema(value, field)
+    elif name == "log_root":
+        if not isinstance(value, str) or not value or "\x00" in value:
+            raise InvalidInput(field, f"must be the path of a directory, 'auto' or 'none', got {value!r}")
     elif not isinstance(value, Retry):
         raise InvalidInput(field, f"must be a windlass.Retry, got {value!r}")
     return value

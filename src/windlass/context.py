@@ -23,6 +23,7 @@ class Running(Protocol):
     def context(self) -> Context: ...
     def is_interrupted(self) -> bool: ...
     def begin_transaction(self) -> JobTransaction: ...
+    def write_log(self, level: str, text: str) -> None: ...
 
 
 _current: ContextVar[Running | None] = ContextVar("windlass_current", default=None)
@@ -86,6 +87,10 @@ class Context:
             raise InvalidInput("artifact", f"a run keeps at most {ARTIFACT_LIMIT} of them")
         self.artifacts.append(str(path))
 
+    def log(self, message: str, *args: object) -> None:
+        """Write a line to this run's log, which `windlass jobs logs` shows: `ctx.log("read %d rows", n)`."""
+        self._running.write_log("INFO", message % args if args else str(message))
+
     def transaction(self) -> JobTransaction:
         """The handler's own writes, follow-up jobs and the success of this job, in one transaction guarded by the lease.
 
@@ -94,6 +99,11 @@ class Context:
         that are enqueued in the block join it; `tx.result` is the job's result. Leaving the block ends the job: what the
         handler does afterwards changes nothing."""
         return self._running.begin_transaction()
+
+
+def running_now() -> Running | None:
+    """The execution that this code runs for, where there is one."""
+    return _current.get()
 
 
 def enter(running: Running | None) -> None:

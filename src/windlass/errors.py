@@ -139,6 +139,15 @@ class TransactionTooLong(WindlassError):
         )
 
 
+class ProcessDied(WindlassError):
+    """The process of a job ended before its handler did, or its program ended with another code than 0. Never raised: it is
+    the name by which retry rules know such a failure."""
+
+
+class ChildUnstartable(WindlassError):
+    """The process in which handlers should run does not come up, so none of its jobs was begun."""
+
+
 class NoCurrentJob(WindlassError):
     def __init__(self) -> None:
         super().__init__("windlass.current() was called outside of a running job")

@@ -24,7 +24,7 @@ from windlass.presets import AckMode, KeyScope, Preset
 from windlass.types import CrashPolicy, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
 from windlass.words import did_you_mean
 
-Runner = Literal["async", "thread"]
+Runner = Literal["async", "thread", "process"]
 
 
 class SharedOptions(TypedDict, total=False):
@@ -44,12 +44,17 @@ class SharedOptions(TypedDict, total=False):
     tags: tuple[str, ...]
 
 
-class TaskOptions(SharedOptions, total=False):
+class CommandOptions(SharedOptions, total=False):
+    """Of a program: `app.command(...)`."""
+
+    ack: AckMode
+
+
+class TaskOptions(CommandOptions, total=False):
     """Of a task: `@app.task(...)`."""
 
     name: str
     run: Runner
-    ack: AckMode
 
 
 class JobOptions(SharedOptions, total=False):
@@ -68,7 +73,8 @@ class JobOptions(SharedOptions, total=False):
 
 
 SHARED: Final = frozenset(SharedOptions.__annotations__)
-OF_TASK: Final = SHARED | TaskOptions.__annotations__.keys()
+OF_COMMAND: Final = SHARED | CommandOptions.__annotations__.keys()
+OF_TASK: Final = OF_COMMAND | TaskOptions.__annotations__.keys()
 OF_JOB: Final = SHARED | JobOptions.__annotations__.keys()
 
 

@@ -12,8 +12,9 @@ from windlass.codec import Arguments, Results
 from windlass.context import Context
 from windlass.core.admission import check_job, check_name
 from windlass.errors import InvalidInput
-from windlass.options import OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, plan
+from windlass.options import OF_COMMAND, OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, plan
 from windlass.presets import AckMode, Preset
+from windlass.programs import Program
 from windlass.types import NewJob
 
 P = ParamSpec("P")
@@ -99,7 +100,10 @@ class Enqueuer(Generic[P, R]):
 class Task(Enqueuer[P, R]):
     """A registered function. Its name is the type of its jobs."""
 
-    def __init__(self, home: Home, function: Callable[..., Any], *, context: bool, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, home: Home, function: Callable[..., Any], *, context: bool, options: Mapping[str, Any],
+        program: Program | None = None,
+    ) -> None:  # fmt: skip
         check_options(options, frozenset(OF_TASK), "task(...)")
         self.function: Final = function
         self.name: Final[str] = options.get("name", getattr(function, "__name__", ""))
@@ -109,6 +113,9 @@ class Task(Enqueuer[P, R]):
         self.takes_context: Final = context
         self.is_async: Final = inspect.iscoroutinefunction(function)
         self.run: Final[Runner] = _runner(options.get("run"), self.is_async, self.name)
+        self.program: Final[Program | None] = program
+        if self.run == "process" and program is None:
+            _check_importable(function, self.name)
         self.ack: Final[AckMode | None] = _ack(options.get("ack"))
         self.arguments: Final = Arguments(function, skip_context=context, task=self.name)
         self.results: Final = Results(function, task=self.name)
@@ -167,6 +174,15 @@ class SyncContextTask(Task[P, R]):
         return value
 
 
+class CommandTask(SyncTask[..., None]):
+    """Of a program. Its arguments are the fields that the command line names."""
+
+    def __init__(self, home: Home, program: Program, options: Mapping[str, Any]) -> None:
+        check_options(options, frozenset(OF_COMMAND), "command(...)")
+        given = {**options, "run": "process", "name": program.name}
+        super().__init__(home, program.signature(), context=False, options=given, program=program)
+
+
 class Decorator(Protocol):
     """What `app.task(...)` answers."""
 
@@ -208,9 +224,21 @@ def _runner(run: object, is_async: bool, name: str) -> Runner:
         raise InvalidInput("run", f"{name} is a plain function; run='async' is for async functions, use run='thread'")
     if run == "thread" and is_async:
         raise InvalidInput("run", f"{name} is an async function and runs in the event loop; leave run out")
-    if run not in ("async", "thread"):
-        raise InvalidInput("run", f"must be 'async' or 'thread', got {run!r}")
+    if run not in ("async", "thread", "process"):
+        raise InvalidInput("run", f"must be 'async', 'thread' or 'process', got {run!r}")
     return run
+
+
+def _check_importable(function: Callable[..., Any], name: str) -> None:
+    """A child process finds the task by importing the module that declares it. What is made inside a function is made only
+    where that function is called."""
+    where = getattr(function, "__qualname__", "")
+    if "<lambda>" in where or "<locals>" in where or not where:
+        kind = "a lambda" if "<lambda>" in where else "defined inside a function" if where else "not a plain function"
+        raise InvalidInput(
+            "run", f"{name} is {kind}, and the child process of run='process' finds its tasks by importing their module; "
+            "define it with def at the top level of a module, or use run='thread'"
+        )  # fmt: skip
 
 
 def _ack(ack: object) -> AckMode | None:

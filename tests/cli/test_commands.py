@@ -250,7 +250,22 @@ def test_a_chain_is_shown_whole_whichever_link_is_asked_for(cli: Cli, enqueue: S
     assert shown["head"]["dead_kind"] == "exhausted"
     assert [run["status"] for run in shown["runs"]] == ["failed", "failed"]
     assert cli("jobs", "show", shown["links"][1], "--json").json["links"] == shown["links"]
-    assert f"the chain is now dead  {shown['links'][1]}" in cli("jobs", "show", first).out
+    told = cli("jobs", "show", first).out
+    assert f"the chain is now dead  {shown['links'][1]}" in told
+    assert f"  {first}  superseded  " in told
+    assert f"  └─ {shown['links'][1]}  exhausted  " in told
+    cli("jobs", "retry", shown["links"][1])
+    assert "retried by hand" in cli("jobs", "show", first).out.split("Timeline")[0]
+
+
+def test_why_tells_what_keeps_a_job_waiting_and_what_to_type(cli: Cli, enqueue: Store) -> None:
+    job_id = enqueue("linked", "x=1")
+    told = cli("jobs", "why", job_id).out
+    assert "no worker is alive" in told
+    assert "windlass worker APP --queues" in told
+    [reason] = cli("jobs", "why", job_id, "--json").json["reasons"]
+    assert reason["kind"] == "no worker"
+    assert cli("jobs", "why", "nobody").code == 1
 
 
 def test_what_a_handler_wrote_cannot_steer_the_terminal(cli: Cli, enqueue: Store, drain: Drain) -> None:

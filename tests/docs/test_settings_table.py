@@ -41,4 +41,4 @@ def test_the_environment_names_in_the_table_are_obeyed() -> None:
             continue
         assert settings_from({}, {variable: told}) == Settings()
         with pytest.raises(InvalidInput, match=variable):
-            settings_from({}, {variable: "?"})
+            settings_from({}, {variable: "" if name == "log_root" else "?"})  # any other text is the name of a directory

@@ -43,8 +43,8 @@ OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
 POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, whether it is one statement)
     "claim": [(postgres_leases, "claim", False)],  # where there are limits, and fleets have one, every claim goes this way
     "extend": [(postgres_leases, "extend", True)],
-    "settle": [(postgres_settlement, "settle", False), (postgres_settlement, "ack_at_once", True)],
-    "release": [(postgres_settlement, "settle", False)],
+    "settle": [(postgres_settlement, "settle_free", False), (postgres_settlement, "ack_at_once", True)],
+    "release": [(postgres_settlement, "settle_free", False)],
 }
 CALLS: Final[dict[str, tuple[Any, str]]] = {
     "before_handler": (Held, "begin"),

@@ -7,8 +7,11 @@ store's own clock, the same in every process of the machine, so that lines and r
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -120,3 +123,34 @@ async def poison() -> None:
     """Takes its process with it, as a segmentation fault would."""
     write("start")
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@app.task(queue="apart", run="process")
+def apart(gate: str, held: bool = False) -> None:
+    """Waits in a child for a file, with a program of its own beside it. `held`: in a call that lets no other thread of the
+    child run, so that nothing in it can notice anything."""
+    write("start")
+    Path(f"{gate}.{current().job.executions}").write_text(f"{os.getpid()} {subprocess.Popen(['sleep', '120']).pid}")
+    if not first_time():
+        write("done")
+    elif held:
+        ctypes.PyDLL(None).sleep(120)
+    else:
+        deadline = time.monotonic() + 120
+        while not Path(gate).exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        write("done")
+
+
+@app.task(queue="apart", run="process")
+def kills_its_worker() -> None:
+    """Not only its own process, as a machine that runs out of memory would."""
+    write("start")
+    fork_server = os.getppid()
+    worker = int(Path(f"/proc/{fork_server}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(worker, signal.SIGKILL)
+    time.sleep(60)
+
+
+SLEEPS = "import os, sys, time; open(sys.argv[1], 'a').write(str(os.getpid()) + ' '); time.sleep(float(sys.argv[2]))"
+program = app.command("program", [sys.executable, "-c", SLEEPS, "{note}", "{seconds}"], queue="apart")

@@ -89,9 +89,11 @@ def claimed(stage: Stage, *queues: str, now: int = NOW, **fields: Any) -> list[C
 
 def settle(jobs: list[Claimed], outcome: Any = None, now: int = NOW) -> Op[list[Answer]]:
     units = [decide(job, outcome or Succeeded(), Execution(at=now, child_id=f"{job.id}-next")) for job in jobs]
-    if settlement.is_simple(units, now):
-        return (yield from settlement.ack_at_once(units, now))
-    return (yield from transaction(settlement.settle(units, now)))
+    simple = settlement.is_simple(units, now)
+    told = yield from settlement.ack_at_once(units, now) if simple else transaction(settlement.settle_free(units, now))
+    left = [unit for unit, answer in zip(units, told, strict=True) if answer is None]
+    waited = iter((yield from transaction(settlement.settle(left, now))) if left else [])
+    return [next(waited) if answer is None else answer for answer in told]
 
 
 def wanted(*changes: Alteration, now: int = NOW) -> Op[list[AlterAnswer]]:

@@ -72,7 +72,7 @@ class Side:
 
     def is_read(self) -> bool:
         sql = self._text()
-        return sql != "commit" and WRITES.search(sql) is None and "for update" not in sql
+        return sql != "commit" and WRITES.search(sql) is None and "for update" not in sql and "lock table" not in sql
 
     def _text(self) -> str:
         return "" if self.next is None else self.next.sql
@@ -87,11 +87,9 @@ class Side:
         future, self.pending = self.pending, None
         try:
             rows = future.result()
-        except Taken as taken:
-            refusal = taken
+        except (Taken, psycopg.Error) as error:
+            refusal = error
             self._advance(lambda: self._program.throw(refusal))
-        except psycopg.Error as error:
-            self._fail(error)
         else:
             if self._text() == "commit":
                 self._inside = False

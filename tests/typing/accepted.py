@@ -34,6 +34,15 @@ async def with_options(items: list[str], limit: int | None = None) -> list[str]:
 def plain_with_options(path: str, /, *more: int) -> None: ...
 
 
+@app.task(run="process", context=True)
+def in_a_process(ctx: Context, path: str) -> int:
+    ctx.log("reads %s", path)
+    return len(path)
+
+
+backup = app.command("backup", ["pg_dump", "--file={path}"], env={"A": "b"}, cwd="/tmp", artifacts=["{path}"], timeout="1h")  # noqa: S108
+
+
 @app.task(context=True)
 async def takes_context(ctx: Context, path: str, *, size: int = 1) -> int:
     ctx.progress(0.5, "half")

@@ -143,12 +143,16 @@ def test_a_never_twice_job_that_is_interrupted_goes_through_the_retry_decision(u
 @pytest.mark.parametrize("run", ["async", "thread"])
 def test_a_second_stop_interrupts_at_once(url: str, run: str) -> None:
     async def play(stage: Stage) -> None:
+        began = threading.Event()
+
         @stage.app.task
         async def waits() -> None:
+            began.set()
             await asyncio.sleep(60)
 
         @stage.app.task(context=True)
         def blocks(ctx: Context) -> None:
+            began.set()
             while not ctx.cancelled:
                 threading.Event().wait(0.005)
 
@@ -157,11 +161,12 @@ def test_a_second_stop_interrupts_at_once(url: str, run: str) -> None:
         worker = stage.app.worker()
         running = asyncio.create_task(worker.run())
         await stage.until_state(job.id, "running")
+        await asyncio.to_thread(began.wait, 20)
         worker.stop()
         await asyncio.sleep(0.02)
         assert not running.done(), "it has a grace of a minute"
         worker.stop()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             await running
         row = await stage.fetch(job.id)
         assert (row.state, row.attempts) == (("queued", 0) if run == "async" else ("succeeded", 0))

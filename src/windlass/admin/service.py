@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor, fleet, schedules
+from windlass.admin import dead_letters, doctor, fleet, logs, schedules
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.schedules import ScheduleList
 from windlass.admin.timeline import timeline
@@ -19,15 +19,19 @@ from windlass.admin.views import (
     JobDetail,
     JobList,
     JobView,
+    LogView,
     MigrationStatus,
     MigrationStep,
     Overview,
     Queued,
     Swept,
+    Why,
     job_view,
+    link_view,
     queue_view,
     run_view,
 )
+from windlass.admin.why import why
 from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
 from windlass.core.admission import check_name
@@ -77,8 +81,21 @@ class Admin:
         views = {job.id: job_view(job, now, system, last_run_of(job)) for job, _ in chain}
         return JobDetail(
             at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
+            chain=tuple(link_view(job, now) for job, _ in chain),
             runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
         )  # fmt: skip
+
+    async def why(self, job_id: str) -> Why:
+        """Everything that keeps a job from running, the weightiest reason first."""
+        return await why(self.client, job_id)
+
+    async def logs(self, job_id: str, *, run: int | None = None) -> LogView:
+        """What a run of the job has logged: its `run`th, else the last one that has."""
+        return await logs.read(self.client, await self._chain(job_id), job_id, run)
+
+    def follow_logs(self, job_id: str) -> AsyncIterator[str]:
+        """The same while it is being written, until the job has ended."""
+        return logs.follow(self.client, job_id)
 
     async def _chain(self, job_id: str) -> list[tuple[Job, list[Run]]]:
         driver = self.client.driver

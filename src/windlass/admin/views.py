@@ -14,6 +14,7 @@ from msgspec import Struct
 from windlass.admin.wording import policy_in_words
 from windlass.clock import moment
 from windlass.core.eligibility import label_of
+from windlass.core.why import Kind
 from windlass.types import DeadKind, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
@@ -97,9 +98,21 @@ class RunView(Struct, frozen=True, kw_only=True):
     took: float | None  # seconds from begin to end
     error: str | None
     traceback: str | None
-    exit_code: int | None
+    exit_code: int | None  # of its process; negative: the signal that killed it
+    cpu: float | None  # seconds, of runs in processes of their own
+    peak_rss: int | None  # bytes, likewise
     artifacts: tuple[str, ...]
-    log_path: str | None
+    log_path: str | None  # below the log root of the worker's machine
+
+
+class LogView(Struct, frozen=True, kw_only=True):
+    """What a run has logged. `text` None: nothing, or nothing that can be found on this machine."""
+
+    job_id: str
+    run: int | None  # None: there is no run yet
+    worker_id: str | None
+    path: str | None  # below the log root
+    text: str | None
 
 
 class Entry(Struct, frozen=True):
@@ -112,6 +125,16 @@ class Entry(Struct, frozen=True):
     attempt: int | None = None
 
 
+class Link(Struct, frozen=True):
+    """One link of a retry chain. `manual`: a person made it; `error`: why the next one took over."""
+
+    id: str
+    label: str
+    attempts: int
+    manual: bool
+    error: str | None
+
+
 class JobDetail(Struct, frozen=True, kw_only=True):
     """A job with its whole chain. `job` is the link that was asked for, `head` the one that the chain has reached."""
 
@@ -119,8 +142,27 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     job: JobView
     head: JobView
     links: tuple[str, ...]  # the ids of the chain, first to last
+    chain: tuple[Link, ...]  # the same with what became of each
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
+
+
+class WhyReason(Struct, frozen=True, kw_only=True):
+    """One thing that keeps a job from running. `until`: when it ends by itself; `command`: what to type."""
+
+    kind: Kind
+    text: str
+    until: datetime | None
+    command: str | None
+
+
+class Why(Struct, frozen=True, kw_only=True):
+    """Why a job is not running, the weightiest reason first."""
+
+    at: datetime
+    job_id: str
+    state: State
+    reasons: tuple[WhyReason, ...]
 
 
 class JobList(Struct, frozen=True, kw_only=True):
@@ -268,7 +310,9 @@ def run_view(run: Run) -> RunView:
         run_id=run.run_id, job_id=run.job_id, attempt=run.attempt_no, worker_id=run.worker_id, status=run.status,
         claimed_at=moment(run.claimed_at), started_at=_at(run.started_at), finished_at=_at(run.finished_at),
         waited=None if run.wait_us is None else run.wait_us / 1e6, took=None if took is None else max(took, 0) / 1e6,
-        error=run.error, traceback=run.traceback, exit_code=run.exit_code, artifacts=run.artifacts, log_path=run.log_path,
+        error=run.error, traceback=run.traceback, exit_code=run.exit_code,
+        cpu=None if run.cpu_us is None else run.cpu_us / 1e6, peak_rss=run.peak_rss, artifacts=run.artifacts,
+        log_path=run.log_path,
     )  # fmt: skip
 
 
@@ -289,3 +333,8 @@ def plain_data(stored: bytes) -> Any:
 
 def _at(value: Micros | None) -> datetime | None:
     return None if value is None else moment(value)
+
+
+def link_view(job: Job, now: Micros) -> Link:
+    label = job.dead_kind if job.state == "dead" and job.dead_kind is not None else label_of(job, now)
+    return Link(job.id, label, job.attempts, job.manual, job.last_error or None)

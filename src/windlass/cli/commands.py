@@ -19,6 +19,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   run       worker APP, tick APP            be a worker; run what is due once
   enqueue   enqueue TASK name=value         store a job
   look      jobs list, jobs show, watch     what waits, runs, has failed, and why
+            jobs logs ID [--follow]         what a job has logged
             queues list, dlq list           by queue; dead letters, also by error
             workers                         who works here, who is silent, who leads
   change    jobs retry, run-now, cancel, move, delete

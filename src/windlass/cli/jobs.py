@@ -82,6 +82,64 @@ async def show(
         show_job(detail, common, verbose=verbose)
 
 
+@app.command(help_epilogue=epilogue("windlass jobs why 0192f0c1-2345-7890-8abc-def012345678"))
+async def why(job_id: str, /, *, common: Common = Common()) -> None:
+    """Why a job is not running: what keeps it waiting, until when, and what you can do about it.
+
+    Args:
+        job_id: the job's id
+    """
+    async with opened(common) as admin:
+        found = await admin.why(job_id)
+    if common.json:
+        common.out.emit(found)
+        return
+    for reason in found.reasons:
+        common.out.line((reason.kind.ljust(12), "bold"), "  ", reason.text)
+        if reason.command is not None:
+            common.out.line(" " * 14, (common.again(reason.command.removeprefix("windlass ")), "dim"))
+
+
+@app.command(
+    help_epilogue=epilogue("windlass jobs logs ID", "windlass jobs logs ID --follow", "windlass jobs logs ID --run 2")
+)
+async def logs(
+    job_id: str,
+    /,
+    *,
+    follow: Annotated[Flag, Parameter(alias="-f")] = False,
+    run: int | None = None,
+    common: Common = Common(),
+) -> int:
+    """What a job has logged: ctx.log, logging, and what a command has printed.
+
+    Logs are files on the machine where the job ran, beside a SQLite store or below $WINDLASS_LOG_ROOT.
+
+    Args:
+        job_id: the job's id; any link of a retry chain will do
+        follow: go on until the job has ended
+        run: the number of the run, as in jobs show; else the last one that has logged something
+    """
+    if follow and (common.json or run is not None):
+        raise InvalidInput("follow", "goes with neither --json nor --run: it shows what is logged from now on")
+    async with opened(common) as admin:
+        if follow:
+            async for piece in admin.follow_logs(job_id):
+                common.out.text(piece)
+            return OK
+        found = await admin.logs(job_id, run=run)
+    if common.json:
+        common.out.emit(found)
+    elif found.text is not None:
+        common.out.text(found.text)
+    else:
+        ran = f"run {found.run} on {found.worker_id}" if found.run is not None else "it has not run yet"
+        common.out.note(
+            f"nothing is logged here ({ran}); logs are on the machine of the worker, or WINDLASS_LOG_ROOT says where"
+        )
+    return OK if found.text is not None else FAILED
+
+
 @app.command(help_epilogue=epilogue("windlass jobs retry ID", "windlass jobs retry ID1 ID2"))
 async def retry(*job_ids: str, common: Common = Common()) -> int:
     """Run dead jobs again, with their whole allowance of attempts."""

@@ -30,6 +30,12 @@ def load_app(target: str) -> Windlass:
     return _only(apps, module)
 
 
+def absolute(target: str) -> str:
+    """The same app for a process that may run elsewhere."""
+    name, colon, attribute = target.partition(":")
+    return f"{Path(name).resolve()}{colon}{attribute}" if name.endswith(".py") else target
+
+
 def _placed(name: str, target: str) -> tuple[str, str]:
     """The module's name, and the directory from which it can be imported."""
     if not name.endswith(".py"):

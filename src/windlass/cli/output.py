@@ -58,6 +58,13 @@ class Output:
 
         self._console.print(Text.assemble(*((_text(part), _style(part)) for part in parts)), soft_wrap=True)
 
+    def text(self, text: str) -> None:
+        """As it is, unless a terminal would obey it."""
+        if self.tty:
+            text = "".join(c if c.isprintable() or c in "\n\t" else "·" for c in text)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[Part]]) -> None:
         """Only the last column gives way where a terminal is narrow: the first ones are what people copy."""
         if self.tty:

@@ -112,9 +112,10 @@ async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin
 @asynccontextmanager
 async def opened_app(target: str, common: Common) -> AsyncIterator[Windlass]:
     """The program's own store, unless the options name another."""
-    from windlass.cli.loading import load_app  # with it comes the worker, which looking at jobs does not need
+    from windlass.cli.loading import absolute, load_app  # with it comes the worker, which looking at jobs does not need
 
     app = load_app(target)
+    app.target = absolute(target)
     if common.store is not None:
         app.client.url = common.store
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textwrap import fill, indent
 from typing import Any, Final
 
-from windlass.admin.views import Entry, JobDetail, JobView, RunView
+from windlass.admin.views import Entry, JobDetail, JobView, Link, RunView
 from windlass.admin.wording import in_words, relative
 from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
 from windlass.cli.session import Common
@@ -29,6 +29,11 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
         out.line("  ", (name.ljust(NAME), DIM), first)
         for line in rest:
             out.line("  ", " " * NAME, line)
+    if len(detail.chain) > 1:
+        out.line()
+        out.line(("Chain", "bold"))
+        for number, link in enumerate(detail.chain):
+            out.line(*_drawn(number, link, detail))
     out.line()
     out.line(("Timeline", "bold"))
     for entry in detail.timeline:
@@ -84,6 +89,14 @@ def _entry(entry: Entry, detail: JobDetail) -> tuple[Part, ...]:
     )  # fmt: skip
 
 
+def _drawn(number: int, link: Link, detail: JobDetail) -> tuple[Part, ...]:
+    branch = f"{'   ' * (number - 1)}└─ " if number else ""
+    made = "  retried by hand" if link.manual else ""
+    here = "  ← this one" if link.id == detail.job.id else ""
+    error = f"  {one_line(link.error, 80)}" if link.error else ""
+    return "  ", branch, link.id, "  ", (link.label, STYLES.get(link.label, "")), made, (error, DIM), (here, DIM)
+
+
 def _link(job_id: str, detail: JobDetail) -> Part:
     return (f"  (link {detail.links.index(job_id) + 1})", DIM) if len(detail.links) > 1 else ""
 
@@ -95,6 +108,8 @@ def _run(run: RunView, detail: JobDetail, out: Output, *, verbose: bool) -> None
         f"  #{run.attempt}".ljust(6), (status.ljust(10), STYLES.get(status, "green")), took.ljust(14),
         (run.worker_id or "", DIM), _link(run.job_id, detail),
     )  # fmt: skip
+    if run.exit_code is not None or run.cpu is not None:
+        out.line("      ", (_cost(run), DIM))
     if run.error:
         out.line("      ", (one_line(run.error, 500), "red" if run.status == "failed" else DIM))
     if verbose and run.traceback:
@@ -102,6 +117,16 @@ def _run(run: RunView, detail: JobDetail, out: Output, *, verbose: bool) -> None
             out.line("      ", (line[:500], DIM))
     for artifact in run.artifacts:
         out.line("      ", ("artifact ", DIM), one_line(artifact))
+    if run.log_path is not None:
+        out.line("      ", ("log ", DIM), f"windlass jobs logs {run.job_id} --run {run.attempt}")
+
+
+def _cost(run: RunView) -> str:
+    """Of a process: how it ended, and what it took."""
+    said = [] if run.exit_code is None else [f"exit code {run.exit_code}"]
+    said += [] if run.cpu is None else [f"{in_words(round(run.cpu * 1e6))} of CPU"]
+    said += [] if run.peak_rss is None else [f"{run.peak_rss / (1 << 20):,.0f} MiB at most"]
+    return ", ".join(said)
 
 
 def _next_steps(job: JobView, traced: bool) -> Iterator[tuple[str, str]]:

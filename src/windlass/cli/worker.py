@@ -27,6 +27,7 @@ async def worker(
     queues: str | None = None,
     concurrency: int | None = None,
     threads: int | None = None,
+    children: int | None = None,
     drain: Flag = False,
     processes: int = 1,
     grace: str | None = None,
@@ -44,6 +45,7 @@ async def worker(
         queues: names separated by commas; else every queue that the app's tasks use
         concurrency: async handlers at once
         threads: blocking handlers at once
+        children: process handlers and commands at once
         drain: end when nothing is due and nothing runs
         processes: worker processes under one supervisor
         grace: how long handlers may finish after a stop, such as 30s
@@ -58,13 +60,15 @@ async def worker(
         _settle(loaded, grace, lease)
         names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
         _question(names or (), loaded, common.out)
-        made = loaded.worker(queues=names, concurrency=concurrency, threads=threads, worker_id=supervised_worker_id())
+        made = loaded.worker(
+            queues=names, concurrency=concurrency, threads=threads, children=children, worker_id=supervised_worker_id()
+        )
         if not quiet and supervised_worker_id() is None:
-            _introduce(loaded, made, concurrency, threads, processes, common.out)
+            _introduce(loaded, made, (concurrency, threads, children), processes, common.out)
         if processes > 1:
             command = _child_command(
-                app, queues=queues, concurrency=concurrency, threads=threads, drain=drain, grace=grace, lease=lease,
-                quiet=quiet, verbose=verbose, store=common.store,
+                app, queues=queues, concurrency=concurrency, threads=threads, children=children, drain=drain, grace=grace,
+                lease=lease, quiet=quiet, verbose=verbose, store=common.store,
             )  # fmt: skip
             await _check_store(loaded)
             code = await Supervisor(loaded.client, command, processes, drain=drain).run()
@@ -138,12 +142,14 @@ def _child_command(app: str, **options: object) -> list[str]:
 
 
 def _introduce(
-    app: Windlass, made: Worker, concurrency: int | None, threads: int | None, processes: int, out: Output
+    app: Windlass, made: Worker, sizes: tuple[int | None, int | None, int | None], processes: int, out: Output
 ) -> None:
     settings = app.client.settings
     runs = {task.run for task in app.tasks.values()}
+    concurrency, threads, children = sizes
     slots = [f"{concurrency or settings.concurrency} async"] if "async" in runs else []
     slots += [f"{threads or settings.threads} threads"] if "thread" in runs else []
+    slots += [f"{children or settings.children} child processes"] if "process" in runs else []
     tasks = ", ".join(sorted(app.tasks))
     out.note(f"store   {described(app.client.url)}")
     out.note(f"queues  {', '.join(made.queues)}")

@@ -65,3 +65,18 @@ class DueSchedules(Query[Schedule], frozen=True, kw_only=True):
 
     by: Micros
     limit: int = 100
+
+
+class JobsAhead(Query[int], frozen=True, kw_only=True):
+    """How many ready jobs of its queue stand before a queued job in dispatch order, counted up to `most`: one number. No
+    answer for a job that is not queued."""
+
+    job_id: str
+    most: int = 10_000
+
+
+class PermitHolders(Query[str], frozen=True, kw_only=True):
+    """The ids of running jobs that hold a permit of this key, in the order of their numbers, at most `limit`."""
+
+    key: str
+    limit: int = 10

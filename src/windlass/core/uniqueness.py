@@ -76,6 +76,11 @@ def keys_of(job: NewJob) -> list[tuple[str, ...]]:
     return keys
 
 
+def may_touch(existing: Job) -> bool:
+    """`on_duplicate="touch"` renews updated_at but of a running job, whose row is its worker's, and renewed by it."""
+    return existing.state != "running"
+
+
 def may_replace(existing: Job) -> bool:
     """`on_duplicate="replace"` changes a job only while nobody has begun to run it."""
     return existing.state == "queued" and existing.executions == 0

@@ -210,9 +210,9 @@ class Driver(Protocol):
         Invalid jobs raise `InvalidInput`, a used id `DuplicateId`; then nothing of the batch is stored. A job whose
         idempotency key is taken in its scope, whose dedupe key is held by a queued or running job, or whose schedule has
         fired for that time already, is not inserted: the answer names the job that holds the key. `on_duplicate`:
-        `ignore` changes no byte of it, `touch` only updated_at, `replace` its payload and time while nobody has begun it,
-        `raise` raises `DuplicateJob`. An idempotency key stays taken after the job has ended and after it was pruned,
-        until it expires.
+        `ignore` changes no byte of it, `touch` only updated_at and not while it runs (its heartbeats do), `replace` its
+        payload and time while nobody has begun it, `raise` raises `DuplicateJob`. An idempotency key stays taken after the
+        job has ended and after it was pruned, until it expires.
         """
         ...
 
@@ -237,7 +237,9 @@ class Driver(Protocol):
         """Set the expiry of leases that are still valid to now + lease_for; the token stays.
 
         Also writes the true start of a prefetched job (once) and progress, and tells whether somebody asked to cancel.
-        Refused renewals change nothing: not_inflight, expired or mismatch, in this order.
+        Refused renewals change nothing: not_inflight, expired or mismatch, in this order. `expires_at` is the expiry as it
+        is stored. A store that does not wait for a row which somebody holds may leave the lease as it is, write nothing,
+        and answer `applied` with the old expiry: whoever asked was not renewed, and asks again.
         """
         ...
 
@@ -253,6 +255,9 @@ class Driver(Protocol):
         A change that would bring back a job which somebody asked to cancel ends it instead (core: honour_cancel) and is
         stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again. One that ended
         so long ago that the roll-up of usage has passed it (core: late_until) is added to the usage here.
+
+        A unit whose row somebody holds may be waited for after the others were stored. Should that take too long, the call
+        raises although they are; the same call again tells so: `repeated`.
         """
         ...
 

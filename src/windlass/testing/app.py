@@ -120,7 +120,10 @@ class Testing:
             if queues <= served and not await self._lapsed():
                 return total
             served |= queues
-            _add(total, await Worker(self._app.client, tasks, queues=sorted(served), crons=self._app.crons).run(drain=True))
+            worker = Worker(
+                self._app.client, tasks, queues=sorted(served), target=self._app.child_target(), crons=self._app.crons
+            )
+            _add(total, await worker.run(drain=True))
 
     async def _queued(self) -> list[Job]:
         return await self._find(JobQuery(states=("queued",), limit=PAGE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from typing import Any, Final
 
@@ -11,8 +10,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report, Retry, Settlement, due_of, storable
 from windlass.core.settle import Failed, Outcome, Rejected, Released, Succeeded, WasCancelled, settle
-from windlass.errors import Undecodable
-from windlass.signals import Reject
+from windlass.worker.calls import arguments_of, outcome_of_value
 from windlass.worker.failure import describe, outcome_of, trace
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.settler import Settler
@@ -21,10 +19,6 @@ from windlass.worker.stats import Stats
 STOPS_WITHIN: Final = 5.0  # seconds that an interrupted handler has before its run is ended without it
 TIMED_OUT: Final = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
 LOG_LIMIT: Final = 300
-NOT_AWAITED: Final = (
-    "it returned a coroutine that nobody awaits, so its work was not done: the function under @app.task is a plain "
-    "wrapper around an async one; make the wrapper async as well"
-)
 log: Final = logging.getLogger("windlass.worker")
 
 
@@ -40,11 +34,7 @@ class Finisher:
 
     def arguments(self, held: Held) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the handler is called with. Raises `Reject` when the stored payload does not fit it."""
-        try:
-            args, kwargs = held.task.arguments.decode(held.job.payload, held.job.codec)
-        except Undecodable as error:
-            raise Reject(str(error)) from None
-        return ((held.context(), *args), kwargs) if held.task.takes_context else (args, kwargs)
+        return arguments_of(held.task, held)
 
     def skipped(self, held: Held) -> None:
         """It was interrupted before it began."""
@@ -67,20 +57,7 @@ class Finisher:
         if held.ended:
             self._after_the_end(held, None)
             return
-        if value is None:
-            self._put(held, Succeeded())
-            return
-        if inspect.iscoroutine(value):
-            value.close()
-            self._put(held, Rejected(NOT_AWAITED))
-            return
-        try:
-            encoded = held.task.results.encode(value, limit=self._result_limit)
-        except BaseException as error:  # a value may be of any class, and its methods may raise anything
-            # Its effects are done, so running it again would only repeat them.
-            self._put(held, Rejected(f"it succeeded, but its return value cannot be stored: {describe(error)}"))
-        else:
-            self._put(held, Succeeded(encoded))
+        self._put(held, Succeeded() if value is None else outcome_of_value(held.task, value, self._result_limit))
 
     def raised(self, held: Held, error: BaseException) -> None:
         if held.ended:
@@ -93,6 +70,17 @@ class Finisher:
         else:
             self._put(held, outcome_of(error), trace(error))
 
+    def reported(self, held: Held, outcome: Outcome, traceback: str | None = None) -> None:
+        """How it ended, as the process in which it ran has told it, or as its death has."""
+        if held.ended:
+            self._after_the_end(held, None)
+        elif held.why is None or isinstance(outcome, Succeeded):
+            self._put(held, outcome, traceback)
+        elif held.why == "lost":
+            self.forget(held)
+        else:
+            self.end(held, self._interrupted(held))
+
     def end(self, held: Held, outcome: Outcome) -> None:
         """End an execution that has no words of its own: it never began, or was interrupted."""
         if not held.ended:
@@ -101,6 +89,7 @@ class Finisher:
     def forget(self, held: Held) -> None:
         """The lease is lost: whoever has it now decides about the job."""
         held.ended = held.done = True
+        held.close_log()
         if held.timer is not None:
             held.timer.cancel()
         self._holdings.drop(held)
@@ -119,9 +108,13 @@ class Finisher:
 
     def time_out(self, held: Held) -> None:
         """Its time is over: ask it to stop, and end its run a little later whether it did or not."""
+        self.stop_in_time(held)
+        self._give_up_later(held)
+
+    def stop_in_time(self, held: Held) -> None:
+        """Its time is over: ask it to stop. A process is made to."""
         log.warning("job %s (%s): out of time after %s", held.job.id, held.task.name, _seconds(held.job.timeout_ns))
         held.interrupt("timeout")
-        self._give_up_later(held)
 
     def _give_up_later(self, held: Held) -> None:
         if held.timer is not None:
@@ -151,9 +144,8 @@ class Finisher:
         held.ended = True
         if held.timer is not None:
             held.timer.cancel()
-        artifacts = held.artifacts
-        report = Report(traceback=traceback, artifacts=artifacts) if traceback or artifacts else None
-        change = self._decide(held, outcome, report)
+        held.close_log()
+        change = self._decide(held, outcome, held.report(traceback))
         self._settler.put(held, change)
         if type(change) is not Ack:
             self._log(held, change)
@@ -178,6 +170,7 @@ class Finisher:
 
     def _after_the_end(self, held: Held, error: BaseException | None) -> None:
         """Its transaction has settled it, or its run was ended without it."""
+        held.close_log()
         if held.timer is not None:
             held.timer.cancel()
         if held.stuck:

@@ -6,6 +6,7 @@ Prefetched, running, finished but unsettled: whoever is in here has a lease that
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
@@ -13,24 +14,28 @@ from windlass.client import Client
 from windlass.context import Context
 from windlass.core.changes import Report, Settlement
 from windlass.core.settle import Execution, Succeeded, settle
+from windlass.runlogs import RunLog, log_line
 from windlass.tasks import Task
 from windlass.transaction import JobTransaction
 from windlass.types import Claimed, Micros
 
 Why = Literal["timeout", "cancel", "lost", "shutdown"]
+_OPENING: Final = threading.Lock()
 
 
 class Held:
     """One leased job and how far it has come."""
 
     __slots__ = (
-        "_client", "_context", "cancel", "done", "ended", "granted_at", "job", "refused", "reported", "started_at",
-        "stuck", "task", "timer", "told_start", "why",
+        "_client", "_context", "_log", "cancel", "done", "ended", "granted_at", "job", "measured", "refused", "reported",
+        "started_at", "stuck", "task", "timer", "told_start", "why",
     )  # fmt: skip
 
     def __init__(self, client: Client, job: Claimed, task: Task[..., Any], *, begun: bool) -> None:
         self._client = client
         self._context: Context | None = None
+        self._log: RunLog | None = None  # made by the first line
+        self.measured: Report | None = None  # what its process told beyond its outcome: exit code, CPU, memory
         self.job = job
         self.task = task
         self.granted_at: Micros = job.claimed_at  # when the lease was last known to be ours
@@ -66,11 +71,30 @@ class Held:
     def success(self, result: Any) -> Settlement:
         """The settlement of a transaction's end."""
         value = self.task.results.encode(result, limit=self._client.settings.result_limit)
-        report = Report(artifacts=self.artifacts) if self.artifacts else None
-        return settle(self.job, Succeeded(value), self.circumstances(report))
+        return settle(self.job, Succeeded(value), self.circumstances(self.report()))
 
     def settling(self, begun: bool) -> None:
         self.ended = self.done = begun
+
+    def write_log(self, level: str, text: str) -> None:
+        self.write_output(log_line(self._client.now(), level, text))
+
+    def write_output(self, text: bytes) -> None:
+        """As it is. The file is made by the first line, and not at all for a handler that writes none."""
+        if self._log is None and not self.ended:
+            job = self.job
+            opened = self._client.run_logs.open(job.id, job.executions, job.claimed_at)
+            with _OPENING:
+                if self._log is None:
+                    self._log = opened
+                elif opened is not None:  # another thread of the handler was quicker
+                    opened.close()
+        if self._log is not None:
+            self._log.write(text)
+
+    def close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
 
     # ---------------------------------------------------------------------------------------------- as the worker sees it
 
@@ -102,6 +126,15 @@ class Held:
         now = self._client.now()
         child_id = self._client.ids.job(now) if self.job.retry_mode == "new_job" else ""
         return Execution(now, None if self.told_start else self.started_at, child_id, roll, report)
+
+    def report(self, traceback: str | None = None) -> Report | None:
+        """What the run row keeps of it. Most runs have nothing to tell."""
+        artifacts = self.artifacts
+        if traceback is None and not artifacts and self._log is None and self.measured is None:
+            return None
+        known = self.measured or Report()
+        path = None if self._log is None else self._log.path
+        return Report(traceback, known.exit_code, known.cpu_us, known.peak_rss, path, artifacts)
 
     @property
     def artifacts(self) -> tuple[str, ...]:

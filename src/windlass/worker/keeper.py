@@ -25,6 +25,7 @@ from windlass.worker.stats import Stats
 BATCH: Final = 1_000
 NEWS_EVERY: Final = 1 * SECOND  # progress is written and cancellations are looked for this often
 LOOKED_AT: Final = 100  # running jobs asked about at once, between renewals
+ROUNDING: Final = SECOND // 1_000  # a store may keep instants less exactly than they were asked for
 TICKS: Final = 12  # looks at the holdings in the life of a lease
 log: Final = logging.getLogger("windlass.worker")
 
@@ -74,22 +75,23 @@ class Keeper:
             await self._look_for_cancellations(quiet[start : start + LOOKED_AT])
 
     async def _extend(self, batch: list[Held]) -> None:
-        asked_at = self._client.now()
+        asked_at, lease = self._client.now(), self._client.settings.lease
         asked = [(held, held.news(), held.started_at) for held in batch]
         renewals = [
             Renewal(held.job.handle, held.job.token, None if held.told_start else started_at, *news)
             for held, news, started_at in asked
         ]
-        answers = await self._client.driver.extend(renewals, lease_for=self._client.settings.lease, now=asked_at)
+        answers = await self._client.driver.extend(renewals, lease_for=lease, now=asked_at)
         for (held, news, started_at), answer in zip(asked, answers, strict=True):
-            if answer.answer == "applied":
+            if answer.answer != "applied":
+                self._refused(held, answer)
+                continue
+            if (answer.expires_at or 0) > asked_at + lease - ROUNDING:  # else its row was held: the lease is the old one
                 held.granted_at = asked_at
                 held.reported = news
                 held.told_start = held.told_start or started_at is not None
-                if answer.cancel_requested and held.why is None:
-                    held.interrupt("cancel")
-            else:
-                self._refused(held, answer)
+            if answer.cancel_requested and held.why is None:
+                held.interrupt("cancel")
 
     def _refused(self, held: Held, answer: Extended) -> None:
         if held.done or held.ended:  # its settlement is on its way, or has just been confirmed: that answer counts

@@ -6,24 +6,29 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from windlass import __version__
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator import Coordinator
+from windlass.coordinator.coordinator import ONE_IN
 from windlass.coordinator.firing import fire_all
+from windlass.coordinator.ticking import keep_ticking
 from windlass.core.settle import Released, Snoozed
 from windlass.definitions import Declared
 from windlass.errors import InvalidInput
 from windlass.schedules import declare
 from windlass.tasks import Task
 from windlass.types import Micros, WorkerInfo
+from windlass.worker.capture import captured
 from windlass.worker.claimer import Claimer, Group
 from windlass.worker.finish import STOPS_WITHIN, Finisher
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.keeper import Keeper
+from windlass.worker.logkeeping import LogKeeping
+from windlass.worker.processes import Processes
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots
 from windlass.worker.stats import Stats
@@ -42,7 +47,8 @@ class Worker:
     def __init__(
         self, client: Client, tasks: Mapping[str, Task[..., Any]], *, queues: Sequence[str] | None = None,
         concurrency: int | None = None, threads: int | None = None, worker_id: str | None = None,
-        max_jobs: int | None = None, crons: Sequence[Declared] = (),
+        max_jobs: int | None = None, children: int | None = None, target: str | None = None,
+        crons: Sequence[Declared] = (),
     ) -> None:  # fmt: skip
         if not tasks:
             raise InvalidInput("tasks", "this app has no tasks; declare one with @app.task, or import the modules that do")
@@ -54,7 +60,8 @@ class Worker:
         self._tasks = dict(tasks)
         self._most = max_jobs
         self._crons = tuple(crons)
-        self._size = (concurrency or settings.concurrency, threads or settings.threads)
+        self._size = (concurrency or settings.concurrency, threads or settings.threads, children or settings.children)
+        self._target = target  # the app's name, for the children of process tasks
         self._stop_asked = asyncio.Event()
         self._stop_claiming: Callable[[], None] = lambda: None  # there is nothing to stop before it runs
         self._forced = asyncio.Event()
@@ -80,6 +87,10 @@ class Worker:
     async def run(self, *, drain: bool = False) -> Stats:
         if self._ending:
             raise InvalidInput("worker", "has run already; make another one with app.worker()")
+        with captured():
+            return await self._run(drain)
+
+    async def _run(self, drain: bool) -> Stats:
         self._assemble()
         await self._client.ready()
         await declare(self._client, self._crons)
@@ -93,6 +104,7 @@ class Worker:
             for name, part in (
                 ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("fence", self._keeper.fence()),
                 ("sweeper", self._sweeper.run()), ("watch", self._watch()), *self._coordinator.parts(stays=not until_empty),
+                *self._log_keeping(stays=not until_empty),
             )
         ]  # fmt: skip
         claiming = loop.create_task(self._claim(until_empty=until_empty), name="windlass-claimer")
@@ -111,6 +123,12 @@ class Worker:
         if self._failure is not None:
             raise self._failure
         return self.stats
+
+    def _log_keeping(self, *, stays: bool) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Of those that come for a moment only, one in many sees to it."""
+        root = self._client.run_logs.root
+        if root is not None and (stays or self._client.ids.random.random() * ONE_IN < 1):
+            yield "logs", keep_ticking(LogKeeping(self._client, root), self._client, self.stats)
 
     async def _claim(self, *, until_empty: bool) -> None:
         """Who comes for a moment only must not go before it has seen to what dead workers left and to what schedules
@@ -138,12 +156,16 @@ class Worker:
         self._keeper = Keeper(client, holdings, finisher, stats, lambda: self._coordinator.registry.beaten_at)
         prefetch = client.settings.prefetch
         groups: list[Group] = []
-        self._runners: list[Slots | Threads] = []
-        for kind, size in ((Slots, self._size[0]), (Threads, self._size[1])):
-            run = "async" if kind is Slots else "thread"
+        self._runners: list[Slots | Threads | Processes] = []
+        for run, size in zip(("async", "thread", "process"), self._size, strict=True):
             tasks = [task for task in self._tasks.values() if task.run == run]
             if tasks:
-                runner = kind(client, finisher, settler, size=size, prefetch=prefetch, on_free=self._on_free)
+                runner: Slots | Threads | Processes
+                if run == "process":
+                    runner = Processes(client, finisher, settler, size=size, target=self._target, on_free=self._on_free)
+                else:
+                    kind = Slots if run == "async" else Threads
+                    runner = kind(client, finisher, settler, size=size, prefetch=prefetch, on_free=self._on_free)
                 self._runners.append(runner)
                 groups.append(Group(runner, tasks))
         self._claimer = Claimer(
@@ -188,11 +210,13 @@ class Worker:
             before = self._client.now() - SECOND
             if any(held.started_at is None and held.job.claimed_at < before and not held.ended for held in self._holdings):
                 self._hand_back(before)
-            if self.stats.stuck and self.stats.stuck >= sum(runner.size for runner in self._runners):
+            ours = [runner for runner in self._runners if not isinstance(runner, Processes)]  # a process is made to stop
+            if self.stats.stuck and self.stats.stuck >= sum(runner.size for runner in ours):
                 log.error("every slot is taken by a handler that does not stop; this worker ends")
                 self.all_stuck = True
                 self.stop()
-                self.stop()
+                if ours == self._runners:  # nothing else runs that could finish
+                    self.stop()
                 return
 
     def _hand_back(self, claimed_before: Micros | None = None) -> None:

@@ -132,6 +132,35 @@ def test_a_duplicate_is_told_the_last_link_of_a_long_chain(stage: Stage) -> None
     assert enqueue(stage, new(**key)) == ["third"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "known"),
+    [
+        ({}, True),
+        ({"dedupe_key": "d", "on_duplicate": "raise"}, True),
+        ({"idempotency_scope": "s", "idempotency_key": "k"}, True),
+        ({"dedupe_key": "d"}, False),
+    ],
+)
+def test_of_a_job_that_is_gone_only_that_is_told_which_is_certain(
+    stage: Stage, fields: dict[str, Any], known: bool
+) -> None:
+    """Its neighbour is there, so the batch was stored; it may be that it was a duplicate, where that was possible."""
+    jobs = [new(), new(**fields)]
+    enqueue(stage, *jobs)
+    bury(stage)
+    alter(stage, Delete(jobs[1].id))
+    answers = stage.do(keys.answers_of(jobs, {jobs[0].id}, NOW))
+    assert answers == ([Enqueued(job.id) for job in jobs] if known else None)
+
+
+def test_the_key_of_a_job_that_is_gone_answers_for_it_whoever_asks(stage: Stage) -> None:
+    job = new(idempotency_scope="s", idempotency_key="k")
+    enqueue(stage, job)
+    bury(stage)
+    alter(stage, Delete(job.id))
+    assert stage.do(keys.enqueue([job], NOW)) == [Enqueued(job.id, existed=True)]
+
+
 @pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job"}])
 def test_a_key_that_is_free_again_goes_to_the_replayed_or_to_the_new_job(stage: Stage, fields: dict[str, Any]) -> None:
     job = dead(stage, dedupe_key="d", **fields)

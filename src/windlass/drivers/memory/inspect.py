@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from windlass.core.admission import check_limit, check_queues
-from windlass.core.eligibility import label_of
+from windlass.core.eligibility import dispatch_order, label_of
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -17,6 +18,8 @@ from windlass.core.queries import (
     AllTemplates,
     AllWorkers,
     DueSchedules,
+    JobsAhead,
+    PermitHolders,
     Query,
     R,
     SamplesSince,
@@ -102,9 +105,21 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case DueSchedules():
             check_limit(query.limit)
             rows = due(tables, query)
+        case JobsAhead():
+            rows = ahead(tables, query)
+        case PermitHolders():
+            held = (tables.jobs[seq] for seq in sorted(tables.leased))
+            rows = [job.id for job in held if query.key in job.limit_keys][: query.limit]
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     return list(rows)
+
+
+def ahead(tables: Tables, query: JobsAhead) -> list[int]:
+    job = tables.find(query.job_id)
+    if job is None or job.state != "queued":
+        return []
+    return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
 
 
 def in_order(table: Mapping[str, T]) -> list[T]:

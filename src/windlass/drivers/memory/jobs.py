@@ -10,7 +10,7 @@ from windlass.core import rows
 from windlass.core.admission import check_job
 from windlass.core.changes import RetryChild
 from windlass.core.positions import dense, tail
-from windlass.core.uniqueness import is_taken, may_replace
+from windlass.core.uniqueness import is_taken, may_replace, may_touch
 from windlass.drivers.memory.limits import unpark
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Enqueued
@@ -84,7 +84,7 @@ def duplicate(tables: Tables, new: NewJob, holder: str, now: Micros) -> Enqueued
     if new.on_duplicate == "raise":
         raise DuplicateJob(holder, new.idempotency_key or new.dedupe_key or "")
     job = tables.find(holder)
-    if job is not None and new.on_duplicate == "touch":
+    if job is not None and new.on_duplicate == "touch" and may_touch(job):
         tables.put(replace(job, updated_at=rows.touched(job, now)))
     if job is not None and new.on_duplicate == "replace" and may_replace(job):
         tables.put(rows.replaced(job, new, now))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from windlass.core.admission import check_limit, check_queues
@@ -16,6 +17,8 @@ from windlass.core.queries import (
     AllTemplates,
     AllWorkers,
     DueSchedules,
+    JobsAhead,
+    PermitHolders,
     Query,
     R,
     SamplesSince,
@@ -97,6 +100,17 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
         case DueSchedules():
             check_limit(query.limit)
             rows, make = (yield db.sql.due_schedules(by=query.by, limit=query.limit)), schedule_in
+        case JobsAhead():
+            [job] = yield from get(db, [query.job_id])
+            if job is None or job.state != "queued":
+                return []
+            rows = yield db.sql.jobs_ahead(
+                queue=job.queue, priority=job.priority, position=job.position, created_at=job.created_at, seq=job.seq,
+                most=query.most,
+            )  # fmt: skip
+            make = itemgetter(0)
+        case PermitHolders():
+            rows, make = (yield db.sql.permit_holders(key=query.key, limit=query.limit)), itemgetter(0)
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     found: list[Any] = [make(row) for row in rows]

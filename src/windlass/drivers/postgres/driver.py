@@ -18,7 +18,7 @@ import psycopg
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.alterations import AlterAnswer, Alteration
-from windlass.core.changes import Ack, Answer, Settlement
+from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
 from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
@@ -48,7 +48,7 @@ from windlass.drivers.protocol import (
     WaitingType,
 )
 from windlass.drivers.statement import Op, Row, Statement, T
-from windlass.errors import DriverClosed, DriverForked, DuplicateId
+from windlass.errors import DriverClosed, DriverForked, DuplicateId, OutcomeUnknown
 from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
 
 SAMPLES: Final = 5
@@ -161,7 +161,10 @@ class PostgresDriver:
                 found = link.run(jobs.enqueued_before(new, now))
                 if not found:
                     raise
-        return link.run(keys.answers_of(new, found, now))
+        answers = link.run(keys.answers_of(new, found, now))
+        if answers is None:
+            raise OutcomeUnknown(str(self.place))
+        return answers
 
     def _tell_of(self, new: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> None:
         queues = jobs.brought(new, answers, now)
@@ -198,6 +201,7 @@ class PostgresDriver:
         return []
 
     def _claim_again(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
+        """What a first try takes that is still being stored, nobody sees and nobody renews: it lapses like any lease."""
         return link.run(leases.claimed_before(claim, now)) or self._claim(link, claim, now)
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
@@ -219,15 +223,23 @@ class PostgresDriver:
         if not units:
             return []
 
-        def work(link: Link) -> list[Answer]:
+        def work(link: Link) -> list[Answer | None]:
             if settlement.is_simple(units, now):
                 return link.run(settlement.ack_at_once(units, now))
+            return link.transact(settlement.settle_free(units, now))
+
+        told = await self._settles.submit(work, work)
+        held = tuple(unit for unit, answer in zip(units, told, strict=True) if answer is None)
+        waited = iter(await self._settle_held(held, now) if held else ())
+        if settlement.brings_work(units):
+            self._tell_all()
+        return [next(waited) if answer is None else answer for answer in told]  # no other settlement waits behind those
+
+    async def _settle_held(self, units: Sequence[Settlement], now: Micros) -> list[Answer]:
+        def work(link: Link) -> list[Answer]:
             return link.transact(settlement.settle(units, now))
 
-        answers = await self._settles.submit(work, work)
-        if brings_work(units):
-            self._tell_all()
-        return answers
+        return await self._writes.submit(work, work)
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         count, undecided = await self._keep_up(lambda: leases.expire(now, limit))
@@ -292,7 +304,7 @@ class PostgresDriver:
     def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement]) -> None:
         for new, answers, now in stored:
             self._tell_of(new, answers, now)
-        if brings_work(settled):
+        if settlement.brings_work(settled):
             self._tell_all()
 
     # ---------------------------------------------------------------------------------------------------------- reads
@@ -385,8 +397,3 @@ class PostgresDriver:
 def _who(link: Link) -> Row:
     [row] = link.execute(SQL.who())
     return row
-
-
-def brings_work(changes: Sequence[Settlement]) -> bool:
-    """Whether something may be claimable after it that was not before."""
-    return any(type(change) is not Ack or change.riders for change in changes)

@@ -32,7 +32,8 @@ from windlass.errors import (
 Verdict = Literal["retryable", "indeterminate", "final"]
 
 CONFLICTS: Final = frozenset({"40001", "40P01"})
-BUSY: Final = frozenset({"55P03", "57014"})  # a lock, or the whole statement, took too long
+LOCKED_OUT: Final = "55P03"
+BUSY: Final = frozenset({LOCKED_OUT, "57014"})  # a lock, or the whole statement, took too long
 RESTARTING: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})
 READ_ONLY: Final = "25006"
 STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
@@ -117,6 +118,11 @@ def is_conflict(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in CONFLICTS
 
 
+def is_locked_out(error: BaseException) -> bool:
+    """A lock took too long."""
+    return isinstance(error, psycopg.Error) and error.sqlstate == LOCKED_OUT
+
+
 def verdict(error: BaseException, *, storing: bool) -> Verdict:
     """`storing`: a change had been sent whose answer tells whether it was stored."""
     if is_lost(error):
@@ -133,7 +139,7 @@ def translate(error: BaseException, place: Place, *, storing: bool = False, user
     change was sent, now or in an earlier try, and what became of it is not known. `user`: whose connection it was, if not
     ours."""
     where = str(place)
-    if isinstance(error, WindlassError):
+    if isinstance(error, WindlassError) and not (storing and isinstance(error, TransactionConflict)):
         return error
     if storing:
         return OutcomeUnknown(where)

@@ -64,11 +64,13 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
                 holder = yield from holder_of(job, now)
                 if holder is not None and holder != job.id:
                     held.append((job, holder))
-                elif job in free and (yield SQL.ids_in_use(ids=Texts([job.id]))):
+                elif (yield SQL.ids_in_use(ids=Texts([job.id]))):  # perhaps by a try of this very call: who asked may know
                     raise DuplicateId(job.id)
-        yield from lock_holders(held)
+                elif job not in free and (yield from has_its_key(job, now)):  # and is gone: a key outlives its job
+                    held.append((job, job.id))
+        locked = yield from lock_holders(held)
         for job, holder in held:
-            answers[job.id] = yield from duplicate(job, holder, now)
+            answers[job.id] = yield from duplicate(job, holder, locked, now)
         if len(answers) == len(jobs):
             return [answers[job.id] for job in jobs]
     raise TransactionConflict
@@ -117,19 +119,23 @@ def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
     return None
 
 
-def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[None]:
-    """Jobs that will be changed, in the order of their numbers; before them the limits of those that ask for their
-    permits again, because whoever lets one of them through must not do so in between."""
-    changed = Texts(holder for job, holder in held if job.on_duplicate in ("touch", "replace"))
-    if not changed:
-        return
-    rows = yield SQL.seqs_of(ids=changed)
-    seqs: dict[str, int] = dict(rows)
-    replaced = {holder for job, holder in held if job.on_duplicate == "replace"}
+def has_its_key(job: NewJob, now: Micros) -> Op[bool]:
+    """Whether its idempotency key is taken for this very id."""
+    rows = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
+    return bool(rows) and rows[0][2] == job.id
+
+
+def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[set[str]]:
+    """Jobs that may be changed, in the order of their numbers; answers which. Before them the limits of those that ask for
+    their permits again, because whoever lets one of them through must not do so in between. A running job is its worker's:
+    no lock on it may outlast its heartbeat, and this transaction may be a caller's, and long."""
+    changed = {holder for job, holder in held if job.on_duplicate == "touch"}
+    replaced = Texts(holder for job, holder in held if job.on_duplicate == "replace")
     if replaced:
-        shared = yield SQL.shared_rows_of(seqs=Ints(seqs[holder] for holder in replaced if holder in seqs))
-        yield from lock(key for _, limit_keys in shared for key in strings_in(limit_keys))
-    yield SQL.lock_jobs(seqs=Ints(seqs.values()))
+        rows = yield SQL.replaceable(ids=replaced)  # what is not so now never will be
+        changed.update(row[0] for row in rows)
+        yield from lock(key for _, limit_keys in rows for key in strings_in(limit_keys))
+    return {row[0] for row in (yield SQL.lock_holders(ids=Texts(changed)))} if changed else set()
 
 
 def chain_head(job_id: str) -> Op[str]:
@@ -137,29 +143,37 @@ def chain_head(job_id: str) -> Op[str]:
     return str(head[0][0] if head else job_id)
 
 
-def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
+def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros) -> Op[Enqueued]:
     if job.on_duplicate == "raise":
         raise DuplicateJob(holder, job.idempotency_key or job.dedupe_key or "")
-    if job.on_duplicate == "touch":
+    if job.on_duplicate == "touch" and holder in locked:
         yield SQL.touch(id=holder, now=now)
-    elif job.on_duplicate == "replace":
+    elif job.on_duplicate == "replace" and holder in locked:
         replaced = yield SQL.replace_job(
             id=holder, payload=job.payload, codec=job.codec, headers=mapping_out(job.headers), run_at=job.run_at,
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
         for row in replaced:  # it may have been the one that was let through
             yield from unpark(SQL, strings_in(row[0]), now)
-    if job.idempotency_key is not None:
-        held = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
-        if held and held[0][2] == job.id:  # taken above, and answered by another key: the same call again must be too
-            yield SQL.give_key(scope=job.idempotency_scope, key=job.idempotency_key, job_id=holder)
+    if job.idempotency_key is not None and (yield from has_its_key(job, now)):
+        # Taken above, and answered by another key: the same call again must be too
+        yield SQL.give_key(scope=job.idempotency_scope, key=job.idempotency_key, job_id=holder)
     return Enqueued(holder, existed=True)
 
 
-def answers_of(jobs: Sequence[NewJob], stored: set[str], now: Micros) -> Op[list[Enqueued]]:
-    """What an enqueue was to be told whose reply was lost: these ids it had stored, the others were duplicates."""
+def answers_of(jobs: Sequence[NewJob], stored: set[str], now: Micros) -> Op[list[Enqueued] | None]:
+    """What an enqueue was to be told whose reply was lost. These ids of it are there, so all of it was stored; the others
+    were duplicates, or have ended and are gone. None: of one of them nobody can say which."""
     answers: list[Enqueued] = []
     for job in jobs:
-        holder = None if job.id in stored else (yield from holder_of(job, now))
-        answers.append(Enqueued(job.id) if holder is None else Enqueued(holder, existed=True))
+        if job.id in stored or job.on_duplicate == "raise" or not is_keyed([job]):  # never a duplicate
+            answers.append(Enqueued(job.id))
+            continue
+        holder = yield from holder_of(job, now)
+        if holder is not None:
+            answers.append(Enqueued(holder, existed=True))
+        elif job.idempotency_key is not None and (yield from has_its_key(job, now)):
+            answers.append(Enqueued(job.id))
+        else:
+            return None
     return answers

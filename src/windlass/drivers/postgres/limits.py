@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from windlass.core.counters import take
 from windlass.drivers.ops.limits import unpark
 from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.faults import is_locked_out
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.statement import Op
 from windlass.types import Micros
 
+TRIES: Final = 5
+BRIEFLY: Final = 300  # milliseconds for which a new limit may keep everybody from claiming, at a time
 Candidate = tuple[int, tuple[str, ...]]  # seq, limit keys
 Limits = dict[str, tuple[int, int | None]]  # key: used, maximum
 
@@ -85,3 +89,25 @@ def free_permits(keys: Sequence[str], now: Micros) -> Op[None]:
     if keys:
         yield SQL.free_permits(keys=Texts(keys))
         yield from unpark(SQL, keys, now)
+
+
+def hold_runs_for_new(keys: Iterable[str]) -> Op[None]:
+    """Before a limit is made that counts who runs: nobody begins or ends a run until the transaction does. First of all
+    locks, as with all others who come to it. Everybody waits behind one who waits for this, so none waits long, and in
+    between they go on."""
+    names = set(keys)
+    if not names or len((yield SQL.limits_there(keys=Texts(names)))) == len(names):
+        return
+    for tries_left in reversed(range(TRIES)):
+        yield SQL.begin_hold()
+        [(usual, _)] = yield SQL.be_brief(timeout=str(BRIEFLY))
+        try:
+            yield SQL.hold_runs()
+        except Exception as error:
+            if not (tries_left and is_locked_out(error)):
+                raise
+            yield SQL.undo_hold()
+        else:
+            yield SQL.end_hold()
+            yield SQL.be_brief(timeout=usual)
+            return

@@ -33,6 +33,7 @@ def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     yield from lock_schedules(changes)
+    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit))
     seqs = yield from named(changes, now)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}
     queues |= {change.queue for change in changes if isinstance(change, SetPaused)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from windlass.core.changes import (
@@ -67,17 +67,18 @@ def is_simple(changes: Sequence[Settlement], now: Micros) -> bool:
     return str not in set(map(type, handles)) and len({handle[0] for handle in handles}) == len(handles)
 
 
-def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
-    """One statement that commits by itself, and a look at what it refused."""
+def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | None]]:
+    """One statement that commits by itself and waits for nobody, and a look at what it left. None: somebody holds that row,
+    and `settle` waits for it."""
     seqs = [change.handle[0] for change in changes]
     acked = {row[0] for row in (yield ack(seqs, changes, now))}
-    answers: list[Answer] = ["applied"] * len(changes)
+    answers: list[Answer | None] = ["applied"] * len(changes)
     if len(acked) < len(seqs):
         guards = yield from guards_of([seq for seq in seqs if seq not in acked])
         for index, seq in enumerate(seqs):
             if seq not in acked:
                 told = judge(guards.get(seq), token=changes[index].token, outcome="ack", lapsed=False, now=now)
-                answers[index] = "not_inflight" if told == "applied" else told  # it was taken back between the statements
+                answers[index] = None if told == "applied" else told
     return answers
 
 
@@ -98,12 +99,23 @@ def indexed(tokens: Sequence[str]) -> tuple[Texts, Ints]:
 
 
 def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
-    """Any batch, in a transaction."""
-    answers: list[Answer] = ["applied"] * len(changes)
+    """Any batch, in a transaction. Waits for rows that others hold."""
+    answers = yield from _settle(changes, now, SQL.lock_guards)
+    return [answer for answer in answers if answer is not None]
+
+
+def settle_free(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | None]]:
+    """The same for those whose rows nobody holds; None for the others, of which nothing is changed."""
+    return (yield from _settle(changes, now, SQL.try_guards))
+
+
+def _settle(changes: Sequence[Settlement], now: Micros, take: Callable[..., Statement]) -> Op[list[Answer | None]]:
+    answers: list[Answer | None] = ["applied"] * len(changes)
     seqs = yield from addressed([change.handle for change in changes])
     yield from lock_shared(seqs, changes)
+    passed: set[int] = set()
     for turn in rounds(zip(seqs, enumerate(changes), strict=True)):
-        held = yield from judged(turn, answers, now)
+        held = yield from judged(turn, answers, now, take, passed)
         yield from move(held, now)
         for seq, (_, change) in held:
             yield from ride(seq, change, now)
@@ -142,19 +154,27 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
         yield SQL.lock_groups(ids=Texts(sorted(groups)))
 
 
-def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[list[Unit]]:
+def judged(
+    units: Sequence[Unit], answers: list[Answer | None], now: Micros, take: Callable[..., Statement], passed: set[int]
+) -> Op[list[Unit]]:
     """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. Their rows are
-    locked."""
-    rows = yield SQL.lock_guards(seqs=Ints([seq for seq, _ in units]))
-    guards = {row[0]: Guard(*row) for row in rows}
+    locked. What others hold is passed over, and so is what comes after it for the same job."""
+    seqs = [seq for seq, _ in units]
+    guards = {row[0]: Guard(*row) for row in (yield take(seqs=Ints(seqs)))}
+    unlocked = yield from guards_of([seq for seq in seqs if seq not in guards])
     held: list[Unit] = []
     for seq, (index, change) in units:
-        guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
+        guard, outcome = guards.get(seq) or unlocked.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
-        if guard is not None and answers[index] == "applied":
-            wish = guard.cancel_requested_at is not None
-            turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
-            held.append((seq, (index, turned)))
+        if guard is None or answers[index] != "applied":
+            continue
+        if seq in unlocked or seq in passed:
+            passed.add(seq)
+            answers[index] = None
+            continue
+        wish = guard.cancel_requested_at is not None
+        turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
+        held.append((seq, (index, turned)))
     return held
 
 
@@ -205,3 +225,8 @@ def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
                 yield from limits.free_permits(rider.keys, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
+
+
+def brings_work(changes: Sequence[Settlement]) -> bool:
+    """Whether something may be claimable after it that was not before."""
+    return any(type(change) is not Ack or change.riders for change in changes)

@@ -198,8 +198,9 @@ class PostgresTransaction:
 
     def settle(self, change: Settlement, *, now: Micros) -> Answer:
         units = (change,)
-        simple = settlement.is_simple(units, now)
-        [answer] = self._run(settlement.ack_at_once(units, now) if simple else settlement.settle(units, now))
+        [answer] = self._run(settlement.ack_at_once(units, now)) if settlement.is_simple(units, now) else (None,)
+        if answer is None:  # it is not so simple, or somebody holds the row
+            [answer] = self._run(settlement.settle(units, now))
         if answer == "applied":
             self._settled.append(change)
         return answer

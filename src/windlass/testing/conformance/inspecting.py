@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from windlass.core.alterations import Cancel, PutGroup, PutLimit, SetPaused
+from windlass.core.alterations import Cancel, Move, PutGroup, PutLimit, SetPaused
+from windlass.core.queries import JobsAhead, PermitHolders
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.protocol import Count, JobQuery, WaitingType
 from windlass.errors import InvalidInput
@@ -50,6 +51,33 @@ class InspectionPromises(Suite):
         await t.claim()
         assert (await t.last_run(scheduled)).wait_us == 7
         assert (await t.last_run(at_once)).wait_us == MINUTE + 7
+
+    @promise
+    async def test_jobs_ahead_are_those_that_a_claim_would_take_first(self, t: Trial) -> None:
+        """Ready jobs of the same queue, by priority and place; up to a bound, and only for a queued job."""
+        later = await t.enqueue(run_at=t.now + MINUTE, priority=9)
+        ids = [await t.enqueue(priority=priority) for priority in (0, 1, 0, 2)]
+        await t.enqueue(queue="other")
+        ahead = {job_id: await t.driver.read(JobsAhead(job_id=job_id)) for job_id in (*ids, later)}
+        assert [ahead[job_id] for job_id in ids] == [[2], [1], [3], [0]]
+        assert ahead[later] == [0], "those that wait for their time are not ahead, but may be waited for"
+        assert await t.driver.read(JobsAhead(job_id=ids[2], most=2)) == [2]
+        assert await t.alter(Move(ids[2], "top")) == "applied"
+        assert await t.driver.read(JobsAhead(job_id=ids[2])) == [2]
+        await t.claim(limit=1)
+        assert await t.driver.read(JobsAhead(job_id=ids[3])) == []
+        assert await t.driver.read(JobsAhead(job_id="nobody")) == []
+
+    @promise
+    async def test_the_holders_of_a_permit_are_named(self, t: Trial) -> None:
+        """Running jobs that hold one, first to last, up to a bound; waiting ones hold none."""
+        await t.alter(PutLimit("k", 2))
+        ids = [await t.enqueue(limit_keys=("k",)) for _ in range(3)]
+        await t.enqueue(limit_keys=("other",))
+        await t.claim(limit=4)
+        assert await t.driver.read(PermitHolders(key="k")) == ids[:2]
+        assert await t.driver.read(PermitHolders(key="k", limit=1)) == ids[:1]
+        assert await t.driver.read(PermitHolders(key="nobody's")) == []
 
     @promise
     async def test_find_filters_and_pages(self, t: Trial) -> None:

@@ -117,6 +117,20 @@ class UniquenessPromises(Suite):
         }
 
     @promise
+    async def test_touch_leaves_a_running_job_alone(self, t: Trial) -> None:
+        """The row of a running job is its worker's, whose heartbeats renew updated_at; before and after, touch does."""
+        first = await t.enqueue(**KEY)
+        [running] = await t.claim()
+        before = await t.job(first)
+        t.clock.advance(7)
+        assert (await t.answer(**KEY, on_duplicate="touch")).id == first
+        assert await t.job(first) == before
+        await t.ack(running)
+        t.clock.advance(7)
+        assert (await t.answer(**KEY, on_duplicate="touch")).id == first
+        assert (await t.job(first)).updated_at == t.now
+
+    @promise
     async def test_replace_changes_payload_and_time_until_the_first_claim(self, t: Trial) -> None:
         """on_duplicate=replace is a debounce: it moves a waiting job, and leaves one that has begun alone."""
         first = await t.enqueue(**KEY, payload=b"1")

@@ -76,3 +76,14 @@ select key, max_used, used from windlass.limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, windlass.micros(created_at) from windlass.outbox order by event_id;
+
+-- name: jobs_ahead
+-- core/eligibility.py: dispatch_order. Counted along the index that a claim walks.
+select count(*) from (
+  select from windlass.jobs
+   where queue = :queue and state = 'queued' and ready and priority >= :priority
+     and (priority > :priority or (position, created_at, seq) < (:position, windlass.at(:created_at), :seq))
+   limit :most) as ahead;
+
+-- name: permit_holders
+select id from windlass.jobs where state = 'running' and limit_keys ? :key order by seq limit :limit;

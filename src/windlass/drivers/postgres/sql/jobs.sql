@@ -149,8 +149,16 @@ with recursive chain (id, next, depth) as (
 )
 select coalesce(next, id) from chain order by depth desc limit 1;
 
+-- name: replaceable
+-- core/uniqueness.py: may_replace, without a lock
+select id, limit_keys::text from windlass.jobs where id = any(:ids::text[]) and state = 'queued' and executions = 0;
+
+-- name: lock_holders
+-- In the order of their numbers. core/uniqueness.py: may_touch; who is being claimed is waited for, and then left alone.
+select id from windlass.jobs where id = any(:ids::text[]) and state <> 'running' order by seq for update;
+
 -- name: touch
-update windlass.jobs set updated_at = windlass.touched(updated_at, :now) where id = :id;
+update windlass.jobs set updated_at = windlass.touched(updated_at, :now) where id = :id and state <> 'running';
 
 -- name: replace_job
 -- core/uniqueness.py: may_replace

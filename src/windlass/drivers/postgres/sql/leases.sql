@@ -134,7 +134,8 @@ select exists (select from windlass.jobs
 
 -- name: promote
 -- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing. What another
--- claim is promoting is stepped over.
+-- claim is promoting is stepped over. Who comes by here is about to begin runs, and says so first: see `hold_runs`.
+with nothing as (update windlass.runs set status = status where false)
 update windlass.jobs set ready = true, updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs

@@ -2,11 +2,13 @@
 
 -- name: lock_limits
 -- Always in the order of their keys, and before any job: two that need the same rows never wait for each other in a ring.
+-- Whoever looks for limits is seen as one who is about to begin or end runs, from before the look: see `hold_runs`.
+with nothing as (update windlass.runs set status = status where false)
 select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update;
 
 -- name: try_limits
 -- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
-with free as materialized (
+with nothing as (update windlass.runs set status = status where false), free as materialized (
   select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
 )
 select key, free.used, free.max_used, free.used is not null
@@ -50,6 +52,27 @@ returning seq;
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(select seq from windlass.jobs where parked_on = :key and state = 'queued' order by seq for update))
    and parked_on = :key and state = 'queued';
+
+-- name: limits_there
+select key from windlass.limits where key = any(:keys::text[]);
+
+-- name: hold_runs
+-- Waits for all who are beginning or ending runs, and keeps others from it, so that a new limit counts each of them: those
+-- before by what they have stored, those after because they see the limit. Enqueues, long as they may take, are not in it.
+lock table windlass.runs in share row exclusive mode;
+
+-- name: begin_hold
+savepoint hold;
+
+-- name: be_brief
+-- In milliseconds; answers what it was.
+select current_setting('lock_timeout'), set_config('lock_timeout', :timeout, true);
+
+-- name: undo_hold
+rollback to savepoint hold;
+
+-- name: end_hold
+release savepoint hold;
 
 -- name: put_limit
 insert into windlass.limits (key, max_used, used)

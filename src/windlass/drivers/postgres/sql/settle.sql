@@ -15,8 +15,16 @@ select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, l
        windlass.micros(cancel_requested_at), group_id
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
 
+-- name: try_guards
+-- The same without waiting: what somebody holds is passed over.
+select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
+       windlass.micros(cancel_requested_at), group_id
+  from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked;
+
 -- name: shared_rows_of
--- Groups and limits that jobs belong to. Both are frozen, so reading them before anything is locked is safe.
+-- Groups and limits that jobs belong to. Both are frozen, so reading them before anything is locked is safe. Whoever is
+-- about to end runs says so before it holds anything: see `hold_runs`.
+with nothing as (update windlass.runs set status = status where false)
 select group_id, limit_keys::text from windlass.jobs
  where seq = any(:seqs::bigint[]) and (group_id is not null or limit_keys is not null);
 
@@ -24,13 +32,14 @@ select group_id, limit_keys::text from windlass.jobs
 select group_id from windlass.groups where group_id = any(:ids::text[]) order by group_id for update;
 
 -- name: ack
--- The hot path: any number of plain successes in one statement. What the fence refuses is not answered.
+-- The hot path: any number of plain successes in one statement. What the fence refuses is not answered, nor what somebody
+-- holds: one such row must not keep the others waiting.
 -- Values are not joined but looked up: `:seqs` is sorted, so width_bucket finds a row's place in it, and a join that could be
 -- done the wrong way round is one that some day will be. Nothing is said of the state, which a token implies: the index of
 -- leases would come into reach, and be walked through by a planner who believes that nothing runs. `:which` tells which of
 -- the (few) tokens is a row's; 0 stands for no start, because places in an array without nulls are found at once.
 with locked as materialized (
-  select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update
+  select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
 ), acked as (
   update windlass.jobs
      set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = lease_token, last_outcome = 'ack',

@@ -63,3 +63,16 @@ select key, max_used, used from limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, created_at from outbox order by event_id;
+
+-- name: jobs_ahead
+-- core/eligibility.py: dispatch_order. Counted along the index that a claim walks.
+select count(*) from (
+  select 1 from jobs indexed by jobs_ready
+   where queue = :queue and state = 'queued' and ready = 1 and priority >= :priority
+     and (priority > :priority or (position, created_at, seq) < (:position, :created_at, :seq))
+   limit :most);
+
+-- name: permit_holders
+select id from jobs indexed by jobs_leased
+ where state = 'running' and exists (select 1 from json_each(limit_keys) where value = :key)
+ order by seq limit :limit;

@@ -86,7 +86,8 @@ with recursive chain (id, next, depth) as (
 select coalesce(next, id) from chain order by depth desc limit 1;
 
 -- name: touch
-update jobs set updated_at = max(:now, updated_at + 1) where id = :id;
+-- core/uniqueness.py: may_touch
+update jobs set updated_at = max(:now, updated_at + 1) where id = :id and state <> 'running';
 
 -- name: replace_job
 -- core/uniqueness.py: may_replace

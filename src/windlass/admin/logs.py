@@ -1,0 +1,93 @@
+"""What a run has logged. The file is on the machine where its worker runs, below the log root of this store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from windlass.admin.views import LogView
+from windlass.client import Client
+from windlass.errors import InvalidInput
+from windlass.runlogs import below, log_path
+from windlass.types import TERMINAL, Job, Run
+
+LOOK: Final = 0.2
+PIECE: Final = 1 << 20
+
+
+async def read(client: Client, chain: Sequence[tuple[Job, Sequence[Run]]], job_id: str, number: int | None) -> LogView:
+    """The log of one run: the `number`th of this job, else the last of its chain that has one."""
+    if number is not None:
+        wanted = [run for job, runs in chain if job.id == job_id for run in runs if run.attempt_no == number]
+        if not wanted:
+            known = ", ".join(str(run.attempt_no) for job, runs in chain if job.id == job_id for run in runs)
+            raise InvalidInput("run", f"this job has no run {number}; it has {known or 'none yet'}")
+    else:
+        wanted = [run for _, runs in chain for run in runs][::-1]
+    if not wanted:
+        return LogView(job_id=job_id, run=None, worker_id=None, path=None, text=None)
+    for run in wanted:
+        if (file := _file(client, run)) is not None and (text := await asyncio.to_thread(_text, file)) is not None:
+            return _view(run, text)
+    return _view(wanted[0], None)
+
+
+async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
+    """What is logged from its last run on, piece by piece, until the job has ended."""
+    reader: _Reader | None = None
+    current = ""
+    while True:
+        job = await client.head(job_id)
+        runs = await client.driver.runs(job.id)
+        if runs and runs[-1].run_id != current:
+            current = runs[-1].run_id
+            file = _file(client, runs[-1])
+            reader = None if file is None else _Reader(file)
+        if reader is not None:
+            while piece := await asyncio.to_thread(reader.more):
+                yield piece
+        if job.state in TERMINAL:
+            return
+        await asyncio.sleep(LOOK)
+
+
+def _file(client: Client, run: Run) -> Path | None:
+    """Also of a run that nobody ended: where its log would be."""
+    root = client.run_logs.root
+    return None if root is None else below(root, run.log_path or log_path(run.job_id, run.attempt_no, run.claimed_at))
+
+
+def _view(run: Run, text: str | None) -> LogView:
+    return LogView(job_id=run.job_id, run=run.attempt_no, worker_id=run.worker_id, path=run.log_path, text=text)
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_bytes().decode("utf-8", "backslashreplace")
+    except OSError:
+        return None
+
+
+class _Reader:
+    """A file that grows, and that may be replaced by a shorter one: then it goes on at the end of that."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._place = 0
+        self._identity: int | None = None
+
+    def more(self) -> str:
+        try:
+            with self._file.open("rb") as opened:
+                inode = self._file.stat().st_ino
+                if self._identity not in (None, inode):
+                    self._place = self._file.stat().st_size
+                self._identity = inode
+                opened.seek(self._place)
+                piece = opened.read(PIECE)
+        except OSError:
+            return ""
+        self._place += len(piece)
+        return piece.decode("utf-8", "backslashreplace")

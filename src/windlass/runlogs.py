@@ -1,0 +1,164 @@
+"""The logs of runs: one bounded file each, made when the first line is written.
+
+A run's log lies below a log root, at a path that follows from the job, the number of the run and the day of its claim. The
+row keeps that path relative to the root, so that a store and its logs can be moved, and whoever looks for the log of a run
+that never came to its end finds it all the same.
+
+A log is appended to until it is twice as long as it may be, then its middle is cut out: its beginning says what was begun,
+its end what went wrong. Whatever is wrong with the disk, the job is not: lines that cannot be written are dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+from windlass.clock import moment
+from windlass.config import Settings
+from windlass.types import Micros
+from windlass.urls import scheme_of
+
+AUTO: Final = "auto"
+NONE: Final = "none"
+SUFFIX: Final = ".log"
+LONGEST_NAME: Final = 180  # of a job's id in a file's name; a longer one is told by its digest
+DIGEST: Final = "="  # which no quoted id begins with
+CUT: Final = b"... %d bytes were cut out here: a log keeps its beginning and its end ...\n"
+log: Final = logging.getLogger("windlass.runlogs")
+
+
+def root_of(settings: Settings, url: str) -> Path | None:
+    """Where the logs of this store are. By default beside a file, else below the working directory; a store in memory has
+    none, since nobody could ask for them later."""
+    if settings.log_root == NONE:
+        return None
+    if settings.log_root != AUTO:
+        return Path(settings.log_root)
+    scheme = scheme_of(url)
+    if scheme == "memory":
+        return None
+    parts = urlsplit(url)
+    if scheme == "sqlite":
+        return Path(unquote(parts.path[1:]) + "-logs")
+    place = f"{parts.hostname}:{parts.port}{parts.path}?{settings.schema}"
+    return Path("windlass-logs") / hashlib.sha256(place.encode()).hexdigest()[:8]
+
+
+def log_path(job_id: str, attempt_no: int, claimed_at: Micros) -> str:
+    """Relative to the root: `2030-01-01/JOB.1.log`."""
+    name = quote(job_id, safe="")
+    if len(name) > LONGEST_NAME:
+        name = DIGEST + hashlib.sha256(job_id.encode()).hexdigest()
+    return f"{moment(claimed_at):%Y-%m-%d}/{name}.{attempt_no}{SUFFIX}"
+
+
+def job_of(name: str) -> str | None:
+    """The job that a file of this name belongs to; None when its name does not say."""
+    stem, _, number = name.removesuffix(SUFFIX).rpartition(".")
+    return unquote(stem) if stem and number.isdecimal() and not stem.startswith(DIGEST) else None
+
+
+def below(root: Path, path: str) -> Path | None:
+    """The file of a stored path. A row that points elsewhere was not written by us, and is not followed."""
+    found = Path(os.path.normpath(root / path))
+    return found if found.is_relative_to(os.path.normpath(root)) else None
+
+
+def log_line(at: Micros, level: str, text: str) -> bytes:
+    return f"{moment(at):%Y-%m-%dT%H:%M:%S.%fZ} {level:<7} {text}\n".encode("utf-8", "backslashreplace")
+
+
+class RunLogs:
+    """All logs of one store on this machine."""
+
+    def __init__(self, root: Path | None, limit: int) -> None:
+        self.root: Final = None if root is None else root.absolute()  # wherever a handler may go
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._complained = False
+
+    def open(self, job_id: str, attempt_no: int, claimed_at: Micros) -> RunLog | None:
+        """None: there is no place for it."""
+        if self.root is None:
+            return None
+        path = log_path(job_id, attempt_no, claimed_at)
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return RunLog(self.root / path, path, self._limit)
+        except OSError as error:
+            with self._lock:
+                if not self._complained:
+                    log.warning("no log can be kept below %s: %s", self.root, error)
+                self._complained = True
+            return None
+
+
+class RunLog:
+    """One run's log. Threads may share it; what comes after its close is dropped."""
+
+    def __init__(self, file: Path, path: str, limit: int) -> None:
+        self.path: Final = path
+        self._file = file
+        self._limit = limit
+        self._head: int | None = None  # bytes before the place where something was cut out
+        self._note = 0  # bytes of what says so
+        self._cut = 0  # bytes that were cut out so far
+        self._lock = threading.Lock()
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        self._fd: int | None = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
+
+    def write(self, text: bytes) -> None:
+        with self._lock:
+            if self._fd is None:
+                return
+            try:
+                for start in range(0, len(text), self._limit):
+                    self._size += os.write(self._fd, text[start : start + self._limit])
+                    if self._size > 2 * self._limit:
+                        self._shorten()
+            except OSError as error:
+                log.warning("%s: no more can be written: %s", self._file, error)
+                self._close()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._fd is not None and self._size > self._limit:
+                try:
+                    self._shorten()
+                except OSError as error:
+                    log.warning("%s: cannot be shortened: %s", self._file, error)
+            self._close()
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd = None
+
+    def _shorten(self) -> None:
+        """Keep the first and the last half of what may be kept. Whoever follows the file sees another one in its place."""
+        assert self._fd is not None, "an open log is shortened"
+        half = self._limit // 2
+        head = os.pread(self._fd, half if self._head is None else self._head, 0)
+        if self._head is None and b"\n" in head:
+            head = head[: head.rfind(b"\n") + 1]
+        tail = os.pread(self._fd, half + 1, self._size - half - 1)  # one more: it tells whether a line begins there
+        tail = tail[tail.find(b"\n") + 1 :] if b"\n" in tail[:-1] else tail[1:]
+        self._cut += self._size - len(head) - self._note - len(tail)
+        note = (b"" if head.endswith(b"\n") else b"\n") + CUT % self._cut
+        self._head, self._note = len(head), len(note)
+        shorter = self._file.with_suffix(".short")
+        fd = os.open(shorter, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._size = os.write(fd, head + note + tail)
+            os.replace(shorter, self._file)
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(self._fd)
+        self._fd = fd

@@ -1,0 +1,76 @@
+"""Logs go with their jobs. Retention is the leader's duty, and the leader may be on another machine, so each worker looks
+through the logs of its own machine now and then: the log of a job that the store does not know any more is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from windlass.client import Client
+from windlass.clock import SECOND, wall
+from windlass.runlogs import job_of
+from windlass.types import Micros
+
+EVERY: Final[Micros] = 3_600 * SECOND
+YOUNG: Final[Micros] = 3_600 * SECOND  # so long a log is left alone, whatever the store says
+BITE: Final = 200
+SHORTEST: Final[Micros] = SECOND // 20
+
+
+class LogKeeping:
+    """A tick looks at a bite of files. `root` must belong to this store alone."""
+
+    name: Final = "logs"
+    patience: Final[Micros] = 60 * SECOND
+
+    def __init__(self, client: Client, root: Path) -> None:
+        self._client = client
+        self._root = root
+        self._pass: Iterator[Path] | None = None
+        settings = client.settings
+        self._longest = max(settings.keep_succeeded, settings.keep_cancelled, settings.keep_dead) + EVERY
+
+    async def tick(self) -> Micros:
+        if self._pass is None:
+            self._pass = self._old_logs()
+        files = await asyncio.to_thread(lambda some: list(islice(some, BITE)), self._pass)
+        if not files:
+            self._pass = None
+            return EVERY
+        jobs = {file: job_of(file.name) for file in files}
+        ids = list({job for job in jobs.values() if job is not None})
+        there = {job.id for job in await self._client.driver.get(ids) if job is not None}
+        gone = [file for file, job in jobs.items() if job is not None and job not in there]
+        unnamed = [file for file, job in jobs.items() if job is None]
+        await asyncio.to_thread(self._remove, gone, unnamed)
+        return SHORTEST
+
+    def _old_logs(self) -> Iterator[Path]:
+        """Day by day, the oldest first."""
+        before = wall() - YOUNG
+        with suppress(OSError):  # there are none yet, or somebody clears the place
+            for day in sorted(path for path in self._root.iterdir() if path.is_dir()):
+                for file in sorted(day.glob("*.log")):
+                    if _changed_at(file) < before:
+                        yield file
+                with suppress(OSError):
+                    day.rmdir()  # only when it is empty
+
+    def _remove(self, gone: list[Path], unnamed: list[Path]) -> None:
+        before = wall() - self._longest
+        for file in (*gone, *(file for file in unnamed if _changed_at(file) < before)):
+            with suppress(OSError):
+                os.unlink(file)
+
+
+def _changed_at(file: Path) -> Micros:
+    try:
+        return int(file.stat().st_mtime * SECOND)
+    except OSError:
+        return wall()

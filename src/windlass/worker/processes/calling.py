@@ -1,0 +1,180 @@
+"""One child, as the worker sees it: started, given a job, listened to, replaced when it is worn or gone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.client import Client
+from windlass.core.changes import Report
+from windlass.core.settle import Failed, Outcome
+from windlass.errors import ChildUnstartable, ProcessDied
+from windlass.policies import qualified_name
+from windlass.worker.holdings import Held
+from windlass.worker.processes.frames import (
+    HEAD,
+    Artifact,
+    Begin,
+    Begun,
+    Broken,
+    Ended,
+    Gone,
+    Hello,
+    Line,
+    Progress,
+    Ready,
+    Stop,
+    length_in,
+    packed,
+    portable,
+    report,
+)
+from windlass.worker.processes.nursery import Nursery, Offspring
+from windlass.worker.processes.stopping import Stopper
+
+STARTS_WITHIN: Final = 60.0  # seconds for importing the app
+DIED: Final = tuple(qualified_name(kind) for kind in ProcessDied.__mro__ if issubclass(kind, BaseException))
+
+
+class Child:
+    def __init__(self, client: Client, offspring: Offspring, sock: socket.socket) -> None:
+        self._client = client
+        self._offspring = offspring
+        self._sock = sock
+        self._reader: asyncio.StreamReader
+        self._writer: asyncio.StreamWriter
+        self._jobs = 0
+        self._cpu = 0  # that it has used in all
+        self._memory = 0  # that it used when it was last heard of
+
+    @staticmethod
+    async def start(client: Client, nursery: Nursery, target: str) -> Child:
+        """Once it has imported the app. Raises `ChildUnstartable`."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                offspring = await nursery.fork(theirs, client.settings.child_memory)
+            child = Child(client, offspring, ours)
+            child._reader, child._writer = await asyncio.open_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        try:
+            async with asyncio.timeout(STARTS_WITHIN):
+                child._say(Hello(target, tuple(sys.path), tuple(sys.argv), client.url))
+                said = await child._hear()
+        except TimeoutError:
+            child.end()
+            raise ChildUnstartable(f"importing {target} took longer than {STARTS_WITHIN:g} s") from None
+        except BaseException:
+            child.end()
+            raise
+        if isinstance(said, Ready):
+            child._cpu = said.cpu_so_far
+            return child
+        if not isinstance(said, Broken):  # how it ended, before we end it
+            await asyncio.wait({offspring.gone}, timeout=1.0)
+        child.end()
+        why = said.why if isinstance(said, Broken) else cause_of(await offspring.gone)
+        raise ChildUnstartable(f"a child process cannot import {target}: {why}")
+
+    @property
+    def worn(self) -> bool:
+        """It should make room for another one: it is gone, has run many jobs, or has kept much memory."""
+        settings = self._client.settings
+        return (
+            self._offspring.gone.done() or self._jobs >= settings.child_jobs
+            or 0 < settings.child_memory < 2 * self._memory
+        )  # fmt: skip
+
+    def stopper(self, held: Held) -> Stopper:
+        return Stopper(held, self._offspring, self._client.settings, lambda: self._say(Stop()))
+
+    async def call(self, held: Held) -> Ending | None:
+        """Run its handler. None when the child was gone before it could begin: then nothing has happened."""
+        self._jobs += 1
+        begun = False
+        self._say(Begin(portable(held.job), self._client.settings.result_limit))
+        while True:
+            match said := await self._hear():
+                case None:
+                    gone = await self._offspring.gone
+                    return self._death(gone) if begun else None
+                case Begun():
+                    begun = True
+                case Progress():
+                    context = held.context()
+                    context.progressed, context.note = said.fraction, said.note
+                case Line():
+                    held.write_log(said.level, said.text)
+                case Artifact():
+                    held.context().artifact(said.path)
+                case Ended():
+                    self._cpu, self._memory = said.cpu_so_far, said.memory
+                    return Ending(said.told(), Report(cpu_us=said.cpu_us, peak_rss=said.peak_rss), said.traceback)
+
+    def _death(self, gone: Gone) -> Ending:
+        cpu = None if gone.cpu_us is None else max(gone.cpu_us - self._cpu, 0)
+        return Ending(Failed(f"ProcessDied: {cause_of(gone)}", DIED), Report(None, gone.code, cpu, gone.peak_rss))
+
+    def end(self) -> None:
+        """It ends by itself when its line is closed, and whatever it has started with it. One that holds Python's lock in
+        a library does not notice, so it is killed."""
+        self._writer.close()
+        self._offspring.signal(signal.SIGKILL)
+
+    # ------------------------------------------------------------------------------------------------------------- line
+
+    def _say(self, said: Struct) -> None:
+        self._writer.write(packed(said))
+
+    async def _hear(self) -> Any:
+        """What it says next; None when it is gone. A process that it has left behind may hold its end of the line open, so
+        its death is listened for as well; but what it said before that comes first."""
+        reading = asyncio.ensure_future(self._frame())
+        try:
+            await asyncio.wait({reading, self._offspring.gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                await asyncio.wait({reading}, timeout=0.2)
+            return reading.result() if reading.done() else None
+        finally:
+            if not reading.done():
+                reading.cancel()
+
+    async def _frame(self) -> Any:
+        try:
+            head = await self._reader.readexactly(HEAD)
+            return report.decode(await self._reader.readexactly(length_in(head)))
+        except (asyncio.IncompleteReadError, ConnectionError, EOFError):
+            return None
+
+
+class Ending(Struct, frozen=True):
+    """How a run in a process has ended, and what it cost."""
+
+    outcome: Outcome
+    measured: Report
+    traceback: str | None = None
+
+
+def cause_of(gone: Gone) -> str:
+    """In words: `killed by SIGSEGV`."""
+    if gone.code is None:
+        return "its process is gone, and nobody can tell why"
+    if gone.code >= 0:
+        return f"its process ended with the exit code {gone.code} before its handler did"
+    name = signal_name(-gone.code)
+    hint = "; the kernel does that to a process when memory runs out" if gone.code == -signal.SIGKILL else ""
+    return f"killed by {name}{hint}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has a number only
+        return f"signal {number}"

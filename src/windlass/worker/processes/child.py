@@ -1,0 +1,249 @@
+"""A child: imports the app, then calls the handlers that it is told to, one at a time, until its worker is gone.
+
+Handlers run in the main thread, async ones in one event loop that lasts as long as the child. A second thread listens: it
+passes on the wish to stop, and when the worker's end of the line is closed it ends this process and all that it has
+started, because by then somebody else may run the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Final, NoReturn, Protocol, cast
+
+import msgspec
+
+from windlass.client import Client
+from windlass.clock import SystemClock
+from windlass.context import Context, enter
+from windlass.core.settle import Failed, Outcome
+from windlass.drivers.protocol import Driver
+from windlass.errors import InvalidInput, WindlassError
+from windlass.tasks import Task
+from windlass.transaction import JobTransaction
+from windlass.types import Claimed
+from windlass.urls import scheme_of
+from windlass.worker.calls import arguments_of, outcome_of_value
+from windlass.worker.capture import captured
+from windlass.worker.failure import describe, outcome_of, trace
+from windlass.worker.processes import measures
+from windlass.worker.processes.frames import (
+    Artifact,
+    Begin,
+    Begun,
+    Broken,
+    Ended,
+    Hello,
+    Kind,
+    Line,
+    Progress,
+    Ready,
+    Report,
+    encoded,
+    packed,
+    receive,
+    word,
+)
+
+STEP: Final = 0.001  # of progress that is worth a message
+UNREACHABLE: Final = (
+    "a process handler is in another process than its worker, and memory:// is in the worker's; use a store of another kind"
+)
+NO_TRANSACTION: Final = (
+    "a process handler has no part in the worker's connection, so its success cannot be one transaction with your rows; "
+    "make it a plain or an async function of the worker's own process, or enqueue such a task as the last step"
+)
+
+
+class App(Protocol):
+    """What a child needs of `Windlass`."""
+
+    client: Client
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]: ...
+
+
+class Wire:
+    """This child's end of the line."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+
+    def say(self, said: Report) -> None:
+        frame = packed(said)
+        try:
+            with self._lock:
+                self._sock.sendall(frame)
+        except OSError:
+            end_with_all()
+
+    def hear(self) -> Any:
+        return receive(self._sock, word)
+
+
+def end_with_all() -> NoReturn:
+    """This process and its whole group: it leads one."""
+    os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+class ToldContext(Context):
+    """What a handler tells goes to the worker at once, so that it is known when the child dies."""
+
+    __slots__ = ("_told", "_wire")
+
+    def __init__(self, running: Execution, wire: Wire) -> None:
+        super().__init__(running)
+        self._wire = wire
+        self._told = -1.0
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        super().progress(fraction, note)
+        assert self.progressed is not None, "it was just told"
+        if note is not None or self.progressed == 1 or abs(self.progressed - self._told) >= STEP:
+            self._told = self.progressed
+            self._wire.say(Progress(self.progressed, self.note))
+
+    def artifact(self, path: str) -> None:
+        super().artifact(path)
+        self._wire.say(Artifact(self.artifacts[-1]))
+
+
+class Execution:
+    """One job in this child, as its context sees it."""
+
+    def __init__(self, job: Claimed, wire: Wire) -> None:
+        self.job = job
+        self._wire = wire
+        self._context: Context | None = None
+        self._interrupted = False
+        self.cancel: Callable[[], object] | None = None  # interrupts an async handler
+
+    def context(self) -> Context:
+        if self._context is None:
+            self._context = ToldContext(self, self._wire)
+        return self._context
+
+    def is_interrupted(self) -> bool:
+        return self._interrupted
+
+    def begin_transaction(self) -> JobTransaction:
+        raise InvalidInput("transaction", NO_TRANSACTION)
+
+    def write_log(self, level: str, text: str) -> None:
+        self._wire.say(Line(level, text))
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        cancel = self.cancel
+        if cancel is not None:
+            cancel()
+
+
+class Child:
+    def __init__(self, app: App, wire: Wire) -> None:
+        self._app = app
+        self._wire = wire
+        self._orders: SimpleQueue[Begin] = SimpleQueue()
+        self._current: Execution | None = None
+
+    def live(self) -> None:
+        threading.Thread(target=self._listen, name="windlass-listener", daemon=True).start()
+        self._wire.say(Ready(measures.cpu_so_far()))
+        with asyncio.Runner() as runner, captured():
+            while True:
+                begin = self._orders.get()
+                self._wire.say(Begun())
+                self._wire.say(self._execute(begin, runner))
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                said = self._wire.hear()
+            except EOFError:
+                end_with_all()
+            if isinstance(said, Begin):
+                self._current = Execution(said.job, self._wire)
+                self._orders.put(said)
+            elif self._current is not None:
+                self._current.interrupt()
+
+    def _execute(self, begin: Begin, runner: asyncio.Runner) -> Ended:
+        execution = self._current
+        assert execution is not None, "it was made before the order was put"
+        measures.forget_peak()
+        before = measures.cpu_so_far()
+        outcome, traceback = self._outcome(execution, begin.result_limit, runner)
+        after, (peak, used) = measures.cpu_so_far(), measures.memory()
+        kind = cast("Kind", type(outcome).__name__)
+        return Ended(kind, msgspec.Raw(encoded(outcome)), traceback, after - before, peak, after, used)
+
+    def _outcome(self, execution: Execution, limit: int, runner: asyncio.Runner) -> tuple[Outcome, str | None]:
+        task = self._app.tasks.get(execution.job.type)
+        if task is None:
+            return Failed(
+                f"the app has no task {execution.job.type!r} when it is imported anew; declare it on import"
+            ), None
+        enter(execution)
+        try:
+            args, kwargs = arguments_of(task, execution)
+            if task.is_async:
+                awaited = _interruptible(execution, task.function, args, kwargs)
+                value = runner.run(awaited, context=copy_context())
+            else:
+                value = copy_context().run(task.function, *args, **kwargs)
+            return outcome_of_value(task, value, limit), None
+        except BaseException as error:
+            return outcome_of(error), trace(error)
+        finally:
+            enter(None)
+
+
+async def _interruptible(
+    execution: Execution, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    task = asyncio.current_task()
+    assert task is not None, "a runner runs it as a task"
+    execution.cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+    try:
+        if execution.is_interrupted():
+            task.cancel()
+        return await function(*args, **kwargs)
+    finally:
+        execution.cancel = None
+
+
+class OutOfReach:
+    """A store that is in another process's memory."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidInput("store", UNREACHABLE)
+
+
+def live(sock: socket.socket, load: Callable[[str], App]) -> None:
+    """What the fork server lets a child do. `load` answers the app by its name."""
+    wire = Wire(sock)
+    hello = wire.hear()
+    assert isinstance(hello, Hello), "a worker introduces itself first"
+    sys.path[:], sys.argv[:] = hello.path, hello.argv
+    try:
+        app = load(hello.target)
+    except BaseException as error:
+        wire.say(Broken(str(error) if isinstance(error, WindlassError) else describe(error)))
+        return
+    if scheme_of(hello.url) == "memory":
+        clock = SystemClock()
+        app.client = Client(hello.url, app.client.settings, driver=cast("Driver", OutOfReach()), clock=clock)
+    else:
+        app.client.url = hello.url
+    Child(app, wire).live()

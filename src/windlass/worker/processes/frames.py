@@ -1,0 +1,198 @@
+"""What is said between a worker, its fork server and its children: msgspec structs, each with its length before it.
+
+Nothing here can name code to be run, and nothing of a user's is ever pickled.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.core import settle
+from windlass.core.settle import Outcome
+from windlass.types import Claimed
+
+HEAD: Final = 4
+LONGEST: Final = 1 << 28  # nobody says as much; whoever seems to is not speaking to us
+
+
+# ------------------------------------------------------------------------------------------------ to the fork server
+
+
+class Fork(Struct, frozen=True, tag=True):
+    """Make a child. Its end of a socket comes along."""
+
+    number: int
+    memory: int
+
+
+class Spawn(Struct, frozen=True, tag=True):
+    """Start a program. Where its output goes comes along."""
+
+    number: int
+    memory: int
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    cwd: str | None
+
+
+class Kill(Struct, frozen=True, tag=True):
+    """Send a signal to the process group of one of them."""
+
+    number: int
+    signal: int
+
+
+Order: TypeAlias = Fork | Spawn | Kill
+
+
+# ------------------------------------------------------------------------------------------------------- and its answers
+
+
+class Awake(Struct, frozen=True, tag=True):
+    """It listens."""
+
+
+class Started(Struct, frozen=True, tag=True):
+    number: int
+    pid: int
+
+
+class Unstarted(Struct, frozen=True, tag=True):
+    number: int
+    why: str
+
+
+class Gone(Struct, frozen=True, tag=True):
+    """It has ended: a code, or a negative number for the signal that killed it; None when nobody can tell."""
+
+    number: int
+    code: int | None
+    cpu_us: int | None = None
+    peak_rss: int | None = None
+
+
+News: TypeAlias = Awake | Started | Unstarted | Gone
+
+
+# ------------------------------------------------------------------------------------------------------------ to a child
+
+
+class Hello(Struct, frozen=True, tag=True):
+    """Where the app is, where modules are looked for, how the program was started, and where its store is."""
+
+    target: str
+    path: tuple[str, ...]
+    argv: tuple[str, ...]
+    url: str
+
+
+class Begin(Struct, frozen=True, tag=True):
+    job: Claimed
+    result_limit: int
+
+
+class Stop(Struct, frozen=True, tag=True):
+    """The handler should stop."""
+
+
+Word: TypeAlias = Hello | Begin | Stop
+
+
+# ----------------------------------------------------------------------------------------------------------- from a child
+
+
+class Ready(Struct, frozen=True, tag=True):
+    """The app is imported, at this cost so far."""
+
+    cpu_so_far: int
+
+
+class Broken(Struct, frozen=True, tag=True):
+    """The app cannot be imported."""
+
+    why: str
+
+
+class Begun(Struct, frozen=True, tag=True):
+    """From here on its death is the job's."""
+
+
+class Progress(Struct, frozen=True, tag=True):
+    fraction: float | None
+    note: str | None
+
+
+class Line(Struct, frozen=True, tag=True):
+    level: str
+    text: str
+
+
+class Artifact(Struct, frozen=True, tag=True):
+    path: str
+
+
+Kind = Literal["Succeeded", "Failed", "Rejected", "Snoozed", "Released", "WasCancelled"]
+
+
+class Ended(Struct, frozen=True, tag=True):
+    kind: Kind
+    outcome: msgspec.Raw
+    traceback: str | None
+    cpu_us: int
+    peak_rss: int
+    cpu_so_far: int  # of this child in all
+    memory: int  # that it still uses
+
+    def told(self) -> Outcome:
+        outcome: Outcome = msgspec.msgpack.decode(self.outcome, type=getattr(settle, self.kind))
+        return outcome
+
+
+Report: TypeAlias = Ready | Broken | Begun | Progress | Line | Artifact | Ended
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+encoded: Final = _encode
+order: Final = msgspec.msgpack.Decoder(Order)
+news: Final = msgspec.msgpack.Decoder(News)
+word: Final = msgspec.msgpack.Decoder(Word)
+report: Final = msgspec.msgpack.Decoder(Report)
+
+
+def packed(message: Struct) -> bytes:
+    body = _encode(message)
+    return len(body).to_bytes(HEAD, "big") + body
+
+
+def length_in(head: bytes) -> int:
+    length = int.from_bytes(head, "big")
+    if length > LONGEST:
+        raise EOFError(f"a frame of {length:,} bytes")
+    return length
+
+
+def portable(job: Claimed) -> Claimed:
+    """Without the driver's handle, which means nothing elsewhere."""
+    return replace(job, handle=None)
+
+
+def receive(sock: socket.socket, decoder: msgspec.msgpack.Decoder[Any], head: bytes = b"") -> Any:
+    """The next message, blocking. EOFError when the other side is gone."""
+    return decoder.decode(exactly(sock, length_in(head or exactly(sock, HEAD))))
+
+
+def exactly(sock: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        try:
+            part = sock.recv(count - len(parts))
+        except ConnectionError:
+            part = b""
+        if not part:
+            raise EOFError
+        parts += part
+    return bytes(parts)

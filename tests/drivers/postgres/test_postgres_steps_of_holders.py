@@ -1,0 +1,267 @@
+"""A row that somebody holds keeps nobody from the others: what an enqueue holds of a worker's jobs, what a settlement waits
+for, how a new limit counts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from postgres.calling import Line, ack, line, retry, timed
+from postgres.calling import new as job_of
+from postgres.programs import (
+    NOW,
+    alter,
+    check,
+    claimed,
+    enqueue,
+    held,
+    new,
+    one_stage,
+    settle,
+    stage,
+    sweep,
+    wanted,
+    whole,
+    wish,
+)  # fmt: skip
+from postgres.server import Server
+from postgres.stepping import Stage, transaction
+from windlass.core.alterations import Alteration, Cancel, PutGroup, PutLimit, PutQueue
+from windlass.core.changes import Settlement
+from windlass.core.settle import Failed, Succeeded
+from windlass.drivers.postgres import keys, leases, settlement
+from windlass.drivers.postgres.arrays import Ints
+from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Enqueued, Renewal
+from windlass.drivers.statement import Op, Statement
+from windlass.errors import StoreBusy, StoreError
+from windlass.types import NewJob
+
+__all__ = ["one_stage", "stage"]
+
+PROMPT = 0.5
+
+
+def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
+    return (yield from transaction(keys.enqueue(jobs, NOW)))
+
+
+# ------------------------------------------------------------------------------------------------- enqueues and workers
+
+
+@pytest.mark.parametrize("how", ["ignore", "touch", "replace"])
+@pytest.mark.parametrize("end", [Succeeded(), Succeeded(b"1"), Failed("no")])
+def test_an_enqueue_never_keeps_a_worker_from_its_running_job(stage: Stage, how: Any, end: Any) -> None:
+    """However long the transaction lasts in which it happens."""
+    alter(stage, PutLimit("k", 5))
+    enqueue(stage, new(dedupe_key="d", limit_keys=("k",)))
+    jobs = claimed(stage)
+    again = new(dedupe_key="d", on_duplicate=how)
+    for outcome in stage.every(lambda: {"caller": ask_for(again), "worker": settle(jobs, end)}):
+        assert outcome["worker"] == ["applied"], outcome
+        assert not outcome.waited("worker"), outcome
+        outcome["caller"]
+        check(stage, outcome)
+
+
+@pytest.mark.parametrize("how", ["touch", "replace"])
+def test_an_enqueue_never_keeps_a_lease_from_being_renewed(stage: Stage, how: Any) -> None:
+    enqueue(stage, new(dedupe_key="d"))
+    jobs = claimed(stage)
+    again = new(dedupe_key="d", on_duplicate=how)
+    renewals = [Renewal(job.handle, job.token) for job in jobs]
+    for outcome in stage.every(lambda: {"caller": ask_for(again), "worker": leases.extend(renewals, 9, NOW)}):
+        assert [answer.expires_at for answer in outcome["worker"]] == [NOW + 9], outcome
+
+
+# ---------------------------------------------------------------------------------------------------------- settlements
+
+
+@pytest.mark.parametrize("end", [ack, retry])
+def test_a_settlement_does_not_keep_others_of_its_batch_waiting_for_a_row_that_is_held(
+    postgres_server: Server, end: Any
+) -> None:
+    async def play(tried: Line) -> None:
+        jobs = await tried.claimed(3)
+
+        async def running() -> set[str]:
+            return {job.id for job in await tried.direct.get([job.id for job in jobs]) if job and job.state == "running"}
+
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            locker.execute(f"select from {tried.schema}.jobs where id = '{jobs[1].id}' for update".encode())
+            batch = asyncio.create_task(tried.driver.settle([end(job, tried.now()) for job in jobs], now=tried.now()))
+            async with asyncio.timeout(PROMPT):
+                while await running() != {jobs[1].id}:  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0.01)
+            assert not batch.done()
+        assert await batch == ["applied"] * 3
+        assert await running() == set()
+
+    with line(postgres_server, 5) as tried:
+        asyncio.run(play(tried))
+
+
+@pytest.mark.parametrize("end", [ack, retry])
+def test_a_settlement_does_not_keep_other_settlements_waiting_for_a_row_that_is_held(
+    postgres_server: Server, end: Any
+) -> None:
+    async def play(tried: Line) -> None:
+        held, *others = await tried.claimed(3)
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            locker.execute(f"select from {tried.schema}.jobs where id = '{held.id}' for update".encode())
+            stuck = asyncio.create_task(tried.driver.settle([end(held, tried.now())], now=tried.now()))
+            await asyncio.sleep(0.1)
+            for job in others:
+                took, answers = await timed(tried.driver.settle([ack(job, tried.now())], now=tried.now()))
+                assert answers == ["applied"]
+                assert took < PROMPT
+            assert not stuck.done()
+        assert await stuck == ["applied"]
+
+    with line(postgres_server, 5) as tried:
+        asyncio.run(play(tried))
+
+
+def test_a_settlement_of_a_row_that_is_held_ends_in_time(postgres_server: Server) -> None:
+    async def play(tried: Line) -> None:
+        [job] = await tried.claimed()
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            locker.execute(f"select from {tried.schema}.jobs where id = '{job.id}' for update".encode())
+            took, answer = await timed(tried.driver.settle([ack(job, tried.now())], now=tried.now()))
+            assert isinstance(answer, StoreError)
+            assert took < 1 + 2 * PROMPT
+        assert await tried.driver.settle([ack(job, tried.now())], now=tried.now()) == ["applied"]
+
+    with line(postgres_server, 1) as tried:
+        asyncio.run(play(tried))
+
+
+def test_what_comes_for_a_job_after_a_change_that_was_passed_over_is_passed_over_too(stage: Stage) -> None:
+    """The row is held when the first of two is tried, and free when the second is."""
+    enqueue(stage, new())
+    [job] = claimed(stage)
+    units: list[Settlement] = [retry(job, NOW), ack(job, NOW)]
+    somebody = Link(stage.place)
+    try:
+        somebody.execute(BEGIN)
+        somebody.execute(SQL.lock_guards(seqs=Ints([job.handle[0]])))
+        looks = 0
+
+        def execute(statement: Statement) -> list[Any]:
+            nonlocal looks
+            rows = stage.own.execute(statement)
+            looks += statement.sql == SQL.guards(seqs=Ints([])).sql
+            if looks == 1 and somebody.connection is not None:
+                somebody.execute(ROLLBACK)
+            return rows
+
+        stage.own.execute(BEGIN)
+        assert drive(settlement.settle_free(units, NOW), execute) == [None, None]
+        stage.own.execute(COMMIT)
+    finally:
+        somebody.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ new limits
+
+
+def used(stage: Stage) -> list[Any]:
+    """Permits in use as counted, and as they are."""
+    running = "select count(*)::int from windlass.jobs where state = 'running' and limit_keys ? 'k'"
+    return stage.ask(f"select used::int, ({running}) from windlass.limits where key = 'k'")
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_new_limit_counts_claims_that_are_under_way(stage: Stage, limited: bool) -> None:
+    alter(stage, *([PutLimit("other", 5)] if limited else []))
+    enqueue(stage, new(limit_keys=("k",)), new(limit_keys=("k",)))
+    one = wish("one", limit=1)
+    for outcome in stage.every(lambda: {"claim": whole(one) if limited else held(one), "person": wanted(PutLimit("k", 5))}):
+        assert outcome["person"] == ["applied"], outcome
+        outcome["claim"]
+        [(counted, running)] = used(stage)
+        assert counted == running, outcome
+        check(stage, outcome)
+
+
+@pytest.mark.parametrize("end", [Succeeded(), Failed("no")])
+def test_a_new_limit_does_not_count_what_is_just_ending(stage: Stage, end: Any) -> None:
+    enqueue(stage, new(limit_keys=("k",)), new(limit_keys=("k",)))
+    jobs = claimed(stage, limit=1)
+    for outcome in stage.every(lambda: {"worker": settle(jobs, end), "person": wanted(PutLimit("k", 5))}):
+        assert (outcome["worker"], outcome["person"]) == (["applied"], ["applied"]), outcome
+        assert used(stage) == [(0, 0)], outcome
+        check(stage, outcome)
+
+
+def test_a_new_limit_does_not_count_what_is_just_taken_back(stage: Stage) -> None:
+    enqueue(stage, new(limit_keys=("k",)))
+    claimed(stage)
+    for outcome in stage.every(lambda: {"sweep": sweep(), "person": wanted(PutLimit("k", 5))}):
+        assert (outcome["sweep"][0], outcome["person"]) == (1, ["applied"]), outcome
+        assert used(stage) == [(0, 0)], outcome
+        check(stage, outcome)
+
+
+def test_two_who_make_limits_at_once_and_a_claim_do_not_wait_in_a_ring(stage: Stage) -> None:
+    alter(stage, PutLimit("other", 5))
+    enqueue(stage, new(limit_keys=("k", "other")), new(limit_keys=("l", "other")))
+    one, wishes = wish("one"), [PutLimit("k", 2), PutLimit("other", 4), PutLimit("l", 3)]
+    for outcome in stage.some(
+        lambda: {"claim": whole(one), "one": wanted(*wishes), "two": wanted(*wishes[::-1])}, rounds=30, seed=7
+    ):
+        assert (outcome["one"], outcome["two"], len(outcome["claim"])) == (["applied"] * 3, ["applied"] * 3, 2), outcome
+        check(stage, outcome)
+
+
+def test_who_makes_a_limit_and_changes_another_does_not_wait_in_a_ring_with_a_sweep(stage: Stage) -> None:
+    alter(stage, PutLimit("other", 5))
+    enqueue(stage, new(limit_keys=("other",)))
+    claimed(stage)
+    for outcome in stage.every(lambda: {"sweep": sweep(), "person": wanted(PutLimit("k", 2), PutLimit("other", 4))}):
+        assert (outcome["sweep"][0], outcome["person"]) == (1, ["applied"] * 2), outcome
+        check(stage, outcome)
+
+
+def test_people_who_make_a_limit_among_other_things_do_not_wait_in_a_ring_with_workers(stage: Stage) -> None:
+    """Of rows that claims and settlements hold when they come to their runs."""
+    alter(stage, PutGroup("g", 3), PutQueue("default"))
+    enqueue(stage, new(id="a", group_id="g"))
+    jobs = claimed(stage)
+    enqueue(stage, new(id="b", group_id="g", run_at=NOW + 1))
+    one = wish("one")
+    wishes: list[Alteration] = [PutLimit("k", 2), Cancel("a"), Cancel("b"), PutQueue("default")]
+
+    def programs() -> dict[str, Any]:
+        ended, person = settle(jobs, Succeeded(b"1")), wanted(*wishes, now=NOW + 1)
+        return {"claim": whole(one, NOW + 1), "settle": ended, "person": person}
+
+    for outcome in stage.some(programs, rounds=60, seed=8):
+        assert outcome["settle"] == ["applied"], outcome
+        assert len(outcome["person"]) == 4, outcome
+        outcome["claim"]
+        check(stage, outcome)
+
+
+def test_a_new_limit_gives_up_before_it_stops_everybody(postgres_server: Server) -> None:
+    """Somebody has claimed and does not commit: whoever comes after the limit does not wait for long."""
+
+    async def play(tried: Line) -> None:
+        [mine] = await tried.claimed()
+        await tried.direct.enqueue([job_of()], now=tried.now())
+        with Link(tried.direct.place).open() as somebody, somebody.transaction():
+            somebody.execute(f"update {tried.schema}.runs set worker_id = worker_id where false".encode())
+            limit = asyncio.create_task(timed(tried.driver.alter([PutLimit("k", 1)], now=tried.now())))
+            await asyncio.sleep(0.1)
+            took, answers = await timed(tried.driver.settle([ack(mine, tried.now())], now=tried.now()))
+            assert answers == ["applied"]
+            assert took < 1
+            _, answer = await limit
+            assert isinstance(answer, StoreBusy)
+        assert await tried.driver.alter([PutLimit("k", 1)], now=tried.now()) == ["applied"]
+
+    with line(postgres_server, 5) as tried:
+        asyncio.run(play(tried))

@@ -1,0 +1,292 @@
+"""The logs of runs: one bounded file each, only when there is something to keep, and gone with their job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from windlass import Context, Windlass
+from windlass.admin import Admin
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.config import Settings, settings_from
+from windlass.core.alterations import Delete
+from windlass.runlogs import RunLog, below, job_of, log_path, root_of
+from windlass.worker.logkeeping import LogKeeping
+
+from . import isolated
+from .isolated import Ground, on_ground
+from .stage import Stage, on_stage
+
+
+def files(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+# ---------------------------------------------------------------------------------------------------- what goes into one
+
+
+def test_every_kind_of_handler_logs_to_the_log_of_its_own_run(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        ids = [(await isolated.beside.enqueue()).id, (await isolated.threaded.enqueue()).id]
+        ids.append((await isolated.tells.enqueue(False)).id)
+        await ground.drain()
+        logs = [ground.log_of(await ground.run(job_id)) for job_id in ids]
+        assert [line[27:] for line in logs[0].splitlines()] == [" INFO    in the event loop"]
+        assert [line[27:] for line in logs[1].splitlines()] == [" ERROR   shop: in a thread"]
+        assert [line[27:] for line in logs[2].splitlines()] == [" INFO    read 7 rows", " WARNING shop: careful"]
+
+    on_ground(tmp_path, play)
+
+
+def test_a_handler_that_logs_nothing_has_no_file_and_no_path(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        job = await isolated.add.enqueue(1)
+        await ground.drain()
+        assert (await ground.run(job.id)).log_path is None
+        assert not (tmp_path / "jobs.db-logs").exists()
+
+    on_ground(tmp_path, play)
+
+
+def test_what_runs_at_the_same_time_is_not_mixed(tmp_path: Path) -> None:
+    async def play(stage: Stage) -> None:
+        met = threading.Barrier(2, timeout=5)
+
+        @stage.app.task(context=True)
+        def talks(ctx: Context, name: str) -> None:
+            for _ in range(3):
+                met.wait()
+                logging.getLogger(name).warning("here")
+                ctx.log("and %s", name)
+
+        jobs = [await talks.enqueue(name) for name in ("one", "two")]
+        await stage.drain(threads=2)
+        for job, name in zip(jobs, ("one", "two"), strict=True):
+            [run] = await stage.store.driver.runs(job.id)
+            lines = (tmp_path / str(run.log_path)).read_text().splitlines()
+            assert [line.split(None, 2)[2] for line in lines] == [f"{name}: here", f"and {name}"] * 3
+
+    on_stage("memory://", play, log_root=str(tmp_path))
+
+
+def test_an_exception_that_is_logged_is_kept_with_its_traceback(tmp_path: Path) -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def stumbles() -> None:
+            try:
+                raise ValueError("what it says")
+            except ValueError:
+                logging.getLogger("shop").exception("went wrong")
+
+        await stumbles.enqueue()
+        await stage.drain()
+        [log] = files(tmp_path)
+        assert "shop: went wrong\nTraceback" in log.read_text()
+        assert "ValueError: what it says" in log.read_text()
+
+    on_stage("memory://", play, log_root=str(tmp_path))
+
+
+def test_what_the_worker_says_is_not_in_the_log_of_a_run(tmp_path: Path) -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task(context=True, timeout="20ms")
+        async def fails(ctx: Context) -> None:
+            ctx.log("mine")
+            logging.getLogger("windlass.worker").warning("said in a call of ours, on the handler's behalf")
+            await asyncio.sleep(60)
+
+        await fails.enqueue()
+        await stage.drain()
+        assert len(files(tmp_path)) == 3
+        assert all(log.read_text().endswith(" INFO    mine\n") for log in files(tmp_path))
+
+    on_stage("memory://", play, log_root=str(tmp_path))
+
+
+def test_the_programs_own_logging_is_left_as_it_is(tmp_path: Path) -> None:
+    """No handler of ours is on the root logger, and none of our hooks is left behind."""
+    usual, handlers = logging.getLogRecordFactory(), list(logging.getLogger().handlers)
+
+    async def play(stage: Stage) -> None:
+        seen: list[object] = []
+
+        @stage.app.task
+        async def looks() -> None:
+            seen.append(list(logging.getLogger().handlers))
+            logging.getLogger("shop").warning("%d", "not a number")  # a mistake that must harm nobody
+            logging.getLogger("shop").debug("below the level that the program has chosen")
+
+        job = await looks.enqueue()
+        raising, logging.raiseExceptions = logging.raiseExceptions, False
+        try:
+            await stage.drain()
+        finally:
+            logging.raiseExceptions = raising
+        assert seen == [handlers]
+        assert (await stage.fetch(job.id)).state == "succeeded"
+        assert files(tmp_path) == []
+
+    on_stage("memory://", play, log_root=str(tmp_path))
+    assert logging.getLogRecordFactory() is usual
+
+
+def test_a_place_that_cannot_be_written_to_is_no_failure_of_the_job(tmp_path: Path) -> None:
+    (tmp_path / "root").write_text("a file, not a directory")
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task(context=True)
+        async def talks(ctx: Context) -> None:
+            ctx.log("nobody hears")
+
+        job = await talks.enqueue()
+        await stage.drain()
+        [run] = await stage.store.driver.runs(job.id)
+        assert (run.status, run.log_path) == ("completed", None)
+
+    on_stage("memory://", play, log_root=str(tmp_path / "root"))
+
+
+# ------------------------------------------------------------------------------------------------------------ the bound
+
+
+@pytest.mark.parametrize("lines", [150, 1_000, 5_000])
+def test_a_log_keeps_its_beginning_and_its_end_and_says_how_much_was_cut(tmp_path: Path, lines: int) -> None:
+    log = RunLog(tmp_path / "a.log", "a.log", 10_000)
+    for number in range(lines):
+        log.write(f"{number:>99}\n".encode())
+        assert (tmp_path / "a.log").stat().st_size <= 2 * 10_000 + 100
+    log.close()
+    text = (tmp_path / "a.log").read_text()
+    head, _, rest = text.partition("... ")
+    cut, _, tail = rest.partition(" bytes were cut out here: a log keeps its beginning and its end ...\n")
+    assert [int(line) for line in head.splitlines()] == list(range(50))
+    assert [int(line) for line in tail.splitlines()] == list(range(lines - 50, lines))
+    assert int(cut) == (lines - 100) * 100
+    assert [path.name for path in files(tmp_path)] == ["a.log"]
+
+
+def test_a_log_within_its_bound_is_kept_as_it_is_and_closed_for_good(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "a.log", "a.log", 1_024)
+    log.write(b"x" * 1_024)
+    log.close()
+    log.write(b"too late")
+    log.close()
+    assert (tmp_path / "a.log").read_bytes() == b"x" * 1_024
+
+
+# ------------------------------------------------------------------------------------------------------------ its place
+
+
+@pytest.mark.parametrize("job_id", ["0192f0c1-2345", "a/b", "..", "ü.1", "~x", "=x", "a%2Fb", "x" * 400, "."])
+def test_a_path_stays_below_the_root_and_leads_back_to_its_job(job_id: str) -> None:
+    path = log_path(job_id, 3, 0)
+    day, name = path.split("/")
+    assert (day, name.endswith(".3.log"), len(name) < 255) == ("1970-01-01", True, True)
+    assert below(Path("/var/logs"), path) == Path("/var/logs") / day / name
+    assert job_of(name) == (None if len(job_id) > 180 else job_id)
+
+
+def test_a_stored_path_that_points_elsewhere_is_not_followed() -> None:
+    for path in ("/etc/passwd", "../secrets", "a/../../b"):
+        assert below(Path("/var/logs"), path) is None
+    assert below(Path("logs"), "day/a.1.log") == Path("logs/day/a.1.log")
+
+
+def test_logs_are_beside_the_file_or_below_the_working_directory_or_where_one_says() -> None:
+    assert root_of(Settings(), "sqlite:////var/lib/jobs.db") == Path("/var/lib/jobs.db-logs")
+    assert root_of(Settings(), "sqlite:///jobs.db") == Path("jobs.db-logs")
+    assert root_of(Settings(), "memory://") is None
+    assert root_of(settings_from({"log_root": "none"}), "sqlite:///jobs.db") is None
+    assert root_of(settings_from({"log_root": "/var/logs"}), "memory://") == Path("/var/logs")
+    one, other = (root_of(Settings(), f"postgresql://a:{word}@db/{name}") for word, name in (("x", "one"), ("x", "two")))
+    assert one != other
+    assert one == root_of(Settings(), "postgresql://b:y@db/one"), "whoever asks"
+
+
+def test_logs_are_their_owners_alone_as_the_store_is(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        job = await isolated.beside.enqueue()
+        await ground.drain()
+        file = tmp_path / "jobs.db-logs" / str((await ground.run(job.id)).log_path)
+        assert [oct(path.stat().st_mode & 0o777) for path in (file, file.parent, file.parent.parent)] == [
+            "0o600", "0o700", "0o700",
+        ]  # fmt: skip
+
+    on_ground(tmp_path, play)
+
+
+def test_a_log_is_found_after_the_store_and_its_logs_were_moved(tmp_path: Path) -> None:
+    job_ids: list[str] = []
+
+    async def play(ground: Ground) -> None:
+        job = await isolated.beside.enqueue()
+        await ground.drain()
+        assert not os.path.isabs(str((await ground.run(job.id)).log_path))
+        job_ids.append(job.id)
+
+    async def look(ground: Ground) -> None:
+        text = (await Admin(isolated.app.client).logs(job_ids[0])).text
+        assert "in the event loop" in str(text)
+
+    (tmp_path / "old").mkdir()
+    on_ground(tmp_path / "old", play)
+    (tmp_path / "old").rename(tmp_path / "new")
+    on_ground(tmp_path / "new", look)
+
+
+# ------------------------------------------------------------------------------------------------------------ retention
+
+
+def test_the_logs_of_jobs_that_are_gone_are_removed_and_all_others_stay(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        client: Client = isolated.app.client
+        kept, pruned, young = [await isolated.beside.enqueue() for _ in range(3)]
+        await ground.drain()
+        root = client.run_logs.root
+        assert root is not None
+        paths = {job.id: root / str((await ground.run(job.id)).log_path) for job in (kept, pruned, young)}
+        await client.driver.alter([Delete(job.id) for job in (pruned, young)], now=client.now())
+        long_ago = time.time() - 7_200
+        empty = root / "2001-01-01"
+        empty.mkdir()
+        stranger = root / "notes.txt"
+        stranger.write_text("not ours")
+        for path in (paths[kept.id], paths[pruned.id], stranger):
+            os.utime(path, (long_ago, long_ago))
+        keeping = LogKeeping(client, root)
+        assert await keeping.tick() < SECOND, "there may be more"
+        assert await keeping.tick() == 3_600 * SECOND, "that was all"
+        assert [path.exists() for path in paths.values()] == [True, False, True]
+        assert (empty.exists(), stranger.exists()) == (False, True)
+
+    on_ground(tmp_path, play)
+
+
+def test_a_worker_sees_to_it_by_itself(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        day = tmp_path / "jobs.db-logs" / "2001-01-01"
+        day.mkdir(parents=True)
+        (day / "long-gone.1.log").touch()
+        os.utime(day / "long-gone.1.log", (0, 0))
+        async with ground.working():
+            await ground.until(lambda: not (day / "long-gone.1.log").exists())
+
+    on_ground(tmp_path, play)
+
+
+def test_keeping_logs_where_there_are_none_does_nothing(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        assert await LogKeeping(isolated.app.client, tmp_path / "nowhere").tick() == 3_600 * SECOND
+
+    on_ground(tmp_path, play)
+
+
+def test_an_app_says_where_its_logs_are() -> None:
+    assert Windlass("sqlite:///shop.db").client.run_logs.root == Path.cwd() / "shop.db-logs"
