@@ -25,6 +25,8 @@ Positions = Literal["tail", "dense"]
 GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
 End = Literal["top", "bottom"]  # of the jobs of one queue and priority
+Side = Literal["before", "after"]
+HoldStatus = Literal["ACTIVE", "RELEASED", "EXPIRED"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
 LABELS: Final[tuple[Label, ...]] = get_args(Label)
@@ -229,6 +231,30 @@ class Queue(Struct, frozen=True, kw_only=True, gc=False):
     preset: str | None = None
     settings: str | None = None
     paused_at: Micros | None = None
+
+
+class Hold(Struct, frozen=True, kw_only=True, gc=False):
+    """A queue taken for direct execution: a row of `reservations`. Active from `reserved_at`, granted once nothing of the
+    queue runs any more."""
+
+    hold_id: str
+    queue: str
+    by: str
+    status: HoldStatus
+    reserved_at: Micros
+    granted_at: Micros | None
+    expires_at: Micros
+    ended_at: Micros | None = None
+
+
+class AuditLine(Struct, frozen=True, kw_only=True, gc=False):
+    """What was done to the store by, or instead of, somebody; never changed, never removed."""
+
+    at: Micros
+    actor: str
+    action: str
+    subject: str
+    detail: str | None = None
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):

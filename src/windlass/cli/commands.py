@@ -21,16 +21,18 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   look      jobs list, jobs show, watch     what waits, runs, has failed, and why
             jobs logs ID [--follow]         what a job has logged
             queues list, dlq list           by queue; dead letters, also by error
+            queues show, holds list         one queue in order; who holds which
             workers                         who works here, who is silent, who leads
-  change    jobs retry, run-now, cancel, move, delete
-            queues pause, resume            dlq replay, purge
+  change    jobs retry, run-now, cancel, move, swap, priority, delete
+            queues pause, resume, renormalise             dlq replay, purge
+            holds acquire, release, run     a queue for yourself, or for one command
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues")
+GROUPS: Final = ("jobs", "dlq", "queues", "holds")
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

@@ -17,9 +17,11 @@ from windlass.cli.session import BrokenModule, NoStore
 from windlass.errors import (
     DuplicateId,
     DuplicateJob,
+    HoldNotFound,
     InvalidInput,
     JobNotFound,
     Refused,
+    ResourceBusy,
     StoreError,
     UnknownStore,
     UnknownTask,
@@ -101,6 +103,10 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return REFUSED, f"windlass jobs show {error.job_id}"
         case JobNotFound():
             return FAILED, "windlass jobs list"
+        case HoldNotFound():
+            return FAILED, "windlass holds list --all"
+        case ResourceBusy():
+            return REFUSED, "windlass holds list"
         case StoreError():
             return UNREACHABLE, "windlass doctor" if typed != "doctor" else None
         case _:

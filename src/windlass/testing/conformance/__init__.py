@@ -15,6 +15,7 @@ from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
 from windlass.testing.conformance.fleet import FleetPromises
+from windlass.testing.conformance.holds import HoldPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
@@ -22,6 +23,7 @@ from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
+from windlass.testing.conformance.reordering import ReorderPromises
 from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
 from windlass.testing.conformance.transactions import TransactionPromises
@@ -31,6 +33,8 @@ from windlass.testing.conformance.uniqueness import UniquenessPromises
 class DriverConformance(
     EnqueuePromises,
     OrderPromises,
+    ReorderPromises,
+    HoldPromises,
     LeasePromises,
     SettlementPromises,
     RecoveryPromises,
@@ -55,12 +59,14 @@ __all__ = [
     "DutyPromises",
     "EnqueuePromises",
     "FleetPromises",
+    "HoldPromises",
     "InspectionPromises",
     "LeasePromises",
     "LifecyclePromises",
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",
+    "ReorderPromises",
     "SettlementPromises",
     "SharedRowPromises",
     "SqlPromises",

@@ -48,6 +48,9 @@ SOMETIMES: Final = {
     "leader_lost_acting": "a leader was killed while it did a duty",
     "stale_duty": "a duty was refused: who asked for it led no longer",
     "worker_removed": "a dead worker was removed by the leader",
+    "hold_granted": "a queue was held for direct execution",
+    "hold_waited": "a hold waited for jobs that ran",
+    "hold_expired": "a hold ended because its holder was dead or cut off",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 
