@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from random import shuffle
 
+from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
 
 ROOT = Path(__file__).parent.parent
@@ -48,6 +49,8 @@ TIERS = {
     "steps_of_schedules": ["tests/drivers/postgres/test_postgres_steps_of_schedules.py"],
     "holders": ["tests/drivers/postgres/test_postgres_steps_of_holders.py"],
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
+    "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
+    "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
     "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
@@ -77,7 +80,6 @@ ACK = (
     " where jobs.seq = cast(done.key as integer) and state = 'running' and "
 )
 READY = "  from jobs indexed by jobs_ready\n where queue = :queue and state = 'queued' and ready = 1\n order by "
-WAITING = "seq limit 1)\n  union all\n  select position, created_at, seq from jobs indexed by jobs_waiting where queue = "
 MUTANTS = [
     Mutant("ack: the token guard is gone", SQL + "settle.sql",
            ACK + "lease_token = :token", ACK + ":token <> ''"),
@@ -134,7 +136,7 @@ MUTANTS = [
            "dedupe_key is not null and state in ('queued', 'running')", "dedupe_key is not null and state = 'queued'"),
     Mutant("keys: an expired key is taken an instant too long", SQL + "jobs.sql",
            "expires_at > :now);", "expires_at >= :now);"),
-    Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if paused:\n", "    if not paused:\n"),
+    Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if closed:\n", "    if not closed:\n"),
     Mutant("prune: links of a living chain are deleted", SQL + "duties.sql",
            "where finished_at is not null and dead_kind is not 'superseded'\n", "where finished_at is not null\n"),
     Mutant("prune: runs that nobody counted go too", "drivers/ops/duties.py",
@@ -280,17 +282,6 @@ MUTANTS = [
     Mutant("memory: an expired lease is valid at its last instant", "core/eligibility.py",
            "job.lease_expires_at is not None and job.lease_expires_at <= now",
            "job.lease_expires_at is not None and job.lease_expires_at < now"),
-    Mutant("move: other priorities are passed too", SQL + "people.sql",
-           "and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq\n"
-           "                  order by position, created_at, seq limit 1",
-           "and priority >= -abs(:priority) - 9 and state = 'queued' and ready = 1 and seq <> :seq\n"
-           "                  order by position, created_at, seq limit 1"),
-    Mutant("move: those who wait for their time are not passed", SQL + "people.sql",
-           WAITING + ":queue ", WAITING + "'' "),
-    Mutant("move: counted from its own place instead of the end", "core/positions.py",
-           "return between(None, others[0]) if to", "return between(None, own[0]) if to"),
-    Mutant("move: a job that stands there already is moved on", "core/positions.py",
-           "if others is None or (own < others if to == \"top\" else own > others):", "if others is None:"),
     Mutant("delete: the links that came later are left", SQL + "people.sql",
            "jobs.id in (chain.retry_of, chain.superseded_by)", "jobs.id in (chain.retry_of)"),
     Mutant("delete: the ended links of a living chain go", "drivers/ops/people.py",
@@ -513,7 +504,7 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in POSTGRES)]
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER))]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from windlass.client import JobHandle
     from windlass.context import Context, current
     from windlass.core.uniqueness import dedupe_key
-    from windlass.errors import JobCancelled, JobDead, JobNotFound, LeaseLost, ProcessDied, WindlassError
+    from windlass.errors import (
+        HoldLost,
+        JobCancelled,
+        JobDead,
+        JobNotFound,
+        LeaseLost,
+        ProcessDied,
+        ResourceBusy,
+        WindlassError,
+    )
     from windlass.policies import Retry, backoff_delay_ms, can_retry, exponential, fixed, linear, rule, table
     from windlass.signals import Cancel, Reject, RetryAfter, Snooze
 
@@ -24,7 +33,16 @@ _HOMES = {
     "windlass.client": ("JobHandle",),
     "windlass.context": ("Context", "current"),
     "windlass.core.uniqueness": ("dedupe_key",),
-    "windlass.errors": ("JobCancelled", "JobDead", "JobNotFound", "LeaseLost", "ProcessDied", "WindlassError"),
+    "windlass.errors": (
+        "HoldLost",
+        "JobCancelled",
+        "JobDead",
+        "JobNotFound",
+        "LeaseLost",
+        "ProcessDied",
+        "ResourceBusy",
+        "WindlassError",
+    ),
     "windlass.policies": ("Retry", "backoff_delay_ms", "can_retry", "exponential", "fixed", "linear", "rule", "table"),
     "windlass.signals": ("Cancel", "Reject", "RetryAfter", "Snooze"),
 }
@@ -33,6 +51,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Cancel",
     "Context",
+    "HoldLost",
     "JobCancelled",
     "JobDead",
     "JobHandle",
@@ -40,6 +59,7 @@ __all__ = [
     "LeaseLost",
     "ProcessDied",
     "Reject",
+    "ResourceBusy",
     "Retry",
     "RetryAfter",
     "Snooze",

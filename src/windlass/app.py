@@ -19,6 +19,7 @@ from windlass.crons import CronDecorator, CronOptions, declaring
 from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
+from windlass.holds import QueueHold
 from windlass.options import CommandOptions, TaskOptions
 from windlass.policies import Duration
 from windlass.presets import Preset, preset
@@ -160,6 +161,14 @@ class Windlass:
         if not isinstance(job_id, str):
             raise InvalidInput("id", f"must be text, got {job_id!r}")
         return JobHandle(self.client, job_id, None)
+
+    def hold(self, queue: str, by: str, expires_in: Duration = "5m", wait: Duration | None = None) -> QueueHold:
+        """A queue for oneself, for direct execution: `async with app.hold("gpu", by="api-7"):` or plain `with`.
+
+        Nothing of the queue starts from the moment it is asked for; the block begins when what runs has ended. `wait` is
+        how long that may take (None: for ever, 0: not at all), then `ResourceBusy`. The hold is renewed every third of
+        `expires_in`; a block whose hold is lost ends with `HoldLost`."""
+        return QueueHold(self.client, queue, by, expires_in, wait)
 
     @property
     def repository(self) -> Repository:

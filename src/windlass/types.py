@@ -27,6 +27,8 @@ OnFailure = Literal["stop", "continue", "skip"]
 CatchUp = Literal["skip", "last", "all"]  # of times that passed while nobody could fire them
 Overlap = Literal["allow", "skip", "queue-one"]  # when a job of the same schedule has not ended
 End = Literal["top", "bottom"]  # of the jobs of one queue and priority
+Side = Literal["before", "after"]
+HoldStatus = Literal["ACTIVE", "RELEASED", "EXPIRED"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
 LABELS: Final[tuple[Label, ...]] = get_args(Label)
@@ -267,6 +269,30 @@ class Schedule(Struct, frozen=True, kw_only=True, gc=False):
     next_trigger_at: Micros | None = None
     created_at: Micros = 0
     updated_at: Micros = 0
+
+
+class Hold(Struct, frozen=True, kw_only=True, gc=False):
+    """A queue taken for direct execution: a row of `reservations`. Active from `reserved_at`, granted once nothing of the
+    queue runs any more."""
+
+    hold_id: str
+    queue: str
+    by: str
+    status: HoldStatus
+    reserved_at: Micros
+    granted_at: Micros | None
+    expires_at: Micros
+    ended_at: Micros | None = None
+
+
+class AuditLine(Struct, frozen=True, kw_only=True, gc=False):
+    """What was done to the store by, or instead of, somebody; never changed, never removed."""
+
+    at: Micros
+    actor: str
+    action: str
+    subject: str
+    detail: str | None = None
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor, fleet, logs, schedules
+from windlass.admin import dead_letters, doctor, fleet, holding, logs, schedules
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.schedules import ScheduleList
 from windlass.admin.timeline import timeline
@@ -16,6 +16,8 @@ from windlass.admin.views import (
     ErrorGroups,
     Filter,
     Fleet,
+    Holds,
+    HoldView,
     JobDetail,
     JobList,
     JobView,
@@ -34,17 +36,19 @@ from windlass.admin.views import (
 from windlass.admin.why import why
 from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
-from windlass.core.admission import check_name
-from windlass.core.alterations import SetPaused
-from windlass.core.queries import AllQueues
+from windlass.core.alterations import Renormalise, SetPaused
+from windlass.core.holds import is_valid
+from windlass.core.queries import AllHolds, AllQueues, InOrder
 from windlass.core.uniqueness import stable_json
 from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
-from windlass.errors import InvalidInput, JobNotFound, UnknownTask
+from windlass.errors import JobNotFound, UnknownTask
+from windlass.holds import QueueHold, check_queue
 from windlass.options import OF_JOB, JobOptions, check_options, plan
+from windlass.policies import Duration
 from windlass.presets import HARMONYK
 from windlass.schedules import Schedules, Templates
-from windlass.types import TERMINAL, End, Job, Label, Run
+from windlass.types import TERMINAL, End, Job, Label, Run, Side
 from windlass.words import System, did_you_mean
 
 if TYPE_CHECKING:
@@ -70,7 +74,7 @@ class Admin:
         wanted, now = wanted or Filter(), self.client.now()
         found, after = await search(self.client.driver, wanted, now, limit=limit, before=cursor)
         if not found and wanted.queue is not None:
-            await self._check_queue(wanted.queue)
+            await check_queue(self.client, wanted.queue)
         jobs = tuple(job_view(job, now, wanted.system, last_run_of(job)) for job in found)
         return JobList(at=moment(now), jobs=jobs, cursor=after)
 
@@ -137,8 +141,17 @@ class Admin:
         counts: dict[str, dict[Label, int]] = {name: {} for name in rows}
         for count in await self.client.driver.count(now=now):
             counts.setdefault(count.queue, {})[count.label] = count.jobs
-        views = [queue_view(name, rows.get(name), counts[name]) for name in sorted(counts)]
+        held = {hold.queue: hold for hold in await self.client.driver.read(AllHolds()) if is_valid(hold, now)}
+        for name in held:
+            counts.setdefault(name, {})
+        views = [queue_view(name, rows.get(name), counts[name], held.get(name)) for name in sorted(counts)]
         return Overview(at=moment(now), queues=tuple(views))
+
+    async def order(self, queue: str, *, limit: int = 50, system: System | None = None) -> JobList:
+        """The queued jobs of a queue as they will be dispatched, whatever they wait for, with their positions."""
+        await check_queue(self.client, queue)
+        found, now = await self.client.driver.read(InOrder(queue=queue, limit=limit)), self.client.now()
+        return JobList(at=moment(now), jobs=tuple(job_view(job, now, system) for job in found), cursor=None)
 
     async def workers(self) -> Fleet:
         """Who is registered as a worker, who of them lives, and who leads."""
@@ -157,26 +170,16 @@ class Admin:
 
     async def pause(self, queue: str) -> bool:
         """Stop claims from a queue; what runs goes on. False: it was paused already."""
-        await self._check_queue(queue)
+        await check_queue(self.client, queue)
         return await self._set_paused(queue, True)
 
     async def resume(self, queue: str) -> bool:
-        await self._check_queue(queue)
+        await check_queue(self.client, queue)
         return await self._set_paused(queue, False)
 
     async def _set_paused(self, queue: str, paused: bool) -> bool:
         [answer] = await self.client.driver.alter([SetPaused(queue, paused)], now=self.client.now())
         return answer == "applied"
-
-    async def _check_queue(self, queue: str) -> None:
-        """A queue nobody knows is a typing error: pausing it would stop nothing, and say that it did."""
-        check_name("queue", queue)
-        known = [view.name for view in (await self.overview()).queues]
-        if queue not in known and not (await self.client.driver.find(JobQuery(queues=(queue,), limit=1))).jobs:
-            hint = did_you_mean(queue, known)
-            raise InvalidInput(
-                "queue", f"there is no queue {queue!r} in this store{hint}; known: {', '.join(known) or '-'}"
-            )
 
     async def cancel(self, job_id: str, reason: str = "cancelled") -> Changed:
         answer = await self._handle(job_id).cancel(reason)
@@ -192,6 +195,24 @@ class Admin:
     async def move(self, job_id: str, to: End) -> Changed:
         await self._handle(job_id).move(to)
         return Changed(await self._head(job_id), "moved")
+
+    async def move_beside(self, job_id: str, other_id: str, side: Side, *, take_priority: bool = False) -> Changed:
+        await self._handle(job_id).move_beside(other_id, side, take_priority=take_priority)
+        return Changed(await self._head(job_id), "moved")
+
+    async def swap(self, job_id: str, other_id: str) -> Changed:
+        await self._handle(job_id).swap(other_id)
+        return Changed(await self._head(job_id), "swapped")
+
+    async def set_priority(self, job_id: str, priority: int) -> Changed:
+        await self._handle(job_id).set_priority(priority)
+        return Changed(await self._head(job_id), "priority changed")
+
+    async def renormalise(self, queue: str) -> bool:
+        """Fresh positions, in the same order. False: nothing had to change."""
+        await check_queue(self.client, queue)
+        [answer] = await self.client.driver.alter([Renormalise(queue)], now=self.client.now())
+        return answer == "applied"
 
     async def delete(self, job_id: str) -> Changed:
         await self._handle(job_id).delete()
@@ -217,6 +238,23 @@ class Admin:
             new = plan(type, options, HARMONYK, client.settings).make(client.ids.job(now), text, now)
         [answer] = await client.enqueue((new,), now)
         return Queued(answer.id, answer.existed)
+
+    # ------------------------------------------------------------------------------------------------------------ holds
+
+    async def holds(self, *, ended: bool = False) -> Holds:
+        """Who holds which queue; with `ended` also who did."""
+        return await holding.holds(self.client, ended=ended)
+
+    async def acquire(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> HoldView:
+        """Take a queue, and keep it until it is released or its time is over: nobody renews it."""
+        return await holding.acquire(self.client, queue, by, expires_in, wait)
+
+    async def release(self, hold_id: str, by: str) -> HoldView:
+        """End a hold, whosoever it is; the audit log says by whom."""
+        return await holding.release(self.client, hold_id, by)
+
+    def hold(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> QueueHold:
+        return QueueHold(self.client, queue, by, expires_in, wait)
 
     # ----------------------------------------------------------------------------------------------------- dead letters
 

@@ -9,7 +9,7 @@ from windlass.admin.views import Why, WhyReason
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, moment
-from windlass.core.queries import AllLimits, AllQueues, AllWorkers, JobsAhead, PermitHolders, SamplesSince
+from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, JobsAhead, PermitHolders, SamplesSince
 from windlass.core.why import Facts, Reason, reasons
 from windlass.errors import JobNotFound
 from windlass.types import Job, Micros
@@ -37,12 +37,14 @@ async def facts_of(client: Client, job: Job, now: Micros) -> Facts:
         return Facts()
     driver = client.driver
     queues = await driver.read(AllQueues())
+    holds = await driver.read(AllHolds())
     workers = await driver.read(AllWorkers())
     ahead = await driver.read(JobsAhead(job_id=job.id, most=MOST_AHEAD))
     samples = await driver.read(SamplesSince(since=now - SAMPLED))
     parked = job.parked_on
     return Facts(
         queue=next((queue for queue in queues if queue.name == job.queue), None),
+        hold=next((hold for hold in holds if hold.queue == job.queue and hold.status == "ACTIVE"), None),
         limits=[] if parked is None else await driver.read(AllLimits()),
         holders=[] if parked is None else await driver.read(PermitHolders(key=parked, limit=NAMED)),
         workers=[row for row in workers if now - row.last_heartbeat < client.settings.worker_timeout],
@@ -123,12 +125,14 @@ def command(job: Job, reason: Reason) -> str | None:
             return f"windlass jobs run-now {job.id}"
         case "paused":
             return f"windlass queues resume {job.queue}"
+        case "held":
+            return "windlass holds list"
         case "no worker" | "not served" | "unknown type":
             return f"windlass worker APP --queues {job.queue}"
         case "busy" | "next" | "lapsed":
             return "windlass workers"
         case "backlog":
-            return f"windlass jobs move {job.id} top"
+            return f"windlass jobs move {job.id} --top"
         case "ended" if reason.subject == "dead":
             return f"windlass jobs retry {job.id}"
         case _:

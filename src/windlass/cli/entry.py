@@ -17,10 +17,12 @@ from windlass.cli.session import BrokenModule, NoStore
 from windlass.errors import (
     DuplicateId,
     DuplicateJob,
+    HoldNotFound,
     InUse,
     InvalidInput,
     JobNotFound,
     Refused,
+    ResourceBusy,
     StoreError,
     UnknownSchedule,
     UnknownStore,
@@ -108,6 +110,10 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return FAILED, f"windlass {'schedules' if isinstance(error, UnknownSchedule) else 'templates'} list"
         case JobNotFound():
             return FAILED, "windlass jobs list"
+        case HoldNotFound():
+            return FAILED, "windlass holds list --all"
+        case ResourceBusy():
+            return REFUSED, "windlass holds list"
         case StoreError():
             return UNREACHABLE, "windlass doctor" if typed != "doctor" else None
         case _:

@@ -1,4 +1,4 @@
-"""One job as a page that a person reads from top to bottom."""
+"""One job as a page that a person reads from top to bottom, and one queue in its order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from textwrap import fill, indent
 from typing import Any, Final
 
 from windlass.admin.views import Entry, JobDetail, JobView, Link, RunView
-from windlass.admin.wording import in_words, relative
+from windlass.admin.wording import age, in_words, relative
 from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
-from windlass.cli.session import Common
+from windlass.cli.session import Common, opened
 
 DIM: Final = "dim"
 NAME: Final = 11
@@ -166,3 +166,25 @@ def _laid_out(value: Any, width: int) -> str:
         inside = fill(text[1:-1], width, break_long_words=False, break_on_hyphens=False)
     opens, closes = "{}" if isinstance(value, dict) else "[]"
     return f"{opens}\n{indent(inside, '  ')}\n{closes}"
+
+
+async def show_order(queue: str, limit: int, common: Common) -> None:
+    """What is queued in one queue, first to last."""
+    async with opened(common) as admin:
+        found = await admin.order(queue, limit=limit, system=common.words)
+    if common.json:
+        common.out.emit(found)
+        return
+    if not found.jobs:
+        common.out.note(f"nothing is queued in {queue}")
+        return
+    rows = [
+        (
+            str(place), job.id, one_line(job.type, 30), str(job.priority), str(job.position), state_of(job),
+            age(job.created_at, found.at),
+        )
+        for place, job in enumerate(found.jobs, 1)
+    ]  # fmt: skip
+    common.out.table(("#", "ID", "TYPE", "PRIORITY", "POSITION", "STATE", "AGE"), rows)
+    if len(found.jobs) == limit:
+        common.out.note(f"there may be more: --limit {limit * 2}")

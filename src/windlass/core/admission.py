@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Protocol, get_args
 
 import msgspec
 
 from windlass.core.alterations import (
+    Acquire,
     Alteration,
+    Grant,
+    Holding,
     Leave,
     Move,
+    MoveBeside,
     OfSchedules,
     PutGroup,
     PutLimit,
     PutQueue,
+    ReleaseHold,
+    Renew,
+    Renormalise,
     Replay,
     Revoke,
     SetPaused,
+    SetPriority,
+    Swap,
 )
-from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues, TidyPositions
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.types import (
@@ -33,6 +43,7 @@ from windlass.types import (
     OnUnknown,
     Positions,
     RetryMode,
+    Side,
     WorkerInfo,
 )
 
@@ -51,6 +62,7 @@ POSITIONS: Final = frozenset(get_args(Positions))
 GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
 ENDS: Final = frozenset(get_args(End))
+SIDES: Final = frozenset(get_args(Side))
 
 
 def check_name(field: str, value: object) -> None:
@@ -174,10 +186,14 @@ def _check_numbers(job: NewJob) -> None:
         check_number(field, getattr(job, field))
     if job.max_attempts and job.attempts > job.max_attempts:
         raise InvalidInput("attempts", f"{job.attempts} is more than max_attempts {job.max_attempts}")
-    if type(job.priority) is not int or not -(2**31) <= job.priority < 2**31:
-        raise InvalidInput("priority", f"must be a whole number of 32 bits, got {job.priority!r}")
+    check_priority(job.priority)
     if job.run_at is not None:
         check_number("run_at", job.run_at)
+
+
+def check_priority(priority: object) -> None:
+    if type(priority) is not int or not -(2**31) <= priority < 2**31:
+        raise InvalidInput("priority", f"must be a whole number of 32 bits, got {priority!r}")
 
 
 def check_claim(claim: Claim, now: object) -> None:
@@ -235,6 +251,15 @@ def check_progress(progress: float | None) -> None:
         raise InvalidInput("progress", f"must be between 0 and 1, got {progress!r}")
 
 
+def check_alterations(changes: Sequence[Alteration]) -> None:
+    for change in changes:
+        check_alteration(change)
+    acquired = {change.hold_id for change in changes if isinstance(change, Acquire)}
+    for change in changes:
+        if isinstance(change, Grant) and change.hold_id in acquired:
+            raise InvalidInput("hold_id", f"{change.hold_id!r} is acquired in this very call; grant it in a later one")
+
+
 def check_alteration(change: Alteration) -> None:
     match change:
         case PutQueue():
@@ -255,6 +280,17 @@ def check_alteration(change: Alteration) -> None:
             check_id(change.child_id)
         case Move():
             check_one_of("to", change.to, ENDS)
+        case MoveBeside() | Swap():
+            if change.job_id == change.other_id:
+                raise InvalidInput("other_id", f"is the job itself, {change.job_id!r}; name another one")
+            if isinstance(change, MoveBeside):
+                check_one_of("side", change.side, SIDES)
+        case SetPriority():
+            check_priority(change.priority)
+        case Renormalise():
+            check_name("queue", change.queue)
+        case Acquire() | Grant() | Renew() | ReleaseHold():
+            check_hold(change)
         case Revoke() | Leave():
             check_name("worker_id", change.worker_id)
         case SetPaused():
@@ -267,6 +303,18 @@ def check_alteration(change: Alteration) -> None:
             check_of_schedules(change)
         case _:
             pass
+
+
+def check_hold(change: Holding) -> None:
+    check_name("hold_id", change.hold_id)
+    if isinstance(change, Acquire):
+        check_name("queue", change.queue)
+        check_name("by", change.by)
+    if isinstance(change, ReleaseHold):
+        if change.by is not None:
+            check_name("by", change.by)
+    elif type(change.expires_in) is not int or not 0 < change.expires_in <= LATEST:
+        raise InvalidInput("expires_in", f"must be more than zero, got {change.expires_in!r}")
 
 
 def check_worker(worker: WorkerInfo) -> None:
@@ -287,7 +335,7 @@ def check_duty(duty: Duty) -> None:
             for field in ("succeeded", "cancelled", "dead"):
                 if getattr(duty, field) is not None:
                     check_number(field, getattr(duty, field))
-        case ForgetKeys():
+        case ForgetKeys() | TidyPositions():
             check_limit(duty.limit)
         case RemoveDeadWorkers():
             check_number("silent_for", duty.silent_for)

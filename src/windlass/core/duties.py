@@ -56,7 +56,15 @@ class RollUpUsage(Struct, frozen=True, kw_only=True):
     limit: int = 10_000
 
 
-Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage
+class TidyPositions(Struct, frozen=True, kw_only=True):
+    """In queues with dense positions: where there is no room left between two queued jobs of one priority, all of that
+    priority get fresh positions, in their order. Queues with more than `limit` queued jobs are left to the move that needs
+    the room. `Done.rows` are the jobs whose position changed."""
+
+    limit: int = 1_000
+
+
+Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | TidyPositions
 
 
 class Done(Struct, frozen=True, gc=False):

@@ -8,7 +8,21 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Schedule, Template, Usage, WorkerInfo
+from windlass.types import (
+    AuditLine,
+    Event,
+    Group,
+    Hold,
+    Job,
+    Limit,
+    Micros,
+    Queue,
+    QueueSample,
+    Schedule,
+    Template,
+    Usage,
+    WorkerInfo,
+)
 
 R = TypeVar("R")
 
@@ -80,3 +94,20 @@ class PermitHolders(Query[str], frozen=True, kw_only=True):
 
     key: str
     limit: int = 10
+
+
+class InOrder(Query[Job], frozen=True, kw_only=True):
+    """The first `limit` queued jobs of a queue in dispatch order, whatever they wait for."""
+
+    queue: str
+    limit: int = 50
+
+
+class AllHolds(Query[Hold], frozen=True):
+    """Holds, active or ended, in the order in which they were asked for (and then by id)."""
+
+
+class AuditLog(Query[AuditLine], frozen=True, kw_only=True):
+    """Lines of the audit log, written at `since` or later, oldest first."""
+
+    since: Micros = 0

@@ -169,13 +169,19 @@ def replayed(job: Job, change: Replay, now: Micros) -> Job:
     )  # fmt: skip
 
 
-def moved(job: Job, position: int, now: Micros) -> Job:
-    return replace(job, position=position, updated_at=touched(job, now))
+def placed(job: Job, priority: int, position: int, now: Micros) -> Job:
+    return replace(job, priority=priority, position=position, updated_at=touched(job, now))
 
 
 def revoked(job: Job, now: Micros) -> Job:
     """The lease of a worker that is dead ends now; everything else is left to whoever takes the job back."""
     return replace(job, lease_expires_at=now, updated_at=touched(job, now))
+
+
+def fenced(job: Job, now: Micros) -> Job:
+    """A lapsed lease that nobody can extend any more, however far behind the clock of its worker is: that clock has passed
+    the moment of the claim."""
+    return replace(job, lease_expires_at=job.claimed_at, updated_at=touched(job, now))
 
 
 def brought_forward(job: Job, now: Micros) -> Job:

@@ -12,7 +12,8 @@ from typing import Literal
 from msgspec import Struct
 
 from windlass.core.eligibility import is_due, is_expired
-from windlass.types import Job, Limit, Micros, Queue, QueueSample, WorkerInfo
+from windlass.core.holds import is_valid
+from windlass.types import Hold, Job, Limit, Micros, Queue, QueueSample, WorkerInfo
 
 Kind = Literal[
     "ended", "superseded", "running", "claimed", "lapsed", "cancelling",  # it does not wait
@@ -37,6 +38,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """What `reasons` looks at, besides the job. `ahead` is None when nobody counted."""
 
     queue: Queue | None = None
+    hold: Hold | None = None  # of its queue, when that is active
     limits: Sequence[Limit] = ()
     holders: Sequence[str] = ()  # of the permits that the job waits for
     workers: Sequence[WorkerInfo] = ()  # those that are alive
@@ -75,6 +77,8 @@ def _forbidden(job: Job, facts: Facts, now: Micros) -> Iterator[Reason]:
             yield Reason(kind="time", until=job.run_at)
     if facts.queue is not None and facts.queue.paused_at is not None:
         yield Reason(kind="paused", subject=f"queue:{job.queue}", until=None)
+    if facts.hold is not None and is_valid(facts.hold, now):
+        yield Reason(kind="held", subject=facts.hold.by, detail=facts.hold.hold_id, until=facts.hold.expires_at)
     if job.parked_on is not None:
         limit = next((limit for limit in facts.limits if limit.key == job.parked_on), None)
         yield Reason(

@@ -223,11 +223,12 @@ class Driver(Protocol):
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         """Lease up to `limit` runnable jobs and answer them in dispatch order; an empty list when there is none.
 
-        In one transaction: (1) unless told not to, take back expired leases of these queues that need no decision
-        (`Expire`: back to the queue, run_at None, lost + 1, run closed); (2) promote every job whose time has come; (3)
-        pick in the one total order over all queues named, skipping paused queues, other types, with `unhandled` what does
-        not say on_unknown="dead", and jobs without a permit (those are parked); (4) write state, token, expiry =
-        now + lease_for, worker, claimed_at, executions + 1, started_at (None with start=False) and the run row.
+        In one transaction: (1) unless told not to, end holds of these queues whose time is over, and take back expired
+        leases that need no decision (`Expire`: back to the queue, run_at None, lost + 1, run closed); (2) promote every
+        job whose time has come; (3) pick in the one total order over all queues named, skipping paused and held queues,
+        other types, with `unhandled` what does not say on_unknown="dead", and jobs without a permit (those are parked);
+        (4) write state, token, expiry = now + lease_for, worker, claimed_at, executions + 1, started_at (None with
+        start=False) and the run row.
 
         Never answers a job under a valid lease or a finished one. `lease_for` <= 0 raises `InvalidLeaseDuration`.
         """
@@ -271,7 +272,11 @@ class Driver(Protocol):
 
         Cancel: queued → cancelled (`applied`), running → `requested`, cancelled → `unchanged`, else `wrong_state`.
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
-        Move: queued only, `unchanged` when it stands there already; later arrivals are not bound by it. Delete: finished,
+        Move, MoveBeside, Swap, SetPriority: queued only, `unchanged` when it stands there already, `apart` where the two
+        have not one queue and priority; later arrivals are not bound by it. Renormalise: `unchanged` when nothing moves.
+        Acquire: `busy` when the queue is held, `unchanged` when it is by this very hold. Grant: `requested` while a job of
+        the queue has a valid lease. Renew, Grant: an active hold whose time is not over, else `wrong_state`. ReleaseHold:
+        `unchanged` when it has ended. Delete: finished,
         with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
         else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
         `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
@@ -304,7 +309,7 @@ class Driver(Protocol):
 
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
         """The types among the first `limit` ready jobs of each queue in dispatch order, by queue, type and on_unknown (and
-        sorted so). None = every queue that has ready jobs. Paused queues are left out."""
+        sorted so). None = every queue that has ready jobs. Paused and held queues are left out."""
         ...
 
     async def read(self, query: Query[R]) -> list[R]:

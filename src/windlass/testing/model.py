@@ -48,6 +48,7 @@ from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked
 from windlass.testing.model_fleet import WORKERS, FleetRules
 from windlass.testing.model_machine import Change
+from windlass.testing.model_order import OrderRules
 from windlass.testing.model_schedules import ScheduleRules
 from windlass.testing.model_soundness import SoundRows
 from windlass.types import NewJob
@@ -107,7 +108,7 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules, ScheduleRules, SoundRows):
+class _Differential(FleetRules, ScheduleRules, OrderRules, SoundRows):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))

@@ -7,17 +7,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from windlass.core.admission import check_limit, check_queues
+from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.eligibility import dispatch_order, label_of
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
+    AllHolds,
     AllLimits,
     AllQueues,
     AllSchedules,
     AllTemplates,
     AllWorkers,
+    AuditLog,
     DueSchedules,
+    InOrder,
     JobsAhead,
     PermitHolders,
     Query,
@@ -26,11 +29,13 @@ from windlass.core.queries import (
     UsageSince,
 )
 from windlass.drivers.memory.fleet import workers
+from windlass.drivers.memory.holds import is_open
+from windlass.drivers.memory.order import in_order as in_dispatch_order
 from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
-from windlass.types import Job, Micros, OnUnknown, Queue, Run
+from windlass.types import Job, Micros, OnUnknown, Run
 
 T = TypeVar("T")
 
@@ -75,7 +80,7 @@ def waiting_types(tables: Tables, queues: Sequence[str] | None, limit: int) -> l
         check_queues(queues)
     counted: Counter[tuple[str, str, OnUnknown]] = Counter()
     for name in tables.ready if queues is None else dict.fromkeys(queues):
-        if tables.queues.get(name, Queue(name=name)).paused_at is None:
+        if is_open(tables, name):
             first = [tables.jobs[order[3]] for order in tables.ready.get(name, [])[:limit]]
             counted.update((name, job.type, job.on_unknown) for job in first)
     return [WaitingType(*kind, number) for kind, number in sorted(counted.items())]
@@ -94,6 +99,14 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = tables.outbox
         case AllWorkers():
             rows = workers(tables)
+        case AllHolds():
+            rows = sorted(tables.holds.values(), key=lambda hold: (hold.reserved_at, hold.hold_id))
+        case AuditLog():
+            rows = [line for line in tables.audit if line.at >= query.since]
+        case InOrder():
+            check_name("queue", query.queue)
+            check_limit(query.limit)
+            rows = in_dispatch_order(tables, query.queue)[: query.limit]
         case SamplesSince():
             rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
         case UsageSince():

@@ -54,10 +54,14 @@ def insert_child(tables: Tables, parent: Job, child: RetryChild, now: Micros) ->
 def next_place(tables: Tables, queue: str, priority: int) -> tuple[int, int]:
     """A new seq and the position at the tail."""
     seq = tables.next_seq()
-    if tables.queues.get(queue, Queue(name=queue)).positions == "tail":
+    if not is_dense(tables, queue):
         return seq, tail(seq)
     peers = [j.position for j in tables.jobs.values() if (j.queue, j.priority, j.state) == (queue, priority, "queued")]
     return seq, dense(max(peers, default=None))
+
+
+def is_dense(tables: Tables, queue: str) -> bool:
+    return tables.queues.get(queue, Queue(name=queue)).positions == "dense"
 
 
 def holder_of(tables: Tables, new: NewJob, now: Micros) -> str | None:

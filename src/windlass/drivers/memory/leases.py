@@ -12,18 +12,20 @@ from windlass.core.changes import Expire, storable
 from windlass.core.eligibility import is_expired, is_promotable, is_wanted, needs_decision
 from windlass.core.guards import judge
 from windlass.core.settle import riders_of
+from windlass.drivers.memory.holds import end_stale, is_open
 from windlass.drivers.memory.limits import take_permits
 from windlass.drivers.memory.settlement import apply, ride
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Claim, Extended, Renewal
-from windlass.types import Claimed, Job, Micros, Queue
+from windlass.types import Claimed, Job, Micros
 
 
 def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
     check_claim(wish, now)
     if wish.reclaim:
+        end_stale(tables, wish.queues, wish.worker_id, now)
         take_back(tables, now, queues=wish.queues)
-    queues = [q for q in dict.fromkeys(wish.queues) if tables.queues.get(q, Queue(name=q)).paused_at is None]
+    queues = [queue for queue in dict.fromkeys(wish.queues) if is_open(tables, queue)]
     promote(tables, queues, now)
     prefix = rows.run_prefix(wish.token, now)
     taken: list[Claimed] = []

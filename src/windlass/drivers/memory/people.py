@@ -7,37 +7,45 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.admission import check_alteration
+from windlass.core.admission import check_alterations
 from windlass.core.alterations import (
+    Acquire,
     AlterAnswer,
     Alteration,
     Cancel,
     Delete,
+    Grant,
     Leave,
     Move,
+    MoveBeside,
     PutGroup,
     PutLimit,
     PutQueue,
+    ReleaseHold,
+    Renew,
+    Renormalise,
     Replay,
     Revoke,
     RunNow,
     SetPaused,
+    SetPriority,
+    Swap,
 )
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
-from windlass.core.positions import Place, beyond
 from windlass.drivers.memory import schedules
 from windlass.drivers.memory.fleet import leave
+from windlass.drivers.memory.holds import hold
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import put_limit, unpark
+from windlass.drivers.memory.order import reorder
 from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
 from windlass.types import TERMINAL, Group, Job, Micros, Queue
 
 
 def alter(tables: Tables, changes: Sequence[Alteration], now: Micros) -> list[AlterAnswer]:
-    for change in changes:
-        check_alteration(change)
+    check_alterations(changes)
     return [alter_one(tables, change, now) for change in changes]
 
 
@@ -49,8 +57,10 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return replay(tables, change, now)
         case RunNow():
             return run_now(tables, change, now)
-        case Move():
-            return move(tables, change, now)
+        case Move() | MoveBeside() | Swap() | SetPriority() | Renormalise():
+            return reorder(tables, change, now)
+        case Acquire() | Grant() | Renew() | ReleaseHold():
+            return hold(tables, change, now)
         case Delete():
             return delete(tables, change)
         case Revoke():
@@ -114,26 +124,6 @@ def run_now(tables: Tables, change: RunNow, now: Micros) -> AlterAnswer:
         return "not_found" if job is None else "wrong_state"
     tables.put(rows.brought_forward(job, now))
     return "applied"
-
-
-def move(tables: Tables, change: Move, now: Micros) -> AlterAnswer:
-    job = tables.find(change.job_id)
-    if job is None or job.state != "queued":
-        return "not_found" if job is None else "wrong_state"
-    peers = [
-        place(other) for other in tables.jobs.values()
-        if (other.queue, other.priority, other.state) == (job.queue, job.priority, "queued") and other.seq != job.seq
-    ]  # fmt: skip
-    end = min(peers, default=None) if change.to == "top" else max(peers, default=None)
-    position = beyond(place(job), end, change.to)
-    if position is None:
-        return "unchanged"
-    tables.put(rows.moved(job, position, now))
-    return "applied"
-
-
-def place(job: Job) -> Place:
-    return (job.position, job.created_at, job.seq)
 
 
 def delete(tables: Tables, change: Delete) -> AlterAnswer:

@@ -7,7 +7,22 @@ from msgspec import Struct
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Schedule, Template, Usage, WorkerInfo
+from windlass.types import (
+    AuditLine,
+    Event,
+    Group,
+    Hold,
+    Job,
+    Limit,
+    Micros,
+    Queue,
+    QueueSample,
+    Run,
+    Schedule,
+    Template,
+    Usage,
+    WorkerInfo,
+)
 
 
 class Snapshot(Struct):
@@ -28,6 +43,8 @@ class Snapshot(Struct):
     samples: list[QueueSample]
     usage: list[Usage]
     watermark: Micros | None
+    holds: list[Hold]
+    audit: list[AuditLine]
 
 
 def snapshot(t: Tables) -> Snapshot:
@@ -36,7 +53,7 @@ def snapshot(t: Tables) -> Snapshot:
         queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()),
         templates=list(t.templates.values()), schedules=list(t.schedules.values()), outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
-        usage=list(t.usage.values()), watermark=t.watermark,
+        usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()), audit=t.audit,
     )  # fmt: skip
 
 
@@ -53,3 +70,4 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark
+    t.holds, t.audit = {row.hold_id: row for row in rows.holds}, rows.audit

@@ -13,9 +13,11 @@ from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
 from windlass.types import (
     ACTIVE,
+    AuditLine,
     Event,
     Group,
     Handle,
+    Hold,
     Job,
     Limit,
     Micros,
@@ -49,6 +51,8 @@ class Tables:
         self.leader = Leadership()  # as it was last granted, also after it has lapsed
         self.samples: dict[tuple[Micros, str], QueueSample] = {}
         self.usage: dict[UsageKey, Usage] = {}
+        self.holds: dict[str, Hold] = {}
+        self.audit: list[AuditLine] = []
         self.watermark: Micros | None = None  # up to here all runs are in `usage`
         # Derived from the jobs, kept in step by `put`.
         self.seqs: dict[str, int] = {}
@@ -179,3 +183,7 @@ class Tables:
     def add_event(self, event: Event) -> None:
         self.outbox.append(event)
         self._undo.append(self.outbox.pop)
+
+    def add_audit(self, line: AuditLine) -> None:
+        self.audit.append(line)
+        self._undo.append(self.audit.pop)

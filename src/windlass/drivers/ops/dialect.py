@@ -55,3 +55,8 @@ class Dialect(ABC):
     @abstractmethod
     def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
         """Delete whole chains, but for those that are not ended any more; answers the group of each deleted link."""
+
+    @abstractmethod
+    def outlast_claims(self) -> Op[bool]:
+        """Wait until every claim that was under way has ended, for a moment; False when one of them has not. Those that
+        begin later see what is stored now. Where there is one writer, none is under way."""

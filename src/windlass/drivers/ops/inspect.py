@@ -7,16 +7,19 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from windlass.core.admission import check_limit, check_queues
+from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
+    AllHolds,
     AllLimits,
     AllQueues,
     AllSchedules,
     AllTemplates,
     AllWorkers,
+    AuditLog,
     DueSchedules,
+    InOrder,
     JobsAhead,
     PermitHolders,
     Query,
@@ -25,11 +28,12 @@ from windlass.core.queries import (
     UsageSince,
 )
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.order import in_order
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, worker_in
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run, Template, Usage
+from windlass.types import AuditLine, Event, Group, Hold, Job, Limit, Micros, Queue, Run, Template, Usage
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -87,6 +91,15 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_events()), fields_of(Event)
         case AllWorkers():
             rows, make = (yield db.sql.all_workers()), worker_in
+        case AllHolds():
+            rows, make = (yield db.sql.all_holds()), fields_of(Hold)
+        case AuditLog():
+            rows, make = (yield db.sql.audit_log(since=query.since)), fields_of(AuditLine)
+        case InOrder():
+            check_name("queue", query.queue)
+            check_limit(query.limit)
+            jobs: list[Any] = yield from in_order(db, query)
+            return jobs
         case SamplesSince():
             rows, make = (yield db.sql.all_samples(since=query.since)), sample_in
         case UsageSince():

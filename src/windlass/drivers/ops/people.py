@@ -4,36 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.admission import check_alteration
+from windlass.core.admission import check_alterations
 from windlass.core.alterations import (
+    Acquire,
     AlterAnswer,
     Alteration,
     Cancel,
     Delete,
+    Grant,
     Leave,
     Move,
+    MoveBeside,
     PutGroup,
     PutLimit,
     PutQueue,
+    ReleaseHold,
+    Renew,
+    Renormalise,
     Replay,
     Revoke,
     RunNow,
     SetPaused,
+    SetPriority,
+    Swap,
 )
 from windlass.core.changes import RetryChild, storable
-from windlass.core.positions import beyond
 from windlass.drivers.ops import schedules
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import leave
+from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.ops.limits import put_limit, unpark
+from windlass.drivers.ops.order import reorder
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Job, Micros
 
 
 def alter(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
-    for change in changes:
-        check_alteration(change)
+    check_alterations(changes)
     yield from db.lock_for(changes, now)
     answers: list[AlterAnswer] = []
     for change in changes:
@@ -50,8 +58,10 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from replay(db, change, now))
         case RunNow():
             return (yield from run_now(db, change, now))
-        case Move():
-            return (yield from move(db, change, now))
+        case Move() | MoveBeside() | Swap() | SetPriority() | Renormalise():
+            return (yield from reorder(db, change, now))
+        case Acquire() | Grant() | Renew() | ReleaseHold():
+            return (yield from hold(db, change, now))
         case Delete():
             return (yield from delete(db, change))
         case Revoke():
@@ -132,20 +142,6 @@ def run_now(db: Dialect, change: RunNow, now: Micros) -> Op[AlterAnswer]:
     if job is None or job.state != "queued":
         return "not_found" if job is None else "wrong_state"
     yield db.sql.run_now(id=job.id, now=now)
-    return "applied"
-
-
-def move(db: Dialect, change: Move, now: Micros) -> Op[AlterAnswer]:
-    [job] = yield from get(db, [change.job_id])
-    if job is None or job.state != "queued":
-        return "not_found" if job is None else "wrong_state"
-    block = db.sql.first_place if change.to == "top" else db.sql.last_place
-    found = yield block(queue=job.queue, priority=job.priority, seq=job.seq)
-    end = (found[0][0], found[0][1], found[0][2]) if found else None
-    position = beyond((job.position, job.created_at, job.seq), end, change.to)
-    if position is None:
-        return "unchanged"
-    yield db.sql.move_job(seq=job.seq, position=position, now=now)
     return "applied"
 
 

@@ -21,6 +21,8 @@ from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob
 
+PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)  # seconds between looks at claims that are under way
+
 
 class Postgres(Dialect):
     sql = SQL
@@ -35,7 +37,7 @@ class Postgres(Dialect):
         yield getattr(SQL, block)(**params)
 
     def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
-        yield from lock_all(changes, now)
+        yield from lock_all(self, changes, now)
 
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query, POSTGRES)
@@ -55,6 +57,14 @@ class Postgres(Dialect):
     def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
         doomed = yield from still_ended(heads)
         return (yield SQL.delete_jobs(seqs=Ints(doomed))) if doomed else []
+
+    def outlast_claims(self) -> Op[bool]:
+        under_way = Texts(row[0] for row in (yield SQL.claims_under_way()))
+        for pause in PAUSES:
+            if not under_way or not (yield SQL.still_under_way(transactions=under_way)):
+                return True
+            yield SQL.pause(seconds=pause)
+        return not (yield SQL.still_under_way(transactions=under_way))
 
 
 DIALECT: Final = Postgres()

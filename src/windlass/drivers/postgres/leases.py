@@ -10,7 +10,9 @@ from windlass.core.changes import EXPIRED, storable
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.limits import Locked, allowed, free_permits
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
@@ -63,8 +65,10 @@ def claimed_before(wish: Claim, now: Micros) -> Op[list[Claimed]]:
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     """The whole of it, in a transaction: take back, promote, pick, take permits or park, lease."""
     queues = list(dict.fromkeys(wish.queues))
-    [(lapsed, _, limited)] = yield SQL.glance(queues=Texts(queues), now=now)
+    [(lapsed, _, limited, stale)] = yield SQL.glance(queues=Texts(queues), now=now)
     locked = Locked()
+    if stale and wish.reclaim:
+        yield from end_stale(DIALECT, queues, wish.worker_id, now)
     if lapsed and wish.reclaim:
         yield from take_back(queues, now, locked)
     queues = [row[0] for row in (yield SQL.open_queues(queues=Texts(queues)))]

@@ -11,14 +11,21 @@ from windlass.core.alterations import (
     Delete,
     Fire,
     Move,
+    MoveBeside,
     OfSchedules,
+    Ordering,
     PutLimit,
     PutQueue,
+    Renormalise,
     Replay,
     Revoke,
     RunNow,
     SetPaused,
+    SetPriority,
+    Swap,
 )
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.order import plan
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.sql import SQL
@@ -26,10 +33,11 @@ from windlass.drivers.rows import strings_in
 from windlass.drivers.statement import Op
 from windlass.types import Micros
 
-BY_JOB = Cancel | Replay | RunNow | Move | Delete
+BY_JOB = Cancel | Replay | RunNow | Delete | Move | MoveBeside | Swap | SetPriority
+PLACES = Replay | Move | MoveBeside | Swap | SetPriority  # what they do depends on the others of a queue
 
 
-def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
+def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None]:
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     yield from lock_schedules(changes)
@@ -40,17 +48,23 @@ def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
     queues |= {job.queue for change in changes if isinstance(change, Fire) for job in change.jobs}
     keys = {change.key for change in changes if isinstance(change, PutLimit)}
     groups: set[str] = set()
+    ordered = {change.queue for change in changes if isinstance(change, Renormalise)}
     if seqs:
-        if any(isinstance(change, Replay) for change in changes):  # its child takes a place in a queue
-            queues.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
+        if any(isinstance(change, PLACES) for change in changes):
+            ordered.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
         for group_id, limit_keys in (yield SQL.shared_rows_of(seqs=seqs)):
             groups.update([group_id] if group_id is not None else [])
             keys.update(strings_in(limit_keys))
-    if queues:
-        yield SQL.hold_queues(names=Texts(queues))
+    if ordered:
+        yield SQL.lock_order(names=Texts(ordered))
+    if queues | ordered:
+        yield SQL.hold_queues(names=Texts(queues | ordered))
     yield from limits.lock(keys)
     if groups:
         yield SQL.lock_groups(ids=Texts(groups))
+    if ordered:
+        placed = yield from all_placed(db, changes)
+        seqs = Ints({*seqs, *placed})
     if seqs:
         yield SQL.lock_jobs(seqs=seqs)
 
@@ -64,10 +78,24 @@ def lock_schedules(changes: Sequence[Alteration]) -> Op[None]:
         yield SQL.lock_schedules(ids=fired)
 
 
+def all_placed(db: Dialect, changes: Sequence[Alteration]) -> Op[set[int]]:
+    """The jobs that a change of the order moves: many, where positions are made afresh. It is planned once more when
+    they are locked."""
+    seqs: set[int] = set()
+    for change in changes:
+        if isinstance(change, Ordering):
+            _, spots = yield from plan(db, change)
+            seqs.update(spot.seq for spot in spots)
+    return seqs
+
+
 def named(changes: Sequence[Alteration], now: Micros) -> Op[Ints]:
     """The jobs that the changes are about: with a deletion all links of the chain, with a dead worker what it leased."""
     seqs: set[int] = set()
-    ids = Texts(dict.fromkeys(change.job_id for change in changes if isinstance(change, BY_JOB)))
+    ids = Texts(dict.fromkeys(
+        job_id for change in changes if isinstance(change, BY_JOB)
+        for job_id in ([change.job_id, change.other_id] if isinstance(change, MoveBeside | Swap) else [change.job_id])
+    ))  # fmt: skip
     workers = Texts(change.worker_id for change in changes if isinstance(change, Revoke))
     if ids:
         seqs.update(row[1] for row in (yield SQL.seqs_of(ids=ids)))

@@ -10,8 +10,10 @@ from windlass.core.changes import EXPIRED, storable
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, to_json
+from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.limits import allowed, free_permits
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
@@ -22,10 +24,12 @@ from windlass.types import Claimed, Micros
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     check_claim(wish, now)
     queues = list(dict.fromkeys(wish.queues))
-    [(lapsed, due, limited, paused)] = yield SQL.glance(queues=to_json(queues), now=now)
+    [(lapsed, due, limited, closed)] = yield SQL.glance(queues=to_json(queues), now=now)
     if lapsed and wish.reclaim:
         yield from take_back(queues, now)
-    if paused:
+    if closed:
+        if wish.reclaim:
+            yield from end_stale(DIALECT, queues, wish.worker_id, now)
         queues = [row[0] for row in (yield SQL.open_queues(queues=to_json(queues)))]
     if due:
         yield from promote(queues, now)

@@ -16,6 +16,7 @@ from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
+from windlass.testing.conformance.holds import HoldPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
@@ -23,6 +24,7 @@ from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
+from windlass.testing.conformance.reordering import ReorderPromises
 from windlass.testing.conformance.schedules import SchedulePromises
 from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
@@ -33,6 +35,8 @@ from windlass.testing.conformance.uniqueness import UniquenessPromises
 class DriverConformance(
     EnqueuePromises,
     OrderPromises,
+    ReorderPromises,
+    HoldPromises,
     LeasePromises,
     SettlementPromises,
     RecoveryPromises,
@@ -60,12 +64,14 @@ __all__ = [
     "EnqueuePromises",
     "FiringPromises",
     "FleetPromises",
+    "HoldPromises",
     "InspectionPromises",
     "LeasePromises",
     "LifecyclePromises",
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",
+    "ReorderPromises",
     "SchedulePromises",
     "SettlementPromises",
     "SharedRowPromises",

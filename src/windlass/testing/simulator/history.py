@@ -51,6 +51,9 @@ SOMETIMES: Final = {
     "fired": "a schedule made jobs",
     "caught_up": "a schedule made the jobs of several times at once, because nobody had fired them",
     "fired_by_another": "a firing was refused: somebody else had fired that time",
+    "hold_granted": "a queue was held for direct execution",
+    "hold_waited": "a hold waited for jobs that ran",
+    "hold_expired": "a hold ended because its holder was dead or cut off",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 

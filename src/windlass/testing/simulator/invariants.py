@@ -4,7 +4,7 @@ Judged from rows and from the history of effects, never from what the code under
 written once more here, in other words than in `core`, so that a mistake there is not a mistake here.
 
 Conservation, one lease per job, stale calls change nothing, liveness, attempts, terminal is final, finished ⇔ terminal,
-uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, pruning, and batches of
+uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, holds, pruning, and batches of
 settlements that are cut off at any point. Schedules: each time once, none missed. Left out, because what they speak of
 does not exist yet: rates, dependencies, ageing, enqueueing in the caller's transaction.
 """
@@ -22,9 +22,10 @@ from windlass.drivers.protocol import Claim, Renewal
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
 from windlass.testing.simulator.history import History, Lease
+from windlass.testing.simulator.holding import Holding
 from windlass.testing.simulator.rhythm import Rhythm
 from windlass.testing.simulator.succession import Succession
-from windlass.types import ACTIVE, TERMINAL, Group, Handle, Job, Limit, Micros, Queue, Run
+from windlass.types import ACTIVE, TERMINAL, Group, Handle, Hold, Job, Limit, Micros, Queue, Run
 
 LATE: Final = ("expired", "mismatch", "not_inflight")
 FROZEN: Final = (
@@ -46,6 +47,7 @@ class Rows(Protocol):
     def groups(self) -> Iterable[Group]: ...
     def queue(self, name: str) -> Queue | None: ...
     def workers(self) -> Collection[str]: ...
+    def holds(self) -> Iterable[Hold]: ...
 
 
 class Place(Protocol):
@@ -79,6 +81,7 @@ class Checker:
         self.on_lost: Callable[[Job], None] = lambda job: None
         self.succession: Final = Succession(world.history, world.believers)
         self.rhythm: Final = Rhythm(world.history)
+        self.holding: Final = Holding(world.history)
         self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
 
     def observe(self, call: Call) -> bool:
@@ -116,6 +119,7 @@ class Checker:
         if call.error is None:
             self.succession.judge(call, self._rows, changed, gone)
             self.rhythm.judge(call)
+            self.holding.judge(call, self._rows)
         match call.method:  # answers are judged against the rows as they were before the call
             case "claim" if call.error is None:
                 self._claimed(call)
@@ -182,7 +186,8 @@ class Checker:
             if job.state != "queued" or not job.ready or job.queue not in wish.queues or wish.unhandled:
                 continue
             queue = self._rows.queue(job.queue)
-            suits = (wish.types is None or job.type in wish.types) and (queue is None or queue.paused_at is None)
+            is_open = (queue is None or queue.paused_at is None) and job.queue not in self.holding.held
+            suits = (wish.types is None or job.type in wish.types) and is_open
             require(not suits or dispatch_order(job) > last, "no ready job is passed over", job.id)
 
     def _guarded(self, call: Call) -> None:

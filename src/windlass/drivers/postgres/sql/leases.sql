@@ -7,22 +7,26 @@
 -- promote, limits to respect) it takes nothing and says so in the first column. Without `look` it was done as far as others
 -- allow: what they hold at this moment must not keep anybody from what is ready.
 with glance as materialized (
-  select paused,
+  select closed,
          case when exists (select from windlass.limits) then 2
-              when :look and ((:reclaim and exists (
+              when :look and ((:reclaim and (exists (
                       select from windlass.jobs
                        where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now)
                          and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
-                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)))
-                or (not paused and exists (
+                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts))
+                      or exists (
+                      select from windlass.reservations
+                       where queue = :queue and status = 'ACTIVE' and expires_at <= windlass.at(:now))))
+                or (not closed and exists (
                       select from windlass.jobs
                        where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
                          and run_at <= windlass.at(:now)))) then 1
               else 0 end as todo
-    from (select exists (select from windlass.queues where name = :queue and paused_at is not null) as paused) as queue
+    from (select exists (select from windlass.queues where name = :queue and paused_at is not null)
+              or exists (select from windlass.reservations where queue = :queue and status = 'ACTIVE') as closed) as queue
 ), picked as materialized (
   select seq from windlass.jobs
-   where (select todo = 0 and not paused from glance)
+   where (select todo = 0 and not closed from glance)
      and queue = :queue and state = 'queued' and ready
      and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
    order by priority desc, position, created_at, seq
@@ -57,13 +61,17 @@ select todo, seq, id, type, queue, org_id, priority, timeout_ns, attempts, execu
 with open_queues as materialized (
   select queue from unnest(:queues::text[]) as asked (queue)
    where not exists (select from windlass.queues where name = queue and paused_at is not null)
+     and not exists (select from windlass.reservations as hold where hold.queue = asked.queue and status = 'ACTIVE')
 ), glance as materialized (
   select case when exists (select from windlass.limits) then 2
-              when :look and ((:reclaim and exists (
+              when :look and ((:reclaim and (exists (
                       select from windlass.jobs
                        where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
                          and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
-                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)))
+                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts))
+                      or exists (
+                      select from windlass.reservations
+                       where queue = any(:queues::text[]) and status = 'ACTIVE' and expires_at <= windlass.at(:now))))
                 or exists (
                       select from windlass.jobs
                        where queue = any(array(select queue from open_queues)) and state = 'queued' and not ready
@@ -130,7 +138,9 @@ select exists (select from windlass.jobs
        exists (select from windlass.jobs
                 where queue = any(:queues::text[]) and state = 'queued' and not ready and waiting_on = 0
                   and parked_on is null and run_at <= windlass.at(:now)),
-       exists (select from windlass.limits);
+       exists (select from windlass.limits),
+       exists (select from windlass.reservations
+                where queue = any(:queues::text[]) and status = 'ACTIVE' and expires_at <= windlass.at(:now));
 
 -- name: promote
 -- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing. What another
@@ -148,7 +158,8 @@ returning seq;
 
 -- name: open_queues
 select queue from unnest(:queues::text[]) as asked (queue)
- where not exists (select from windlass.queues where name = queue and paused_at is not null);
+ where not exists (select from windlass.queues where name = queue and paused_at is not null)
+   and not exists (select from windlass.reservations as hold where hold.queue = asked.queue and status = 'ACTIVE');
 
 -- name: pick
 -- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks; `passed` are jobs that others hold.

@@ -1,5 +1,4 @@
--- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, moved,
--- revoked.
+-- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, revoked.
 
 -- name: cancel_queued
 update windlass.jobs
@@ -25,44 +24,6 @@ update windlass.jobs set dead_kind = 'superseded', superseded_by = :child_id, up
 -- name: run_now
 update windlass.jobs set run_at = null, ready = (waiting_on = 0 and parked_on is null), updated_at = windlass.touched(updated_at, :now)
  where id = :id and state = 'queued';
-
--- name: first_place
--- core/positions.py: beyond. The first of the other queued jobs of a queue and priority, whatever they wait for. Those
--- that wait for their time, a permit or a predecessor are scanned: this serves a person, not a worker.
-select position, windlass.micros(created_at), seq from (
-  (select position, created_at, seq from windlass.jobs
-                  where queue = :queue and priority = :priority and state = 'queued' and ready and seq <> :seq
-                  order by position, created_at, seq limit 1)
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and not ready and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) as place order by position, created_at, seq limit 1;
-
--- name: last_place
--- The same at the other end.
-select position, windlass.micros(created_at), seq from (
-  (select position, created_at, seq from windlass.jobs
-                  where queue = :queue and priority = :priority and state = 'queued' and ready and seq <> :seq
-                  order by position desc, created_at desc, seq desc limit 1)
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and not ready and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) as place order by position desc, created_at desc, seq desc limit 1;
-
--- name: move_job
-update windlass.jobs set position = :position, updated_at = windlass.touched(updated_at, :now) where seq = :seq and state = 'queued';
 
 -- name: begin_replay
 savepoint replayed;

@@ -1,5 +1,4 @@
--- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, moved,
--- revoked.
+-- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, revoked.
 
 -- name: cancel_queued
 update jobs
@@ -25,44 +24,6 @@ update jobs set dead_kind = 'superseded', superseded_by = :child_id, updated_at 
 -- name: run_now
 update jobs set run_at = null, ready = (waiting_on = 0 and parked_on is null), updated_at = max(:now, updated_at + 1)
  where id = :id and state = 'queued';
-
--- name: first_place
--- core/positions.py: beyond. The first of the other queued jobs of a queue and priority, whatever they wait for. Those
--- that wait for their time, a permit or a predecessor are scanned: this serves a person, not a worker.
-select position, created_at, seq from (
-  select * from (select position, created_at, seq from jobs indexed by jobs_ready
-                  where queue = :queue and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq
-                  order by position, created_at, seq limit 1)
-  union all
-  select position, created_at, seq from jobs indexed by jobs_waiting where queue = :queue and priority = :priority
-     and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_parked where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_blocked where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) order by position, created_at, seq limit 1;
-
--- name: last_place
--- The same at the other end.
-select position, created_at, seq from (
-  select * from (select position, created_at, seq from jobs indexed by jobs_ready
-                  where queue = :queue and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq
-                  order by position desc, created_at desc, seq desc limit 1)
-  union all
-  select position, created_at, seq from jobs indexed by jobs_waiting where queue = :queue and priority = :priority
-     and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_parked where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_blocked where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) order by position desc, created_at desc, seq desc limit 1;
-
--- name: move_job
-update jobs set position = :position, updated_at = max(:now, updated_at + 1) where seq = :seq and state = 'queued';
 
 -- name: begin_replay
 savepoint replayed;
