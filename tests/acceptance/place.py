@@ -35,7 +35,8 @@ class Place:
         return cls(kind, "memory://" if kind == "memory" else f"sqlite:///{directory / 'jobs.db'}")
 
     def app(self, **settings: Unpack[SettingsOptions]) -> Windlass:
-        app = Windlass(self.url, clock=self.clock, random=Random(7), **{"schema": self.schema, **settings})
+        settings.setdefault("schema", self.schema)
+        app = Windlass(self.url, clock=self.clock, random=Random(7), **settings)
         self._apps.append(app)
         return app
 

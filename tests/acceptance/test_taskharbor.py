@@ -1,102 +1,25 @@
-"""TaskHarbor: a dumb driver that stores jobs and guards leases, a core that decides. Its calls, its words, its errors."""
+"""TaskHarbor: a dumb driver that stores jobs and guards leases, a core that decides. States, calls, and what core adds."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from windlass import Windlass
-from windlass.clock import SECOND, Micros
-from windlass.drivers.protocol import Enqueued
-from windlass.drivers.singular import Lease, RetryUpdate, ack, enqueue, extend_lease, fail, reserve, retry
-from windlass.errors import DriverClosed, InvalidLeaseDuration, JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
-from windlass.options import plan
+from windlass.clock import SECOND
+from windlass.drivers.singular import Lease
+from windlass.errors import InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.presets import TASKHARBOR
 from windlass.signals import Reject
-from windlass.types import Claimed, Job, NewJob
 
+from .harbor import LEASE, Harbor
 from .place import Place, run
-
-LEASE: Micros = 30 * SECOND
-
-
-class Harbor:
-    """A queue on the preset, with the calls of the driver contract under their own names."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.app: Windlass = place.app()
-        self.app.queue("harbor", preset="taskharbor")
-        self.driver = self.app.client.driver
-        self._made = 0
-
-    @property
-    def now(self) -> Micros:
-        return self.place.clock.now()
-
-    def record(self, run_at: Micros | None = None, **fields: Any) -> NewJob:
-        self._made += 1
-        made = plan("send", {"queue": "harbor"}, TASKHARBOR, self.app.client.settings)
-        new = made.make(f"job-{self._made}", b"\x00\xff raw", self.now)
-        return _with(new, codec="raw", run_at=run_at, **fields)
-
-    async def enqueue(self, run_at: Micros | None = None, **fields: Any) -> str:
-        return (await self.answer(run_at, **fields)).id
-
-    async def answer(self, run_at: Micros | None = None, **fields: Any) -> Enqueued:
-        return await enqueue(self.driver, self.record(run_at, **fields), now=self.now)
-
-    async def reserve(self, lease_for: Micros = LEASE) -> Claimed | None:
-        return await reserve(self.driver, "harbor", now=self.now, lease_for=lease_for)
-
-    async def inflight(self, **fields: Any) -> Claimed:
-        await self.enqueue(**fields)
-        job = await self.reserve()
-        assert job is not None
-        return job
-
-    async def ack(self, job: Claimed, token: str | None = None) -> object:
-        return await ack(self.driver, job.id, token or job.token, now=self.now)
-
-    async def retry(self, job: Claimed, token: str | None = None, **update: Any) -> object:
-        told = RetryUpdate(**{"attempts": 1, "last_error": "boom", **update})
-        return await retry(self.driver, job.id, token or job.token, told, now=self.now)
-
-    async def fail(self, job: Claimed, token: str | None = None, reason: str = "no hope") -> object:
-        return await fail(self.driver, job.id, token or job.token, reason, now=self.now)
-
-    async def extend(self, job: Claimed, token: str | None = None, lease_for: Micros = LEASE) -> Lease:
-        return await extend_lease(self.driver, job.id, token or job.token, now=self.now, lease_for=lease_for)
-
-    async def row(self, job: Claimed | str) -> Job:
-        [row] = await self.driver.get([job if isinstance(job, str) else job.id])
-        assert row is not None
-        return row
-
-    async def word(self, job: Claimed | str) -> str:
-        return (await self.app.job(job if isinstance(job, str) else job.id).words("taskharbor")).state
-
-
-def _with(new: NewJob, **fields: Any) -> NewJob:
-    told = {name: getattr(new, name) for name in new.__struct_fields__}
-    return NewJob(**{**told, **fields})
 
 
 @pytest.fixture
 def harbor(place: Place) -> Harbor:
     return Harbor(place)
-
-
-CALLS: dict[str, Callable[[Harbor, Claimed, str | None], Awaitable[object]]] = {
-    "Ack": lambda h, job, token: h.ack(job, token),
-    "Retry": lambda h, job, token: h.retry(job, token),
-    "Fail": lambda h, job, token: h.fail(job, token),
-    "ExtendLease": lambda h, job, token: h.extend(job, token),
-}
-every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
 # ------------------------------------------------------------------------------------------------------ enqueue, states
@@ -110,7 +33,13 @@ def test_an_enqueued_job_is_ready_and_holds_no_lease(harbor: Harbor) -> None:
         row = await harbor.row(job_id)
         assert await harbor.word(job_id) == "ready"
         assert (row.run_at, row.failed_at, row.lease_token, row.lease_expires_at) == (None, None, None, None)
-        assert (row.dead_at, row.dead_reason, row.attempts, row.last_error, row.payload) == (None, None, 0, "", b"\x00\xff raw")
+        assert (row.dead_at, row.dead_reason, row.attempts, row.last_error, row.payload) == (
+            None,
+            None,
+            0,
+            "",
+            b"\x00\xff raw",
+        )
         assert await harbor.reserve() is not None
 
     run(main)
@@ -143,17 +72,18 @@ def test_reserve_is_of_one_queue(harbor: Harbor) -> None:
 
 
 def test_the_same_key_in_one_queue_is_one_job_for_ever(harbor: Harbor) -> None:
-    """TH-023, TH-050: a key is taken by its queue and stays taken after the job is done; blank is no key."""
+    """TH-023, TH-050: a key is taken by its queue and stays taken after the job is done."""
 
     async def main() -> None:
-        key = {"idempotency_scope": "queue:harbor", "idempotency_key": "order-7"}
+        key: dict[str, Any] = {"idempotency_scope": "queue:harbor", "idempotency_key": "order-7"}
         job = await harbor.inflight(**key)
         again = await harbor.answer(**key)
         assert (again.id, again.existed) == (job.id, True)
-        before = await harbor.row(job)
         await harbor.ack(job)
+        before = await harbor.row(job)
         assert (await harbor.answer(**key)).id == job.id
-        assert before.id == job.id and await harbor.reserve() is None
+        assert await harbor.row(job) == before
+        assert await harbor.reserve() is None
 
     run(main)
 
@@ -169,7 +99,8 @@ def test_reserve_answers_one_job_under_a_lease_from_now(harbor: Harbor) -> None:
         job = await harbor.reserve()
         assert job is not None
         assert job.id == first
-        assert job.token and job.lease_expires_at == harbor.now + LEASE
+        assert job.token
+        assert job.lease_expires_at == harbor.now + LEASE
         row = await harbor.row(job)
         assert (row.lease_token, row.lease_expires_at) == (job.token, harbor.now + LEASE)
         assert (await harbor.word(first), await harbor.word(second)) == ("inflight", "ready")
@@ -308,118 +239,6 @@ def test_fail_moves_a_job_to_the_dead_letters_with_reason_and_time(harbor: Harbo
         row = await harbor.row(job)
         assert (row.dead_reason, row.dead_at, row.lease_token) == ("no such address", harbor.now, None)
         assert await harbor.word(job) == "dlq"
-
-    run(main)
-
-
-# --------------------------------------------------------------------------------------------------------------- errors
-
-
-@every_call
-def test_a_job_that_is_not_inflight_is_refused(harbor: Harbor, call: Any) -> None:
-    """TH-105: ErrJobNotInflight for a ready job, a finished one, and one that does not exist."""
-
-    async def main() -> None:
-        job = await harbor.inflight()
-        await harbor.retry(job)
-        before = await harbor.row(job)
-        with pytest.raises(JobNotInflight):
-            await call(harbor, job, "another token")
-        assert await harbor.row(job) == before
-
-    run(main)
-
-
-@every_call
-def test_a_wrong_token_is_refused(harbor: Harbor, call: Any) -> None:
-    """TH-080, TH-081, TH-091, TH-095, TH-096, TH-099, TH-102, TH-107: ErrLeaseMismatch, and nothing is changed."""
-
-    async def main() -> None:
-        job = await harbor.inflight()
-        before = await harbor.row(job)
-        with pytest.raises(LeaseMismatch):
-            await call(harbor, job, "another token")
-        assert await harbor.row(job) == before
-
-    run(main)
-
-
-@every_call
-def test_an_expired_lease_is_refused(harbor: Harbor, call: Any) -> None:
-    """TH-091, TH-095, TH-096, TH-099, TH-102, TH-108, TH-113: ErrLeaseExpired at the instant of the `now` that was given."""
-
-    async def main() -> None:
-        job = await harbor.inflight()
-        before = await harbor.row(job)
-        harbor.place.clock.advance(LEASE)
-        with pytest.raises(LeaseExpired):
-            await call(harbor, job, None)
-        assert await harbor.row(job) == before
-
-    run(main)
-
-
-@every_call
-def test_expired_is_said_before_mismatch_and_not_inflight_before_both(harbor: Harbor, call: Any) -> None:
-    """TH-109: the order of the errors is fixed."""
-
-    async def main() -> None:
-        job = await harbor.inflight()
-        harbor.place.clock.advance(LEASE)
-        with pytest.raises(LeaseExpired):
-            await call(harbor, job, "another token")
-        assert issubclass(LeaseExpired, LeaseError)
-        other = await harbor.reserve()
-        assert other is not None
-        await harbor.retry(other)
-        harbor.place.clock.advance(LEASE)
-        with pytest.raises(JobNotInflight):
-            await call(harbor, job, "another token")
-
-    run(main)
-
-
-def test_ack_and_fail_may_be_said_twice(harbor: Harbor) -> None:
-    """TH-052: a repeated call with the same token answers success and changes nothing."""
-
-    async def main() -> None:
-        acked, failed = await harbor.inflight(), await harbor.inflight()
-        await harbor.ack(acked)
-        await harbor.fail(failed)
-        before = [await harbor.row(acked), await harbor.row(failed)]
-        assert (await harbor.ack(acked), await harbor.fail(failed, reason="later")) == ("repeated", "repeated")
-        assert [await harbor.row(acked), await harbor.row(failed)] == before
-
-    run(main)
-
-
-def test_times_are_compared_to_the_microsecond(harbor: Harbor) -> None:
-    """TH-113, TH-114: only the `now` that is passed decides, and every store agrees to the last digit."""
-
-    async def main() -> None:
-        job_id = await harbor.enqueue(harbor.now + 1)
-        assert await reserve(harbor.driver, "harbor", now=harbor.now, lease_for=1) is None
-        job = await reserve(harbor.driver, "harbor", now=harbor.now + 1, lease_for=1)
-        assert job is not None
-        assert (job.id, job.lease_expires_at) == (job_id, harbor.now + 2)
-        with pytest.raises(LeaseExpired):
-            await ack(harbor.driver, job.id, job.token, now=harbor.now + 2)
-        assert await ack(harbor.driver, job.id, job.token, now=harbor.now + 1) == "applied"
-
-    run(main)
-
-
-def test_a_closed_driver_refuses_everything(place: Place) -> None:
-    """TH-104: every later operation is an error; closing twice is fine."""
-
-    async def main() -> None:
-        harbor = Harbor(place)
-        job = await harbor.inflight()
-        await harbor.driver.close()
-        await harbor.driver.close()
-        for call in (harbor.enqueue(), harbor.reserve(), harbor.extend(job), harbor.ack(job), harbor.retry(job), harbor.fail(job)):
-            with pytest.raises(DriverClosed):
-                await call
 
     run(main)
 
