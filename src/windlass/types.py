@@ -277,6 +277,18 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     peak_rss: int | None = None  # the largest
 
 
+class Webhook(Struct, frozen=True, kw_only=True, gc=False):
+    """Somebody who wants to hear of events: of one organisation, or of all."""
+
+    webhook_id: str
+    url: str
+    events: tuple[str, ...]
+    secret: str
+    org_id: str | None = None
+    enabled: bool = True
+    created_at: Micros = 0
+
+
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of."""
 

@@ -17,7 +17,8 @@ from .place import Place, run
 
 NEVER = {
     "JS-040": "id = 'x'", "JS-041": "template_id = 'x'", "JS-042": "schedule_id = 'x'", "JS-043": "group_id = 'x'",
-    "JS-044": "type = 'x'", "JS-049": "retry_of = 'x'", "JS-050": "created_at = {instant}", "JS-051": "queued_at = {instant}",
+    "JS-044": "type = 'x'", "JS-049": "retry_of = 'x'", "JS-050": "created_at = {instant}",
+    "JS-051": "queued_at = {instant}",
 }  # fmt: skip
 
 

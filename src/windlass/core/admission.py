@@ -15,11 +15,13 @@ from windlass.core.alterations import (
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
     Replay,
     Revoke,
     SetPaused,
 )
 from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.types import (
@@ -250,6 +252,8 @@ def check_alteration(change: Alteration) -> None:
             check_one_of("on_failure", change.on_failure, ON_FAILURE)
             if change.total == 0:
                 raise InvalidInput("total", "a group has at least one member")
+        case PutWebhook():
+            check_webhook(change)
         case Replay():
             check_id(change.child_id)
         case Move():
@@ -262,6 +266,23 @@ def check_alteration(change: Alteration) -> None:
                 raise InvalidInput("paused", f"must be True or False, got {change.paused!r}")
         case _:
             pass
+
+
+def check_webhook(change: PutWebhook) -> None:
+    check_name("webhook_id", change.webhook_id)
+    for field in ("url", "secret"):
+        check_text(field, getattr(change, field))
+    if not change.url.startswith(("http://", "https://")):
+        raise InvalidInput("url", f"must begin with http:// or https://, got {change.url!r:.80}")
+    named: object = change.events
+    if not isinstance(named, tuple | list) or not named:
+        raise InvalidInput("events", f"give a non-empty sequence of event names, got {change.events!r}")
+    for event in change.events:
+        check_one_of("events", event, EVENTS)
+    if change.org_id is not None:
+        check_name("org_id", change.org_id)
+    if not isinstance(change.enabled, bool):
+        raise InvalidInput("enabled", f"must be True or False, got {change.enabled!r}")
 
 
 def check_worker(worker: WorkerInfo) -> None:

@@ -91,7 +91,18 @@ class PutGroup(Struct, frozen=True):
     on_failure: OnFailure = "stop"
 
 
+class PutWebhook(Struct, frozen=True, kw_only=True):
+    """Subscribe to events, or change a subscription. From now on each of them leaves a row in the outbox."""
+
+    webhook_id: str
+    url: str
+    events: tuple[str, ...]
+    secret: str
+    org_id: str | None = None
+    enabled: bool = True
+
+
 Alteration: TypeAlias = (
-    Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | PutGroup
+    Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | PutGroup | PutWebhook
 )
 AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate"]

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Usage, WorkerInfo
+from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Usage, Webhook, WorkerInfo
 
 R = TypeVar("R")
 
@@ -27,6 +27,10 @@ class AllGroups(Query[Group], frozen=True):
 
 class AllLimits(Query[Limit], frozen=True):
     """Limits, sorted by key."""
+
+
+class AllWebhooks(Query[Webhook], frozen=True):
+    """Who subscribed to events, sorted by id."""
 
 
 class AllEvents(Query[Event], frozen=True):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, State, WorkerInfo
+from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, State, Webhook, WorkerInfo
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -57,6 +57,11 @@ def worker_in(row: Row) -> WorkerInfo:
     fields = dict(zip(WorkerInfo.__struct_fields__, row, strict=True))
     queues, types = strings_in(fields.pop("queues")), strings_in(fields.pop("types"))
     return WorkerInfo(queues=queues, types=types, is_leader=bool(fields.pop("is_leader")), **fields)
+
+
+def webhook_in(row: Row) -> Webhook:
+    fields = dict(zip(Webhook.__struct_fields__, row, strict=True))
+    return Webhook(events=strings_in(fields.pop("events")), enabled=bool(fields.pop("enabled")), **fields)
 
 
 def sample_in(row: Row) -> QueueSample:

@@ -14,6 +14,7 @@ from windlass.core.queries import (
     AllGroups,
     AllLimits,
     AllQueues,
+    AllWebhooks,
     AllWorkers,
     JobsAhead,
     PermitHolders,
@@ -86,6 +87,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = in_order(tables.groups)
         case AllLimits():
             rows = in_order(tables.limits)
+        case AllWebhooks():
+            rows = in_order(tables.webhooks)
         case AllEvents():
             rows = tables.outbox
         case AllWorkers():

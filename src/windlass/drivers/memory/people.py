@@ -18,6 +18,7 @@ from windlass.core.alterations import (
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
     Replay,
     Revoke,
     RunNow,
@@ -26,6 +27,7 @@ from windlass.core.alterations import (
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
 from windlass.core.positions import Place, beyond
+from windlass.drivers.memory.events import put_webhook
 from windlass.drivers.memory.fleet import leave
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import put_limit, unpark
@@ -64,6 +66,8 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return put_limit(tables, change, now)
         case PutGroup():
             return put_group(tables, change, now)
+        case PutWebhook():
+            return put_webhook(tables, change, now)
 
 
 def cancel(tables: Tables, change: Cancel, now: Micros) -> AlterAnswer:

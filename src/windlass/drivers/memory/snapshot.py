@@ -7,7 +7,7 @@ from msgspec import Struct
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Usage, WorkerInfo
+from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Usage, Webhook, WorkerInfo
 
 
 class Snapshot(Struct):
@@ -20,6 +20,7 @@ class Snapshot(Struct):
     queues: list[Queue]
     groups: list[Group]
     limits: list[Limit]
+    webhooks: list[Webhook]
     outbox: list[Event]
     workers: list[WorkerInfo]
     leader: Leadership
@@ -31,7 +32,8 @@ class Snapshot(Struct):
 def snapshot(t: Tables) -> Snapshot:
     return Snapshot(
         last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
-        queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()), outbox=t.outbox,
+        queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()),
+        webhooks=list(t.webhooks.values()), outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
         usage=list(t.usage.values()), watermark=t.watermark,
     )  # fmt: skip
@@ -45,6 +47,7 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.queues = {row.name: row for row in rows.queues}
     t.groups = {row.group_id: row for row in rows.groups}
     t.limits = {row.key: row for row in rows.limits}
+    t.webhooks = {row.webhook_id: row for row in rows.webhooks}
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark

@@ -11,7 +11,21 @@ from typing import Literal, TypeVar
 from windlass.core.eligibility import dispatch_order
 from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
-from windlass.types import ACTIVE, Event, Group, Handle, Job, Limit, Micros, Queue, QueueSample, Run, Usage, WorkerInfo
+from windlass.types import (
+    ACTIVE,
+    Event,
+    Group,
+    Handle,
+    Job,
+    Limit,
+    Micros,
+    Queue,
+    QueueSample,
+    Run,
+    Usage,
+    Webhook,
+    WorkerInfo,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -27,6 +41,7 @@ class Tables:
         self.queues: dict[str, Queue] = {}
         self.groups: dict[str, Group] = {}
         self.limits: dict[str, Limit] = {}
+        self.webhooks: dict[str, Webhook] = {}
         self.outbox: list[Event] = []
         self.workers: dict[str, WorkerInfo] = {}
         self.leader = Leadership()  # as it was last granted, also after it has lapsed

@@ -13,6 +13,7 @@ from windlass.core.queries import (
     AllGroups,
     AllLimits,
     AllQueues,
+    AllWebhooks,
     AllWorkers,
     JobsAhead,
     PermitHolders,
@@ -23,7 +24,7 @@ from windlass.core.queries import (
 )
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
-from windlass.drivers.rows import job_in, run_in, sample_in, worker_in
+from windlass.drivers.rows import job_in, run_in, sample_in, webhook_in, worker_in
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
 from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run, Usage
@@ -80,6 +81,8 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_groups()), fields_of(Group)
         case AllLimits():
             rows, make = (yield db.sql.all_limits()), fields_of(Limit)
+        case AllWebhooks():
+            rows, make = (yield db.sql.all_webhooks()), webhook_in
         case AllEvents():
             rows, make = (yield db.sql.all_events()), fields_of(Event)
         case AllWorkers():

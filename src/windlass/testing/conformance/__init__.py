@@ -14,6 +14,7 @@ from windlass.testing.conformance.concurrency import ConcurrencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
+from windlass.testing.conformance.events import EventPromises
 from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
@@ -37,6 +38,7 @@ class DriverConformance(
     ChainPromises,
     UniquenessPromises,
     SharedRowPromises,
+    EventPromises,
     PeoplePromises,
     InspectionPromises,
     FleetPromises,
@@ -54,6 +56,7 @@ __all__ = [
     "DurabilityPromises",
     "DutyPromises",
     "EnqueuePromises",
+    "EventPromises",
     "FleetPromises",
     "InspectionPromises",
     "LeasePromises",
