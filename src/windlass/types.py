@@ -24,6 +24,7 @@ AfterRule = Literal["cancel", "continue"]
 Positions = Literal["tail", "dense"]
 GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
+FaultKind = Literal["orphan_run", "missing_run", "ended_run", "permits"]
 End = Literal["top", "bottom"]  # of the jobs of one queue and priority
 
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -287,6 +288,14 @@ class Webhook(Struct, frozen=True, kw_only=True, gc=False):
     org_id: str | None = None
     enabled: bool = True
     created_at: Micros = 0
+
+
+class Fault(Struct, frozen=True, gc=False):
+    """Rows that contradict each other. The engine writes none: they come from other hands, with the guards switched off."""
+
+    kind: FaultKind
+    subject: str  # the id of the run or of the job, or the key of the limit
+    detail: str
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.types import Event, Fault, Group, Limit, Micros, Queue, QueueSample, Usage, Webhook, WorkerInfo
 
 R = TypeVar("R")
 
@@ -52,6 +52,11 @@ class UsageSince(Query[Usage], frozen=True, kw_only=True):
     outcome."""
 
     since: Micros = 0
+
+
+class Faults(Query[Fault], frozen=True):
+    """Rows that contradict each other, by kind and subject: runs without a job, running jobs without their run or whose run
+    has ended, limits that count other permits than are held. Looks at every run: for people, not for workers."""
 
 
 class JobsAhead(Query[int], frozen=True, kw_only=True):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from windlass.core.admission import check_duty, check_now
-from windlass.core.duties import Done, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage
+from windlass.core.duties import Done, ForgetKeys, Mend, Prune, RemoveDeadWorkers, RollUpUsage
 from windlass.core.retention import kept_for
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
+from windlass.drivers.ops.repair import mend
 from windlass.drivers.ops.usage import roll_up_usage, watermark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
 
 def maintain(
-    db: Dialect, duty: Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage, epoch: int | None, now: Micros
+    db: Dialect, duty: Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | Mend, epoch: int | None, now: Micros
 ) -> Op[Done | None]:
     check_duty(duty)
     check_now(now)
@@ -29,6 +30,8 @@ def maintain(
             return (yield from remove_dead_workers(db, duty, now))
         case RollUpUsage():
             return (yield from roll_up_usage(db, duty, now))
+        case Mend():
+            return (yield from mend(db, now))
 
 
 def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:

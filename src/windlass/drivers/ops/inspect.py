@@ -15,6 +15,7 @@ from windlass.core.queries import (
     AllQueues,
     AllWebhooks,
     AllWorkers,
+    Faults,
     JobsAhead,
     PermitHolders,
     Query,
@@ -23,11 +24,12 @@ from windlass.core.queries import (
     UsageSince,
 )
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.repair import faults
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.drivers.rows import job_in, run_in, sample_in, webhook_in, worker_in
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run, Usage
+from windlass.types import Event, Fault, Group, Job, Limit, Micros, Queue, Run, Usage
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -85,6 +87,8 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_webhooks()), webhook_in
         case AllEvents():
             rows, make = (yield db.sql.all_events()), fields_of(Event)
+        case Faults():
+            rows, make = (yield from faults(db)), fields_of(Fault)
         case AllWorkers():
             rows, make = (yield db.sql.all_workers()), worker_in
         case SamplesSince():

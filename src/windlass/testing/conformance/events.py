@@ -14,7 +14,6 @@ from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 from windlass.types import Webhook
 
-
 SECRET, OTHER = "one", "another"
 
 
@@ -53,8 +52,8 @@ class EventPromises(Suite):
             ("webhook_id", ""), ("url", "ftp://x"), ("events", ()), ("events", ("job.exploded",)), ("secret", 7),
             ("org_id", ""), ("enabled", "yes"),
         ):  # fmt: skip
+            wrong: dict[str, Any] = {"webhook_id": "h", field: value}
             with pytest.raises(InvalidInput, match=field):
-                wrong: dict[str, Any] = {"webhook_id": "h", field: value}
                 await t.alter(hook(**wrong))
         assert await t.driver.read(AllWebhooks()) == []
 
