@@ -31,9 +31,10 @@ class Harbor:
     def now(self) -> Micros:
         return self.place.clock.now()
 
-    def record(self, run_at: Micros | None = None, **fields: Any) -> NewJob:
+    def record(self, run_at: Micros | None = None, key: str | None = None, **fields: Any) -> NewJob:
         self._made += 1
-        made = plan("send", {"queue": "harbor"}, TASKHARBOR, self.app.client.settings)
+        said = {"queue": "harbor", **({"idempotency_key": key} if key is not None else {})}
+        made = plan(fields.pop("type", "send"), said, TASKHARBOR, self.app.client.settings)
         new = made.make(f"job-{self._made}", b"\x00\xff raw", self.now)
         return _with(new, codec="raw", run_at=run_at, **fields)
 

@@ -70,7 +70,7 @@ class Crash:
         words = [self.place.url, self.place.schema, str(self.log), str(self.place.clock.now()), point]
         done = subprocess.run(
             [sys.executable, "-m", "acceptance.crash_program", *words], capture_output=True, text=True, timeout=60,
-            env={**os.environ, "PYTHONPATH": str(TESTS)}, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", "")))}, check=False,
         )  # fmt: skip
         assert done.returncode == DIED, f"it did not get to {point}: {done.stderr[-3000:]}"
         self._until_forgotten()
