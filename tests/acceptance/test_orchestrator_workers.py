@@ -115,7 +115,7 @@ def test_a_worker_registers_itself_and_leaves(orchestra: Orchestra) -> None:
 
     async def main() -> None:
         async with app.running(concurrency=3) as worker, asyncio.timeout(30):
-            while not (seen := (await Admin(app.client).workers()).workers):
+            while not (seen := (await Admin(app.client).workers()).workers):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)  # its first beat comes when it comes
         [view] = seen
         assert view.id == worker.id
