@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from random import shuffle
 
+from mutants_of_acceptance import ACCEPTANCE
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
 
@@ -43,6 +44,9 @@ TIERS = {
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
     "simulator": ["tests/testing/test_seeds.py"],
     "schedules": ["tests/coordinator/test_firing.py", "tests/client/test_schedules.py"],
+    "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],
+    "recovery": ["tests/acceptance/test_recovery_matrix.py", "-k", "sqlite"],
+    "repair": ["tests/acceptance/test_repair.py", "-k", "sqlite"],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
@@ -504,7 +508,7 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER))]
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE))]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

@@ -26,6 +26,7 @@ GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
 CatchUp = Literal["skip", "last", "all"]  # of times that passed while nobody could fire them
 Overlap = Literal["allow", "skip", "queue-one"]  # when a job of the same schedule has not ended
+FaultKind = Literal["orphan_run", "missing_run", "ended_run", "permits"]
 End = Literal["top", "bottom"]  # of the jobs of one queue and priority
 Side = Literal["before", "after"]
 HoldStatus = Literal["ACTIVE", "RELEASED", "EXPIRED"]
@@ -339,6 +340,26 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     wait_us: int = 0
     cpu_us: int = 0
     peak_rss: int | None = None  # the largest
+
+
+class Webhook(Struct, frozen=True, kw_only=True, gc=False):
+    """Somebody who wants to hear of events: of one organisation, or of all."""
+
+    webhook_id: str
+    url: str
+    events: tuple[str, ...]
+    secret: str
+    org_id: str | None = None
+    enabled: bool = True
+    created_at: Micros = 0
+
+
+class Fault(Struct, frozen=True, gc=False):
+    """Rows that contradict each other. The engine writes none: they come from other hands, with the guards switched off."""
+
+    kind: FaultKind
+    subject: str  # the id of the run or of the job, or the key of the limit
+    detail: str
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):

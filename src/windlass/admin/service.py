@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.admin import dead_letters, doctor, fleet, holding, logs, schedules
+from windlass.admin import dead_letters, doctor, fleet, holding, logs, repair, schedules
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.schedules import ScheduleList
 from windlass.admin.timeline import timeline
@@ -22,6 +22,7 @@ from windlass.admin.views import (
     JobList,
     JobView,
     LogView,
+    Mended,
     MigrationStatus,
     MigrationStep,
     Overview,
@@ -48,7 +49,7 @@ from windlass.options import OF_JOB, JobOptions, check_options, plan
 from windlass.policies import Duration
 from windlass.presets import HARMONYK
 from windlass.schedules import Schedules, Templates
-from windlass.types import TERMINAL, End, Job, Label, Run, Side
+from windlass.types import TERMINAL, End, Fault, Job, Label, Run, Side
 from windlass.words import System, did_you_mean
 
 if TYPE_CHECKING:
@@ -279,6 +280,14 @@ class Admin:
         """What is wrong with the store, and with who works on it."""
         store = await doctor.examine(self.client)
         return Diagnosis((*store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client)))
+
+    async def faults(self) -> list[Fault]:
+        """Rows that contradict each other, which only others can have written."""
+        return await repair.faults(self.client)
+
+    async def repair(self, found: Sequence[Fault]) -> Mended:
+        """Put right what was found."""
+        return await repair.repair(self.client, found)
 
     def migrations(self) -> MigrationStatus:
         """Which steps the store has, without changing it."""

@@ -16,7 +16,7 @@ from windlass.clock import moment
 from windlass.core.eligibility import label_of
 from windlass.core.holds import is_valid
 from windlass.core.why import Kind
-from windlass.types import DeadKind, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
+from windlass.types import DeadKind, Fault, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
 Health = Literal["ok", "warning", "problem"]
@@ -286,6 +286,14 @@ class Diagnosis(Struct, frozen=True):
     def health(self) -> Health:
         found = {check.health for check in self.checks}
         return "problem" if "problem" in found else "warning" if "warning" in found else "ok"
+
+
+class Mended(Struct, frozen=True):
+    """How many rows were put right, how many jobs were ended or retried, and what is still wrong."""
+
+    rows: int
+    jobs: int
+    left: tuple[Fault, ...] = ()
 
 
 class MigrationStep(Struct, frozen=True):

@@ -21,6 +21,7 @@ from windlass.core.alterations import (
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
     ReleaseHold,
     Renew,
     Renormalise,
@@ -31,6 +32,7 @@ from windlass.core.alterations import (
     Swap,
 )
 from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues, TidyPositions
+from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.types import (
@@ -276,6 +278,8 @@ def check_alteration(change: Alteration) -> None:
             check_one_of("on_failure", change.on_failure, ON_FAILURE)
             if change.total == 0:
                 raise InvalidInput("total", "a group has at least one member")
+        case PutWebhook():
+            check_webhook(change)
         case Replay():
             check_id(change.child_id)
         case Move():
@@ -315,6 +319,23 @@ def check_hold(change: Holding) -> None:
             check_name("by", change.by)
     elif type(change.expires_in) is not int or not 0 < change.expires_in <= LATEST:
         raise InvalidInput("expires_in", f"must be more than zero, got {change.expires_in!r}")
+
+
+def check_webhook(change: PutWebhook) -> None:
+    check_name("webhook_id", change.webhook_id)
+    for field in ("url", "secret"):
+        check_text(field, getattr(change, field))
+    if not change.url.startswith(("http://", "https://")):
+        raise InvalidInput("url", f"must begin with http:// or https://, got {change.url!r:.80}")
+    named: object = change.events
+    if not isinstance(named, tuple | list) or not named:
+        raise InvalidInput("events", f"give a non-empty sequence of event names, got {change.events!r}")
+    for event in change.events:
+        check_one_of("events", event, EVENTS)
+    if change.org_id is not None:
+        check_name("org_id", change.org_id)
+    if not isinstance(change.enabled, bool):
+        raise InvalidInput("enabled", f"must be True or False, got {change.enabled!r}")
 
 
 def check_worker(worker: WorkerInfo) -> None:

@@ -231,6 +231,17 @@ class ReleaseHold(Struct, frozen=True):
     by: str | None = None
 
 
+class PutWebhook(Struct, frozen=True, kw_only=True):
+    """Subscribe to events, or change a subscription. From now on each of them leaves a row in the outbox."""
+
+    webhook_id: str
+    url: str
+    events: tuple[str, ...]
+    secret: str
+    org_id: str | None = None
+    enabled: bool = True
+
+
 Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
 Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold
 OfSchedules: TypeAlias = (
@@ -250,5 +261,6 @@ Alteration: TypeAlias = (
     | Ordering
     | Holding
     | OfSchedules
+    | PutWebhook
 )
 AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy"]

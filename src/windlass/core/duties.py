@@ -64,7 +64,13 @@ class TidyPositions(Struct, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
-Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | TidyPositions
+class Mend(Struct, frozen=True, kw_only=True):
+    """Put rows right that contradict each other (`windlass.core.queries.Faults`), as far as no decision is needed: a run
+    without a job is deleted, a running job without its run is given one that is open, permits are counted anew and who
+    waits for them is let through. `Done.rows` are the rows put right. What becomes of the jobs is settled afterwards."""
+
+
+Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | TidyPositions | Mend
 
 
 class Done(Struct, frozen=True, gc=False):

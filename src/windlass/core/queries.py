@@ -11,6 +11,7 @@ from msgspec import Struct
 from windlass.types import (
     AuditLine,
     Event,
+    Fault,
     Group,
     Hold,
     Job,
@@ -21,6 +22,7 @@ from windlass.types import (
     Schedule,
     Template,
     Usage,
+    Webhook,
     WorkerInfo,
 )
 
@@ -41,6 +43,10 @@ class AllGroups(Query[Group], frozen=True):
 
 class AllLimits(Query[Limit], frozen=True):
     """Limits, sorted by key."""
+
+
+class AllWebhooks(Query[Webhook], frozen=True):
+    """Who subscribed to events, sorted by id."""
 
 
 class AllEvents(Query[Event], frozen=True):
@@ -79,6 +85,11 @@ class DueSchedules(Query[Schedule], frozen=True, kw_only=True):
 
     by: Micros
     limit: int = 100
+
+
+class Faults(Query[Fault], frozen=True):
+    """Rows that contradict each other, by kind and subject: runs without a job, running jobs without their run or whose run
+    has ended, limits that count other permits than are held. Looks at every run: for people, not for workers."""
 
 
 class JobsAhead(Query[int], frozen=True, kw_only=True):

@@ -224,11 +224,11 @@ class Driver(Protocol):
         """Lease up to `limit` runnable jobs and answer them in dispatch order; an empty list when there is none.
 
         In one transaction: (1) unless told not to, end holds of these queues whose time is over, and take back expired
-        leases that need no decision (`Expire`: back to the queue, run_at None, lost + 1, run closed); (2) promote every
-        job whose time has come; (3) pick in the one total order over all queues named, skipping paused and held queues,
-        other types, with `unhandled` what does not say on_unknown="dead", and jobs without a permit (those are parked);
-        (4) write state, token, expiry = now + lease_for, worker, claimed_at, executions + 1, started_at (None with
-        start=False) and the run row.
+        leases that need no decision (`Expire`: back to the queue, run_at None, lost + 1, run closed, the event
+        `job.recovered` where a webhook asks for it); (2) promote every job whose time has come; (3) pick in the one total
+        order over all queues named, skipping paused and held queues, other types, with `unhandled` what does not say
+        on_unknown="dead", and jobs without a permit (those are parked); (4) write state, token, expiry = now + lease_for,
+        worker, claimed_at, executions + 1, started_at (None with start=False) and the run row.
 
         Never answers a job under a valid lease or a finished one. `lease_for` <= 0 raises `InvalidLeaseDuration`.
         """
@@ -280,7 +280,7 @@ class Driver(Protocol):
         with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
         else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
         `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
-        PutGroup: insert or change. A job that is not there is `not_found`.
+        PutGroup, PutWebhook: insert or change. A job that is not there is `not_found`.
 
         PutTemplate, PutSchedule: insert or change by name, `unchanged` when it is so already, `duplicate` when the id of a
         new one is in use; a schedule without its template is `not_found`. DeleteTemplate: `wrong_state` while a schedule

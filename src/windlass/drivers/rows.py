@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, Schedule, State, WorkerInfo
+from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, Schedule, State, Webhook, WorkerInfo
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -62,6 +62,11 @@ def worker_in(row: Row) -> WorkerInfo:
 def schedule_in(row: Row) -> Schedule:
     fields = dict(zip(Schedule.__struct_fields__, row, strict=True))
     return Schedule(enabled=bool(fields.pop("enabled")), **fields)
+
+
+def webhook_in(row: Row) -> Webhook:
+    fields = dict(zip(Webhook.__struct_fields__, row, strict=True))
+    return Webhook(events=strings_in(fields.pop("events")), enabled=bool(fields.pop("enabled")), **fields)
 
 
 def sample_in(row: Row) -> QueueSample:

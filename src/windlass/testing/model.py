@@ -24,12 +24,14 @@ from windlass.core.alterations import (
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
     Replay,
     Revoke,
     RunNow,
     SetPaused,
 )
-from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues
+from windlass.core.events import RECOVERED
+from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues, AllWebhooks
 from windlass.core.recovery import recover
 from windlass.core.settle import (
     Execution,
@@ -242,6 +244,15 @@ class _Differential(FleetRules, ScheduleRules, OrderRules, SoundRows):
             st.builds(Revoke, st.sampled_from((*WORKERS, "nobody"))),
             st.builds(PutLimit, st.sampled_from(("l1", "l2")), st.none() | st.integers(0, 3)),
             st.builds(PutGroup, st.just("g"), st.sampled_from((1, 2, 5))),
+            st.builds(
+                PutWebhook,
+                webhook_id=st.sampled_from(("h1", "h2")),
+                url=st.just("http://x"),
+                events=st.just((RECOVERED,)),
+                secret=st.just(""),
+                org_id=st.sampled_from((None, None, "acme")),
+                enabled=st.booleans(),
+            ),
         )
     )
     def configure(self, change: Alteration) -> None:
@@ -260,7 +271,7 @@ class _Differential(FleetRules, ScheduleRules, OrderRules, SoundRows):
         jobs = self._jobs(self.spec)
         for mine, other in zip(ranked(jobs), ranked(self._jobs(self.driver)), strict=True):
             assert mine == other, difference(mine, other)
-        for query in (AllQueues(), AllGroups(), AllLimits(), AllEvents()):
+        for query in (AllQueues(), AllGroups(), AllLimits(), AllWebhooks(), AllEvents()):
             self.both("read", query)
         self.both("count", now=self.now)
         self.both("waiting_types", None, limit=3)

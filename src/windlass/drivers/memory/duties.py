@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 from windlass.core import rows
 from windlass.core.admission import check_duty, check_now
-from windlass.core.duties import Done, Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues, TidyPositions
+from windlass.core.duties import (
+    Done,
+    Duty,
+    ForgetKeys,
+    Mend,
+    Prune,
+    RemoveDeadWorkers,
+    RollUpUsage,
+    SampleQueues,
+    TidyPositions,
+)
 from windlass.core.eligibility import is_expired, label_of
 from windlass.core.leadership import is_silent, may_maintain
 from windlass.core.retention import kept_for, prunable
@@ -38,6 +48,8 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
             return roll_up_usage(tables, duty, now)
         case TidyPositions():
             return tidy(tables, duty, now)
+        case Mend():
+            return Done(0)  # nobody else writes here
 
 
 def prune(tables: Tables, duty: Prune, now: Micros) -> Done:

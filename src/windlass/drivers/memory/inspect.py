@@ -17,9 +17,11 @@ from windlass.core.queries import (
     AllQueues,
     AllSchedules,
     AllTemplates,
+    AllWebhooks,
     AllWorkers,
     AuditLog,
     DueSchedules,
+    Faults,
     InOrder,
     JobsAhead,
     PermitHolders,
@@ -95,6 +97,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = in_order(tables.groups)
         case AllLimits():
             rows = in_order(tables.limits)
+        case AllWebhooks():
+            rows = in_order(tables.webhooks)
         case AllEvents():
             rows = tables.outbox
         case AllWorkers():
@@ -118,6 +122,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case DueSchedules():
             check_limit(query.limit)
             rows = due(tables, query)
+        case Faults():
+            rows = []  # nobody else writes here
         case JobsAhead():
             rows = ahead(tables, query)
         case PermitHolders():

@@ -12,6 +12,7 @@ from windlass.core.changes import Expire, storable
 from windlass.core.eligibility import is_expired, is_promotable, is_wanted, needs_decision
 from windlass.core.guards import judge
 from windlass.core.settle import riders_of
+from windlass.drivers.memory.events import announce
 from windlass.drivers.memory.holds import end_stale, is_open
 from windlass.drivers.memory.limits import take_permits
 from windlass.drivers.memory.settlement import apply, ride
@@ -105,6 +106,7 @@ def take_back(tables: Tables, now: Micros, *, queues: Sequence[str] | None = Non
         handle = (job.seq, job.executions)
         change = Expire(handle=handle, token=job.lease_token, at=now, lapsed=True, riders=riders_of(job, None))
         ride(tables, job, apply(tables, job, change, now), now)
+    announce(tables, sorted(jobs[:limit], key=lambda job: job.seq), now)
     return len(jobs[:limit])
 
 

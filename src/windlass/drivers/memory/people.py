@@ -21,6 +21,7 @@ from windlass.core.alterations import (
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
     ReleaseHold,
     Renew,
     Renormalise,
@@ -34,6 +35,7 @@ from windlass.core.alterations import (
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
 from windlass.drivers.memory import schedules
+from windlass.drivers.memory.events import put_webhook
 from windlass.drivers.memory.fleet import leave
 from windlass.drivers.memory.holds import hold
 from windlass.drivers.memory.jobs import insert_child
@@ -75,6 +77,8 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return put_limit(tables, change, now)
         case PutGroup():
             return put_group(tables, change, now)
+        case PutWebhook():
+            return put_webhook(tables, change, now)
         case _:
             return schedules.alter(tables, change, now)
 

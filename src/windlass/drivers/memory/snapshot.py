@@ -21,6 +21,7 @@ from windlass.types import (
     Schedule,
     Template,
     Usage,
+    Webhook,
     WorkerInfo,
 )
 
@@ -37,6 +38,7 @@ class Snapshot(Struct):
     limits: list[Limit]
     templates: list[Template]
     schedules: list[Schedule]
+    webhooks: list[Webhook]
     outbox: list[Event]
     workers: list[WorkerInfo]
     leader: Leadership
@@ -51,7 +53,8 @@ def snapshot(t: Tables) -> Snapshot:
     return Snapshot(
         last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
         queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()),
-        templates=list(t.templates.values()), schedules=list(t.schedules.values()), outbox=t.outbox,
+        templates=list(t.templates.values()), schedules=list(t.schedules.values()),
+        webhooks=list(t.webhooks.values()), outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
         usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()), audit=t.audit,
     )  # fmt: skip
@@ -67,6 +70,7 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.limits = {row.key: row for row in rows.limits}
     t.templates = {(row.template_id, row.version): row for row in rows.templates}
     t.schedules = {row.schedule_id: row for row in rows.schedules}
+    t.webhooks = {row.webhook_id: row for row in rows.webhooks}
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark

@@ -27,6 +27,7 @@ from windlass.types import (
     Schedule,
     Template,
     Usage,
+    Webhook,
     WorkerInfo,
 )
 
@@ -46,6 +47,7 @@ class Tables:
         self.limits: dict[str, Limit] = {}
         self.templates: dict[tuple[str, int], Template] = {}  # every version
         self.schedules: dict[str, Schedule] = {}
+        self.webhooks: dict[str, Webhook] = {}
         self.outbox: list[Event] = []
         self.workers: dict[str, WorkerInfo] = {}
         self.leader = Leadership()  # as it was last granted, also after it has lapsed

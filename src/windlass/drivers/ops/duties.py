@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from windlass.core.admission import check_duty, check_now
-from windlass.core.duties import Done, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, TidyPositions
+from windlass.core.duties import Done, ForgetKeys, Mend, Prune, RemoveDeadWorkers, RollUpUsage, TidyPositions
 from windlass.core.retention import kept_for
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
 from windlass.drivers.ops.order import tidy
+from windlass.drivers.ops.repair import mend
 from windlass.drivers.ops.usage import roll_up_usage, watermark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
+Here = Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | TidyPositions | Mend
 
-def maintain(
-    db: Dialect, duty: Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | TidyPositions, epoch: int | None, now: Micros
-) -> Op[Done | None]:
+
+def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done | None]:
     check_duty(duty)
     check_now(now)
     if not (yield from is_allowed(db, epoch, now)):
@@ -32,6 +33,8 @@ def maintain(
             return (yield from roll_up_usage(db, duty, now))
         case TidyPositions():
             return (yield from tidy(db, duty, now))
+        case Mend():
+            return (yield from mend(db, now))
 
 
 def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:

@@ -16,9 +16,11 @@ from windlass.core.queries import (
     AllQueues,
     AllSchedules,
     AllTemplates,
+    AllWebhooks,
     AllWorkers,
     AuditLog,
     DueSchedules,
+    Faults,
     InOrder,
     JobsAhead,
     PermitHolders,
@@ -29,11 +31,12 @@ from windlass.core.queries import (
 )
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.order import in_order
+from windlass.drivers.ops.repair import faults
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
-from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, worker_in
+from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, webhook_in, worker_in
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
-from windlass.types import AuditLine, Event, Group, Hold, Job, Limit, Micros, Queue, Run, Template, Usage
+from windlass.types import AuditLine, Event, Fault, Group, Hold, Job, Limit, Micros, Queue, Run, Template, Usage
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -87,8 +90,12 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_groups()), fields_of(Group)
         case AllLimits():
             rows, make = (yield db.sql.all_limits()), fields_of(Limit)
+        case AllWebhooks():
+            rows, make = (yield db.sql.all_webhooks()), webhook_in
         case AllEvents():
             rows, make = (yield db.sql.all_events()), fields_of(Event)
+        case Faults():
+            rows, make = (yield from faults(db)), fields_of(Fault)
         case AllWorkers():
             rows, make = (yield db.sql.all_workers()), worker_in
         case AllHolds():

@@ -18,6 +18,7 @@ from windlass.core.alterations import (
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
     ReleaseHold,
     Renew,
     Renormalise,
@@ -31,6 +32,7 @@ from windlass.core.alterations import (
 from windlass.core.changes import RetryChild, storable
 from windlass.drivers.ops import schedules
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.events import put_webhook
 from windlass.drivers.ops.fleet import leave
 from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
@@ -78,6 +80,8 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return "applied"
         case PutLimit():
             return (yield from put_limit(db.sql, change, now))
+        case PutWebhook():
+            return (yield from put_webhook(db.sql, change, now))
         case PutGroup():
             rows = yield db.sql.put_group(
                 group_id=change.group_id, name=change.name, mode=change.mode, on_failure=change.on_failure,

@@ -10,6 +10,7 @@ from windlass.core.changes import EXPIRED, storable
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
@@ -145,8 +146,10 @@ def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None 
         free = Ints(row[0] for row in rows if elsewhere.isdisjoint(strings_in(row[1])))
         expired = yield SQL.expire(seqs=free, now=now, error=EXPIRED)
         order = {row[0]: place for place, row in enumerate(rows)}
-        for _, limit_keys in sorted(expired, key=lambda row: order[row[0]]):
-            yield from free_permits(strings_in(limit_keys), now)
+        for row in sorted(expired, key=lambda row: order[row[0]]):
+            yield from free_permits(strings_in(row[1]), now)
+        if expired:
+            yield from announce(SQL, expired, now)
         count += len(expired)
         if len(rows) < bite or not expired:
             break

@@ -10,6 +10,7 @@ from windlass.core.changes import EXPIRED, storable
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, to_json
@@ -104,8 +105,9 @@ def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[in
         rows = yield SQL.expire(queues=names, now=now, bite=bite)
         if rows:
             yield SQL.close_expired(seqs=to_json([row[0] for row in rows]), error=EXPIRED, now=now)
-            for _, limit_keys in rows:
-                yield from free_permits(strings_in(limit_keys), now)
+            for row in rows:
+                yield from free_permits(strings_in(row[1]), now)
+            yield from announce(SQL, rows, now)
         count += len(rows)
         if len(rows) < bite:
             break

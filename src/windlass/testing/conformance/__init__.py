@@ -14,6 +14,7 @@ from windlass.testing.conformance.concurrency import ConcurrencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
+from windlass.testing.conformance.events import EventPromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.holds import HoldPromises
@@ -43,6 +44,7 @@ class DriverConformance(
     ChainPromises,
     UniquenessPromises,
     SharedRowPromises,
+    EventPromises,
     PeoplePromises,
     SchedulePromises,
     FiringPromises,
@@ -62,6 +64,7 @@ __all__ = [
     "DurabilityPromises",
     "DutyPromises",
     "EnqueuePromises",
+    "EventPromises",
     "FiringPromises",
     "FleetPromises",
     "HoldPromises",

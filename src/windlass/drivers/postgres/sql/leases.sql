@@ -247,13 +247,13 @@ with locked as materialized (
          lease_token = null, lease_expires_at = null, worker_id = null,
          updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from locked))
-  returning seq, limit_keys
+  returning seq, limit_keys, id, org_id, type, queue, executions, lost
 ), closed as (
   update windlass.runs set status = 'failed', error = :error, finished_at = windlass.at(:now),
                            started_at = coalesce(started_at, windlass.at(:now))
    where job_seq = any(array(select seq from expired)) and status is null
 )
-select seq, limit_keys::text from expired;
+select seq, limit_keys::text, id, org_id, type, queue, executions, lost from expired;
 
 -- name: leased_queues
 -- Found by jumping through the index.

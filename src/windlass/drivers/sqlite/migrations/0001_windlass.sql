@@ -302,8 +302,8 @@ create table workers (
   types          text,                                     -- json array
   wakeups        text    not null default 'poll',
   running        integer not null default 0,
-  started_at     integer not null,
-  last_heartbeat integer not null
+  started_at     integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000),
+  last_heartbeat integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000)
 ) strict, without rowid;
 create index workers_heartbeat on workers (last_heartbeat);
 

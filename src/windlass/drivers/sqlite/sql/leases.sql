@@ -112,7 +112,7 @@ update jobs
       and (max_attempts = 0 or max(attempts + 1, executions - skipped) < max_attempts)
     order by lease_expires_at, seq
     limit :bite)
-returning seq, limit_keys;
+returning seq, limit_keys, id, org_id, type, queue, executions, lost;
 
 -- name: close_expired
 update runs set status = 'failed', error = :error, finished_at = :now, started_at = coalesce(started_at, :now)
