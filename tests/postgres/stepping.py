@@ -30,6 +30,7 @@ Program = Generator[Statement, list[Row], Any]
 TABLES = (
     "jobs",
     "runs",
+    "dependencies",
     "groups",
     "limits",
     "queues",

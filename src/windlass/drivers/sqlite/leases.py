@@ -7,11 +7,14 @@ from typing import Any
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
+from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, to_json
+from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.limits import allowed, free_permits
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
@@ -112,6 +115,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
     check_limit(limit)
     queues = yield SQL.leased_queues()
     count = yield from take_back([row[0] for row in queues], now, limit)
+    yield from pay(DIALECT, now, SWEPT)
     rows = yield SQL.undecided(now=now, limit=limit)
     return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 

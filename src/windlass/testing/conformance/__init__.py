@@ -11,11 +11,13 @@ and every method's docstring is a line of the contract.
 
 from windlass.testing.conformance.chains import ChainPromises
 from windlass.testing.conformance.concurrency import ConcurrencyPromises
+from windlass.testing.conformance.dependencies import DependencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
+from windlass.testing.conformance.groups import GroupPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
@@ -39,6 +41,8 @@ class DriverConformance(
     ChainPromises,
     UniquenessPromises,
     SharedRowPromises,
+    DependencyPromises,
+    GroupPromises,
     PeoplePromises,
     SchedulePromises,
     FiringPromises,
@@ -54,12 +58,14 @@ class DriverConformance(
 __all__ = [
     "ChainPromises",
     "ConcurrencyPromises",
+    "DependencyPromises",
     "DriverConformance",
     "DurabilityPromises",
     "DutyPromises",
     "EnqueuePromises",
     "FiringPromises",
     "FleetPromises",
+    "GroupPromises",
     "InspectionPromises",
     "LeasePromises",
     "LifecyclePromises",
