@@ -26,6 +26,7 @@ from pathlib import Path
 from random import shuffle
 
 from mutants_of_acceptance import ACCEPTANCE
+from mutants_of_groups import GROUPS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
 
@@ -51,6 +52,7 @@ TIERS = {
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
     "steps_of_schedules": ["tests/drivers/postgres/test_postgres_steps_of_schedules.py"],
+    "dependants": ["tests/drivers/postgres/test_postgres_steps_of_groups.py"],
     "holders": ["tests/drivers/postgres/test_postgres_steps_of_holders.py"],
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
     "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
@@ -119,10 +121,10 @@ MUTANTS = [
     Mutant("settle: a refused unit's riders ride all the same", "drivers/sqlite/settlement.py",
            "            ridden.pop(index, None)\n", "            ridden.get(index)\n"),
     Mutant("groups: a snapshot is written back instead of a delta", "drivers/memory/settlement.py",
-           "tables.put_in(tables.groups, group_id, count_member(group, ending, now))",
+           "tables.put_in(tables.groups, group_id, count_member(group, ending, now, members))",
            "tables.put_in(tables.groups, group_id, count_member(vars(tables).setdefault('old', group), ending, now))"),
-    Mutant("groups: the last member does not finish the group", SQL + "settle.sql",
-           "case when remaining = 1 then :now end", "case when remaining = 0 then :now end"),
+    Mutant("groups: the last member does not finish the group", SQL + "groups.sql",
+           "case when remaining <= :members then :now end", "case when remaining < :members then :now end"),
     Mutant("permits: one lease too many", SQL + "limits.sql",
            "where max_used is not null and used + 1 > max_used\n order",
            "where max_used is not null and used > max_used\n order"),
@@ -142,7 +144,7 @@ MUTANTS = [
            "expires_at > :now);", "expires_at >= :now);"),
     Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if closed:\n", "    if not closed:\n"),
     Mutant("prune: links of a living chain are deleted", SQL + "duties.sql",
-           "where finished_at is not null and dead_kind is not 'superseded'\n", "where finished_at is not null\n"),
+           "where finished_at is not null and superseded_by is null\n", "where finished_at is not null\n"),
     Mutant("prune: runs that nobody counted go too", "drivers/ops/duties.py",
            "watermark=counted, limit", "watermark=None, limit"),
     Mutant("prune: an uncounted run does not keep the later links", SQL + "duties.sql",
@@ -289,7 +291,8 @@ MUTANTS = [
     Mutant("delete: the links that came later are left", SQL + "people.sql",
            "jobs.id in (chain.retry_of, chain.superseded_by)", "jobs.id in (chain.retry_of)"),
     Mutant("delete: the ended links of a living chain go", "drivers/ops/people.py",
-           "if any(state not in TERMINAL for _, state in chain):\n        return \"wrong_state\"\n",
+           "if any(state not in TERMINAL or awaited for _, state, awaited in chain):  "
+           "# who owes others the word of its end, stays\n        return \"wrong_state\"\n",
            "chain = [link for link in chain if link[1] in TERMINAL]\n"
            "    if not chain:\n        return \"wrong_state\"\n"),
     Mutant("revoke: nobody loses a lease", SQL + "people.sql",
@@ -508,7 +511,7 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE))]
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS))]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

@@ -80,18 +80,18 @@ POSTGRES: list[Planted] = [
     ("pg settle: every neighbour gets the first one's state", PG + "sql/settle.sql",
      "set state = (:states::text[])[width_bucket(seq, :seqs::bigint[])]", "set state = (:states::text[])[1]", ("fences",)),
     ("pg settle: riders are skipped", PG + "settlement.py",
-     "            yield from ride(seq, change, now)\n", "            assert seq and change\n", ("steps",)),
+     "            ended += yield from ride(seq, batch.awaited.get(seq), change, now)\n", "            assert seq and change\n", ("steps",)),
     ("pg settle: a snooze is counted as a loss", PG + "sql/settle.sql",
      "lost = lost + (:lost::bigint[])[", "lost = lost + (:skipped::bigint[])[", ("promises: snooze",)),
-    ("pg groups: the last member does not finish the group", PG + "sql/settle.sql",
-     "case when remaining = 1 then", "case when remaining = 0 then", ("steps",)),
+    ("pg groups: the last member does not finish the group", PG + "sql/groups.sql",
+     "case when remaining <= :members::bigint then", "case when remaining < :members::bigint then", ("steps",)),
     ("pg groups: counted from what was read, without a lock", PG + "settlement.py",
-     "                yield SQL.count_member(group_id",
+     "                ended += yield from count_member(",
      "                [left] = yield Statement(f\"select remaining - 1 from windlass.groups where group_id = '{rider.group_id}'\", ())\n"
      "                yield Statement(f\"update windlass.groups set remaining = {left[0]}, total = {left[0]} + succeeded + 1,"
      " succeeded = succeeded + 1 where group_id = '{rider.group_id}'\", ())\n"
      "                continue\n"
-     "                yield SQL.count_member(group_id", ("steps",)),
+     "                ended += yield from count_member(", ("steps",)),
     ("pg permits: limits are read without a lock", PG + "sql/limits.sql",
      "any(:keys::text[]) order by key for update;", "any(:keys::text[]) order by key;", ("steps",)),
     ("pg permits: a value is written instead of a delta", PG + "sql/limits.sql",

@@ -149,6 +149,20 @@ class HoldNotFound(WindlassError, LookupError):
         super().__init__(f"there is no hold {hold_id!r} in this store; see: windlass holds list")
 
 
+class GroupNotFound(WindlassError, LookupError):
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        super().__init__(f"there is no group {group_id!r} in this store; see: windlass groups list")
+
+
+class GroupRefused(WindlassError):
+    """A group is not in a state in which this can be done to it. Nothing was changed."""
+
+    def __init__(self, group_id: str, what: str, why: str) -> None:
+        self.group_id = group_id
+        super().__init__(f"group {group_id!r} cannot be {what}: {why}")
+
+
 class LeaseLost(LeaseError):
     """Raised inside a handler: its lease went to another, so nothing of its transaction was stored."""
 

@@ -41,6 +41,16 @@ ACTIVE: Final[frozenset[State]] = frozenset({"queued", "running"})
 Handle: TypeAlias = Any
 
 
+class NewGroup(Struct, frozen=True, kw_only=True, gc=False):
+    """A group that comes into being with its members, in the transaction that stores them. Its members are those jobs of
+    the batch that name it; with `sequential` each waits for the one before it, in the order of their `group_seq`."""
+
+    group_id: str
+    name: str = ""
+    mode: GroupMode = "parallel"
+    on_failure: OnFailure = "stop"
+
+
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A job as a caller describes it. Policies are part of it: what happens after a crash depends only on this row.
 
@@ -77,6 +87,9 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     payload: bytes = b"{}"
     idempotency_expires_at: Micros | None = None
     on_duplicate: OnDuplicate = "ignore"
+    after: tuple[str, ...] = ()  # ids of jobs that must have ended before, of the same batch too
+    after_rule: AfterRule = "cancel"  # when one of them ends badly
+    opens: NewGroup | None = None  # said by at least one of the members
 
 
 class Job(Struct, frozen=True, kw_only=True, gc=False):
@@ -129,6 +142,7 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     group_seq: int | None
     waiting_on: int
     after_rule: AfterRule
+    awaited: bool
     parked_on: str | None
     limit_keys: tuple[str, ...]
     tags: tuple[str, ...]
@@ -218,6 +232,25 @@ class Group(Struct, frozen=True, kw_only=True, gc=False):
     cancelled: int = 0
     created_at: Micros = 0
     finished_at: Micros | None = None
+
+
+class Dependency(Struct, frozen=True, kw_only=True, gc=False):
+    """One job waits for another, or has waited: `done` once the end of the parent has been told to the job."""
+
+    job_id: str
+    parent_id: str
+    rule: AfterRule
+    done: bool
+
+
+class MemberCount(Struct, frozen=True, kw_only=True, gc=False):
+    """How many members of a group are in one state; `begun`: they have run, or are running. Links of retry chains that
+    others took over from are not counted."""
+
+    group_id: str
+    state: State
+    begun: bool
+    jobs: int
 
 
 class Limit(Struct, frozen=True, kw_only=True, gc=False):

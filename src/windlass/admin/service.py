@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from windlass.admin import dead_letters, doctor, fleet, holding, logs, repair, schedules
+from windlass.admin import dead_letters, doctor, fleet, groups, holding, logs, repair, schedules
 from windlass.admin.filtering import last_run_of, search
+from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.schedules import ScheduleList
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
@@ -44,6 +45,7 @@ from windlass.core.uniqueness import stable_json
 from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import JobNotFound, UnknownTask
+from windlass.groups import GroupHandle
 from windlass.holds import QueueHold, check_queue
 from windlass.options import OF_JOB, JobOptions, check_options, plan
 from windlass.policies import Duration
@@ -88,6 +90,8 @@ class Admin:
             at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
             chain=tuple(link_view(job, now) for job, _ in chain),
             runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
+            parents=await groups.parents(self.client, job_id),
+            dependants=await groups.dependants(self.client, chain[-1][0].id),
         )  # fmt: skip
 
     async def why(self, job_id: str) -> Why:
@@ -162,6 +166,14 @@ class Admin:
         """Every schedule, what it makes and when, and whether code still declares it."""
         return await schedules.listed(self.client)
 
+    async def groups(self, limit: int = 50) -> GroupList:
+        """The newest groups, and how far each is."""
+        return await groups.all_groups(self.client, limit)
+
+    async def group(self, group_id: str, *, system: System | None = None) -> GroupDetail:
+        """One group with its members in their order."""
+        return await groups.one_group(self.client, group_id, system)
+
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""
         page = await self.client.driver.find(JobQuery(limit=limit))
@@ -218,6 +230,13 @@ class Admin:
     async def delete(self, job_id: str) -> Changed:
         await self._handle(job_id).delete()
         return Changed(job_id, "deleted")
+
+    async def cancel_group(self, group_id: str, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
+        return await GroupHandle(self.client, group_id).cancel(reason)
+
+    async def retry_group(self, group_id: str) -> int:
+        """How many members will run again."""
+        return await GroupHandle(self.client, group_id).retry()
 
     def _handle(self, job_id: str) -> JobHandle[Any]:
         return JobHandle(self.client, job_id, None)

@@ -16,7 +16,7 @@ from windlass.clock import moment
 from windlass.core.eligibility import label_of
 from windlass.core.holds import is_valid
 from windlass.core.why import Kind
-from windlass.types import DeadKind, Fault, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
+from windlass.types import AfterRule, DeadKind, Fault, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
 Health = Literal["ok", "warning", "problem"]
@@ -146,6 +146,18 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     chain: tuple[Link, ...]  # the same with what became of each
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
+    parents: tuple[LinkView, ...] = ()
+    dependants: tuple[LinkView, ...] = ()  # the first hundred
+
+
+class LinkView(Struct, frozen=True, kw_only=True):
+    """A job at the other end of a dependency."""
+
+    id: str
+    type: str | None  # None: it was pruned
+    state: State | None
+    rule: AfterRule  # of the one that waits, when the other ends badly
+    done: bool  # the end of the one was told to the other
 
 
 class WhyReason(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from windlass.cli.session import BrokenModule, NoStore
 from windlass.errors import (
     DuplicateId,
     DuplicateJob,
+    GroupRefused,
     HoldNotFound,
     InUse,
     InvalidInput,
@@ -108,6 +109,8 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return REFUSED, f"windlass {typed} --help"
         case UnknownSchedule() | UnknownTemplate():
             return FAILED, f"windlass {'schedules' if isinstance(error, UnknownSchedule) else 'templates'} list"
+        case GroupRefused():
+            return REFUSED, f"windlass groups show {error.group_id}"
         case JobNotFound():
             return FAILED, "windlass jobs list"
         case HoldNotFound():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textwrap import fill, indent
 from typing import Any, Final
 
-from windlass.admin.views import Entry, JobDetail, JobView, Link, RunView
+from windlass.admin.views import Entry, JobDetail, JobView, Link, LinkView, RunView
 from windlass.admin.wording import age, in_words, relative
 from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
 from windlass.cli.session import Common, opened
@@ -34,6 +34,8 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
         out.line(("Chain", "bold"))
         for number, link in enumerate(detail.chain):
             out.line(*_drawn(number, link, detail))
+    _links("Waits for", detail.parents, out)
+    _links("Awaited by", detail.dependants, out)
     out.line()
     out.line(("Timeline", "bold"))
     for entry in detail.timeline:
@@ -55,6 +57,16 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
         width = max(len(common.again(command)) for command, _ in steps)
         for command, why in steps:
             out.line("  ", common.again(command).ljust(width), "  ", (why, DIM))
+
+
+def _links(title: str, links: tuple[LinkView, ...], out: Output) -> None:
+    if links:
+        out.line()
+        out.line((title, "bold"))
+    for link in links:
+        state = link.state or "pruned"
+        rule = "" if link.done else ", if that fails it is cancelled" if link.rule == "cancel" else ", however that ends"
+        out.line("  ", link.id, "  ", one_line(link.type or "", 30), "  ", (state, STYLES.get(state, DIM)), (rule, DIM))
 
 
 def _facts(job: JobView) -> Iterator[tuple[str, str]]:
@@ -135,6 +147,8 @@ def _next_steps(job: JobView, traced: bool) -> Iterator[tuple[str, str]]:
     if job.state == "dead":
         yield f"jobs retry {job.id}", "run it again, with its whole allowance"
         yield f"dlq list --type {job.type} --by-error", "others that died like it"
+    if job.group_id is not None:
+        yield f"groups show {job.group_id}", "the others of its group"
     if job.label == "scheduled":
         yield f"jobs run-now {job.id}", "do not wait any longer"
     if job.state == "queued":

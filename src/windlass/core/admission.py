@@ -12,6 +12,7 @@ import msgspec
 from windlass.core.alterations import (
     Acquire,
     Alteration,
+    CancelGroup,
     Grant,
     Holding,
     Leave,
@@ -26,6 +27,7 @@ from windlass.core.alterations import (
     Renew,
     Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     SetPaused,
     SetPriority,
@@ -36,9 +38,11 @@ from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.types import (
+    AfterRule,
     CrashPolicy,
     End,
     GroupMode,
+    NewGroup,
     NewJob,
     OnDuplicate,
     OnFailure,
@@ -65,6 +69,7 @@ GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
 ENDS: Final = frozenset(get_args(End))
 SIDES: Final = frozenset(get_args(Side))
+AFTER_RULES: Final = frozenset(get_args(AfterRule))
 
 
 def check_name(field: str, value: object) -> None:
@@ -114,6 +119,8 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
         _check_keys(job)
     if job.group_id is not None or job.template_id is not None or job.schedule_id is not None:
         _check_origin(job)
+    if job.after != () or job.after_rule != "cancel" or job.opens is not None:
+        _check_links(job)
 
 
 def _check_policies(job: NewJob) -> None:
@@ -155,6 +162,27 @@ def _check_origin(job: NewJob) -> None:
     for field in ("group_seq", "template_version", "fire_at"):
         if getattr(job, field) is not None:
             check_number(field, getattr(job, field))
+
+
+def _check_links(job: NewJob) -> None:
+    check_one_of("after_rule", job.after_rule, AFTER_RULES)
+    if not isinstance(job.after, tuple):
+        raise InvalidInput("after", f"must be a tuple of job ids, got {job.after!r}")
+    for parent_id in job.after:
+        check_text("after", parent_id)
+        if parent_id == job.id:
+            raise InvalidInput("after", f"the job {job.id!r} cannot wait for itself")
+    if job.opens is not None:
+        _check_group(job.opens)
+        if job.opens.group_id != job.group_id:
+            raise InvalidInput("group_id", f"a job opens the group that it is in, not {job.opens.group_id!r}")
+
+
+def _check_group(group: NewGroup) -> None:
+    check_name("group_id", group.group_id)
+    check_text("name", group.name)
+    check_one_of("mode", group.mode, GROUP_MODES)
+    check_one_of("on_failure", group.on_failure, ON_FAILURE)
 
 
 def check_number(field: str, value: object) -> None:
@@ -278,6 +306,14 @@ def check_alteration(change: Alteration) -> None:
             check_one_of("on_failure", change.on_failure, ON_FAILURE)
             if change.total == 0:
                 raise InvalidInput("total", "a group has at least one member")
+            if change.mode == "sequential":
+                raise InvalidInput("mode", "a sequential group comes with its members; enqueue them together (NewGroup)")
+        case CancelGroup():
+            check_name("group_id", change.group_id)
+        case RetryGroup():
+            check_name("group_id", change.group_id)
+            for _, child_id in change.members:
+                check_id(child_id)
         case PutWebhook():
             check_webhook(change)
         case Replay():

@@ -114,13 +114,33 @@ class PutLimit(Struct, frozen=True):
 
 
 class PutGroup(Struct, frozen=True):
-    """Declare a group of `total` members before they are enqueued."""
+    """Declare a group of `total` members before they are enqueued one by one. Nothing is known of their order then, so
+    it is parallel; a sequential group comes with its members (`NewGroup`)."""
 
     group_id: str
     total: int
     name: str = ""
     mode: GroupMode = "parallel"
     on_failure: OnFailure = "stop"
+
+
+class CancelGroup(Struct, frozen=True):
+    """Queued members of a group are cancelled at once, running ones are asked to stop. `requested`: there were only
+    running ones."""
+
+    group_id: str
+    reason: str = "cancelled"
+
+
+class RetryGroup(Struct, frozen=True):
+    """Run members of a group again that died or were cancelled: (the member's id, an id for the job that takes over from
+    it). A dead `same_job` row comes back in place, every other is taken over by a manual child, because neither a
+    cancelled row nor a `new_job` row ever moves again. Those that are brought back wait for each other as they did
+    before; jobs outside stay as they are. Members in another state are passed over; an id that is no member of the
+    group is `not_found`, a dedupe key that somebody else holds is `duplicate`, and then nothing is changed."""
+
+    group_id: str
+    members: tuple[tuple[str, str], ...]
 
 
 class PutTemplate(Struct, frozen=True, kw_only=True):
@@ -262,5 +282,7 @@ Alteration: TypeAlias = (
     | Holding
     | OfSchedules
     | PutWebhook
+    | CancelGroup
+    | RetryGroup
 )
 AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy"]

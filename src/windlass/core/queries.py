@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from windlass.types import (
     AuditLine,
+    Dependency,
     Event,
     Fault,
     Group,
     Hold,
     Job,
     Limit,
+    MemberCount,
     Micros,
     Queue,
     QueueSample,
@@ -39,6 +41,32 @@ class AllQueues(Query[Queue], frozen=True):
 
 class AllGroups(Query[Group], frozen=True):
     """Groups, sorted by id."""
+
+
+class GroupsById(Query[Group], frozen=True, kw_only=True):
+    """Those of these groups that there are, sorted by id."""
+
+    ids: tuple[str, ...]
+
+
+class MembersOf(Query[MemberCount], frozen=True, kw_only=True):
+    """How the members of these groups stand, sorted by group, state and whether they have begun."""
+
+    ids: tuple[str, ...]
+
+
+class ParentsOf(Query[Dependency], frozen=True, kw_only=True):
+    """What a job waits for or has waited for, sorted by the parents' ids. A link of a retry chain answers for the first
+    link before it that has parents."""
+
+    job_id: str
+
+
+class DependantsOf(Query[Dependency], frozen=True, kw_only=True):
+    """Who waits for a job, or has waited for it or for an earlier link of its chain, oldest first."""
+
+    job_id: str
+    limit: int = 100
 
 
 class AllLimits(Query[Limit], frozen=True):

@@ -7,7 +7,19 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, Schedule, State, Webhook, WorkerInfo
+from windlass.types import (
+    Claimed,
+    Dependency,
+    Job,
+    MemberCount,
+    QueueSample,
+    RetryMode,
+    Run,
+    Schedule,
+    State,
+    Webhook,
+    WorkerInfo,
+)
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -17,7 +29,7 @@ _histogram = msgspec.json.Decoder(dict[int, int]).decode
 
 # Places of the columns that are stored as json, or on SQLite as 0/1.
 _FIELDS = list(Job.__struct_fields__)
-_READY, _MANUAL = _FIELDS.index("ready"), _FIELDS.index("manual")
+_READY, _MANUAL, _AWAITED = _FIELDS.index("ready"), _FIELDS.index("manual"), _FIELDS.index("awaited")
 _LIMIT_KEYS, _TAGS, _HEADERS = _FIELDS.index("limit_keys"), _FIELDS.index("tags"), _FIELDS.index("headers")
 EXECUTIONS = list(Claimed.__struct_fields__).index("executions") - list(Claimed.__struct_fields__).index("id") + 1
 _ARTIFACTS = Run.__struct_fields__.index("artifacts")
@@ -42,6 +54,7 @@ def strings_in(text: str | None) -> tuple[str, ...]:
 def job_in(row: Row) -> Job:
     values = list(row)
     values[_READY], values[_MANUAL] = bool(values[_READY]), bool(values[_MANUAL])
+    values[_AWAITED] = bool(values[_AWAITED])
     values[_LIMIT_KEYS], values[_TAGS] = strings_in(values[_LIMIT_KEYS]), strings_in(values[_TAGS])
     values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
     return Job(**dict(zip(_FIELDS, values, strict=True)))
@@ -67,6 +80,14 @@ def schedule_in(row: Row) -> Schedule:
 def webhook_in(row: Row) -> Webhook:
     fields = dict(zip(Webhook.__struct_fields__, row, strict=True))
     return Webhook(events=strings_in(fields.pop("events")), enabled=bool(fields.pop("enabled")), **fields)
+
+
+def dependency_in(row: Row) -> Dependency:
+    return Dependency(job_id=row[0], parent_id=row[1], rule=row[2], done=bool(row[3]))
+
+
+def member_count_in(row: Row) -> MemberCount:
+    return MemberCount(group_id=row[0], state=row[1], begun=bool(row[2]), jobs=row[3])
 
 
 def sample_in(row: Row) -> QueueSample:
@@ -98,7 +119,7 @@ def all_claimed_in(
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
-    """What `core.guards.judge` and `core.settle.honour_cancel` look at."""
+    """What `core.guards.judge` and `core.settle.honour_cancel` look at, and whether others wait for the job."""
 
     seq: int
     state: State
@@ -109,3 +130,5 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     retry_mode: RetryMode
     cancel_requested_at: int | None
     group_id: str | None
+    id: str
+    awaited: bool

@@ -49,6 +49,7 @@ from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked
 from windlass.testing.model_fleet import WORKERS, FleetRules
+from windlass.testing.model_groups import GroupRules
 from windlass.testing.model_machine import Change
 from windlass.testing.model_order import OrderRules
 from windlass.testing.model_schedules import ScheduleRules
@@ -56,6 +57,7 @@ from windlass.testing.model_soundness import SoundRows
 from windlass.types import NewJob
 
 QUEUES = ("a", "b")
+ON_FAILURE = st.sampled_from(("stop", "continue", "skip"))
 KEYS = ("k1", "k2")
 POLICIES = (
     None, Retry(backoff=fixed(5)).encode(), Retry(backoff=fixed(0), count_lost=False).encode(),
@@ -110,7 +112,7 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules, ScheduleRules, OrderRules, SoundRows):
+class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, SoundRows):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))
@@ -243,7 +245,7 @@ class _Differential(FleetRules, ScheduleRules, OrderRules, SoundRows):
             st.builds(SetPaused, st.sampled_from(QUEUES), SELDOM),
             st.builds(Revoke, st.sampled_from((*WORKERS, "nobody"))),
             st.builds(PutLimit, st.sampled_from(("l1", "l2")), st.none() | st.integers(0, 3)),
-            st.builds(PutGroup, st.just("g"), st.sampled_from((1, 2, 5))),
+            st.builds(lambda total, rule: PutGroup("g", total, on_failure=rule), st.sampled_from((1, 2, 5)), ON_FAILURE),
             st.builds(
                 PutWebhook,
                 webhook_id=st.sampled_from(("h1", "h2")),

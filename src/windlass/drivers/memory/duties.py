@@ -56,7 +56,8 @@ def prune(tables: Tables, duty: Prune, now: Micros) -> Done:
     open_groups = [group.group_id for group in tables.groups.values() if group.remaining > 0]
     watermark = tables.watermark
     uncounted = set() if watermark is None else {seq for seq, run in ended_runs(tables) if ended_at(run) > watermark}
-    chains = prunable(list(tables.jobs.values()), kept_for(duty), now, duty.limit, open_groups, uncounted)
+    needed = {parent_id for parent_id, seq in tables.edges if tables.jobs[seq].finished_at is None}
+    chains = prunable(list(tables.jobs.values()), kept_for(duty), now, duty.limit, open_groups, uncounted, needed)
     doomed = [job for chain in chains for job in chain]
     for job in doomed:
         tables.remove(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from windlass.core.admission import check_limit, check_name, check_queues
@@ -20,16 +20,21 @@ from windlass.core.queries import (
     AllWebhooks,
     AllWorkers,
     AuditLog,
+    DependantsOf,
     DueSchedules,
     Faults,
+    GroupsById,
     InOrder,
     JobsAhead,
+    MembersOf,
+    ParentsOf,
     PermitHolders,
     Query,
     R,
     SamplesSince,
     UsageSince,
 )
+from windlass.drivers.memory.dependencies import edges_before, links_before
 from windlass.drivers.memory.fleet import workers
 from windlass.drivers.memory.holds import is_open
 from windlass.drivers.memory.order import in_order as in_dispatch_order
@@ -37,7 +42,7 @@ from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
-from windlass.types import Job, Micros, OnUnknown, Run
+from windlass.types import Dependency, Job, MemberCount, Micros, OnUnknown, Run
 
 T = TypeVar("T")
 
@@ -95,6 +100,14 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = in_order(tables.queues)
         case AllGroups():
             rows = in_order(tables.groups)
+        case GroupsById():
+            rows = [tables.groups[group_id] for group_id in sorted(set(query.ids)) if group_id in tables.groups]
+        case MembersOf():
+            rows = members(tables, query.ids)
+        case ParentsOf():
+            rows = edges_before(tables, query.job_id)
+        case DependantsOf():
+            rows = dependants(tables, query)
         case AllLimits():
             rows = in_order(tables.limits)
         case AllWebhooks():
@@ -139,6 +152,26 @@ def ahead(tables: Tables, query: JobsAhead) -> list[int]:
     if job is None or job.state != "queued":
         return []
     return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
+
+
+def members(tables: Tables, groups: Collection[str]) -> list[MemberCount]:
+    counted = Counter(
+        (job.group_id, job.state, job.executions > 0) for job in tables.jobs.values()
+        if job.group_id is not None and job.group_id in groups and job.superseded_by is None
+    )  # fmt: skip
+    return [
+        MemberCount(group_id=group_id, state=state, begun=begun, jobs=jobs)
+        for (group_id, state, begun), jobs in sorted(counted.items())
+    ]
+
+
+def dependants(tables: Tables, query: DependantsOf) -> list[Dependency]:
+    check_limit(query.limit)
+    found: dict[int, Dependency] = {}
+    for link in links_before(tables, query.job_id):  # the latest link's word goes first
+        for seq, edge in tables.edges_to(link.id):
+            found.setdefault(seq, edge)
+    return [found[seq] for seq in sorted(found)][: query.limit]
 
 
 def in_order(table: Mapping[str, T]) -> list[T]:

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from windlass.core import rows
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import Expire, storable
+from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import is_expired, is_promotable, is_wanted, needs_decision
 from windlass.core.guards import judge
 from windlass.core.settle import riders_of
+from windlass.drivers.memory.dependencies import pay
 from windlass.drivers.memory.events import announce
 from windlass.drivers.memory.holds import end_stale, is_open
 from windlass.drivers.memory.limits import take_permits
@@ -94,6 +96,7 @@ def extend_one(tables: Tables, renewal: Renewal, expires_at: Micros, now: Micros
 def expire(tables: Tables, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
     check_limit(limit)
     taken_back = take_back(tables, now, limit=limit)
+    pay(tables, now, SWEPT)
     undecided = [job for job in lapsed(tables, now) if needs_decision(job)][:limit]
     return taken_back, [rows.as_claimed(j, tables.runs[j.seq][-1].run_id, (j.seq, j.executions)) for j in undecided]
 

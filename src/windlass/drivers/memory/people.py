@@ -13,6 +13,7 @@ from windlass.core.alterations import (
     AlterAnswer,
     Alteration,
     Cancel,
+    CancelGroup,
     Delete,
     Grant,
     Leave,
@@ -26,6 +27,7 @@ from windlass.core.alterations import (
     Renew,
     Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     RunNow,
     SetPaused,
@@ -35,8 +37,10 @@ from windlass.core.alterations import (
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
 from windlass.drivers.memory import schedules
+from windlass.drivers.memory.dependencies import advance, hand_over, stop
 from windlass.drivers.memory.events import put_webhook
 from windlass.drivers.memory.fleet import leave
+from windlass.drivers.memory.groups import cancel_group, retry_group
 from windlass.drivers.memory.holds import hold
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import put_limit, unpark
@@ -77,6 +81,10 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return put_limit(tables, change, now)
         case PutGroup():
             return put_group(tables, change, now)
+        case CancelGroup():
+            return cancel_group(tables, change, now)
+        case RetryGroup():
+            return retry_group(tables, change, now)
         case PutWebhook():
             return put_webhook(tables, change, now)
         case _:
@@ -95,9 +103,12 @@ def cancel(tables: Tables, change: Cancel, now: Micros) -> AlterAnswer:
     if job.state != "queued":
         return "wrong_state"
     tables.put(rows.cancelled(job, storable(change.reason), now))
+    ended = [job.id] if job.awaited else []
     if job.group_id is not None:
         count(tables, job.group_id, "cancelled", now)
+        ended += stop(tables, job.group_id, "cancelled", now)
     unpark(tables, job.limit_keys, now)
+    advance(tables, ended, now)
     return "applied"
 
 
@@ -115,6 +126,8 @@ def replay(tables: Tables, change: Replay, now: Micros) -> AlterAnswer:
         child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
         insert_child(tables, job, child, now)
         tables.put(replace(job, dead_kind="superseded", superseded_by=child.id, updated_at=rows.touched(job, now)))
+        if job.awaited:
+            hand_over(tables, job, child.id, now)
     else:
         tables.put(rows.replayed(job, change, now))
     if job.group_id is not None:
@@ -135,7 +148,7 @@ def delete(tables: Tables, change: Delete) -> AlterAnswer:
     if job is None:
         return "not_found"
     chain = links(tables, job)
-    if any(link.state not in TERMINAL for link in chain):
+    if any(link.state not in TERMINAL or link.awaited for link in chain):  # who owes others the word of its end, stays
         return "wrong_state"
     for link in chain:
         tables.remove(link)

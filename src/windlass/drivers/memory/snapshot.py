@@ -9,6 +9,7 @@ from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
 from windlass.types import (
     AuditLine,
+    Dependency,
     Event,
     Group,
     Hold,
@@ -35,6 +36,7 @@ class Snapshot(Struct):
     keys: list[tuple[tuple[str, str], tuple[str, Micros | None]]]  # pairs, because a key in JSON is text
     queues: list[Queue]
     groups: list[Group]
+    edges: list[Dependency]
     limits: list[Limit]
     templates: list[Template]
     schedules: list[Schedule]
@@ -52,8 +54,8 @@ class Snapshot(Struct):
 def snapshot(t: Tables) -> Snapshot:
     return Snapshot(
         last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
-        queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()),
-        templates=list(t.templates.values()), schedules=list(t.schedules.values()),
+        queues=list(t.queues.values()), groups=list(t.groups.values()), edges=list(t.edges.values()),
+        limits=list(t.limits.values()), templates=list(t.templates.values()), schedules=list(t.schedules.values()),
         webhooks=list(t.webhooks.values()), outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
         usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()), audit=t.audit,
@@ -67,6 +69,8 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.last_seq, t.runs, t.keys, t.outbox = rows.last_seq, rows.runs, dict(rows.keys), rows.outbox
     t.queues = {row.name: row for row in rows.queues}
     t.groups = {row.group_id: row for row in rows.groups}
+    for edge in rows.edges:
+        t.put_edge(t.seqs[edge.job_id], edge)
     t.limits = {row.key: row for row in rows.limits}
     t.templates = {(row.template_id, row.version): row for row in rows.templates}
     t.schedules = {row.schedule_id: row for row in rows.schedules}

@@ -33,6 +33,11 @@ class Dialect(ABC):
         """Hold all that the changes may touch, in the order that everybody keeps."""
 
     @abstractmethod
+    def hold_parents(self, ids: Sequence[str]) -> Op[list[Row]]:
+        """(id asked for, id of its chain's last link, its seq, its state) of those that there are; none of them that has
+        not ended does so before this transaction is over."""
+
+    @abstractmethod
     def find(self, query: JobQuery) -> Statement:
         """A page of jobs and one more, newest first."""
 

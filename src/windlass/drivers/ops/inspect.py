@@ -19,10 +19,14 @@ from windlass.core.queries import (
     AllWebhooks,
     AllWorkers,
     AuditLog,
+    DependantsOf,
     DueSchedules,
     Faults,
+    GroupsById,
     InOrder,
     JobsAhead,
+    MembersOf,
+    ParentsOf,
     PermitHolders,
     Query,
     R,
@@ -33,7 +37,16 @@ from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.order import in_order
 from windlass.drivers.ops.repair import faults
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
-from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, webhook_in, worker_in
+from windlass.drivers.rows import (
+    dependency_in,
+    job_in,
+    member_count_in,
+    run_in,
+    sample_in,
+    schedule_in,
+    webhook_in,
+    worker_in,
+)
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
 from windlass.types import AuditLine, Event, Fault, Group, Hold, Job, Limit, Micros, Queue, Run, Template, Usage
@@ -88,6 +101,15 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_queues()), fields_of(Queue)
         case AllGroups():
             rows, make = (yield db.sql.all_groups()), fields_of(Group)
+        case GroupsById():
+            rows, make = (yield db.sql.groups_by_id(ids=db.texts(query.ids))), fields_of(Group)
+        case MembersOf():
+            rows, make = (yield db.sql.members_of(ids=db.texts(query.ids))), member_count_in
+        case ParentsOf():
+            rows, make = (yield db.sql.edges_before(id=query.job_id)), dependency_in
+        case DependantsOf():
+            check_limit(query.limit)
+            rows, make = (yield db.sql.dependants_of(id=query.job_id, limit=query.limit)), dependency_in
         case AllLimits():
             rows, make = (yield db.sql.all_limits()), fields_of(Limit)
         case AllWebhooks():

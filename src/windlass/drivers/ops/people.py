@@ -10,6 +10,7 @@ from windlass.core.alterations import (
     AlterAnswer,
     Alteration,
     Cancel,
+    CancelGroup,
     Delete,
     Grant,
     Leave,
@@ -23,6 +24,7 @@ from windlass.core.alterations import (
     Renew,
     Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     RunNow,
     SetPaused,
@@ -31,9 +33,11 @@ from windlass.core.alterations import (
 )
 from windlass.core.changes import RetryChild, storable
 from windlass.drivers.ops import schedules
+from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import put_webhook
 from windlass.drivers.ops.fleet import leave
+from windlass.drivers.ops.groups import cancel_group, retry_group
 from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.ops.limits import put_limit, unpark
@@ -88,6 +92,10 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
                 total=change.total, now=now,
             )  # fmt: skip
             return "applied" if rows else "unchanged"
+        case CancelGroup():
+            return (yield from cancel_group(db, change, now))
+        case RetryGroup():
+            return (yield from retry_group(db, change, now))
         case _:
             return (yield from schedules.alter(db, change, now))
 
@@ -104,9 +112,11 @@ def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
     if job.state != "queued":
         return "wrong_state"
     yield db.sql.cancel_queued(id=job.id, reason=storable(change.reason), now=now)
+    ended = [job.id] if job.awaited else []
     if job.group_id is not None:
-        yield db.sql.count_member(group_id=job.group_id, ending="cancelled", now=now)
+        ended += yield from count_member(db, job.group_id, "cancelled", now)
     yield from unpark(db.sql, job.limit_keys, now)
+    yield from advance(db, ended, now)
     return "applied"
 
 
@@ -137,6 +147,8 @@ def bring_back(db: Dialect, job: Job, change: Replay, now: Micros) -> Op[None]:
         child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
         yield from db.insert_child(job.seq, job.queue, job.priority, child, now)
         yield db.sql.supersede(id=job.id, child_id=child.id, now=now)
+        if job.awaited:
+            yield from hand_over(db, job.id, child.id, now)
     else:
         yield db.sql.replay(id=job.id, reset=change.reset_attempts, now=now)
 
@@ -153,7 +165,7 @@ def delete(db: Dialect, change: Delete) -> Op[AlterAnswer]:
     chain = yield db.sql.links(id=change.job_id)
     if not chain:
         return "not_found"
-    if any(state not in TERMINAL for _, state in chain):
+    if any(state not in TERMINAL or awaited for _, state, awaited in chain):  # who owes others the word of its end, stays
         return "wrong_state"
-    yield db.sql.delete_jobs(seqs=db.ints(seq for seq, _ in chain))
+    yield db.sql.delete_jobs(seqs=db.ints(seq for seq, *_ in chain))
     return "applied"

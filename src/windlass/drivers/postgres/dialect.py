@@ -14,7 +14,7 @@ from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.jobs import insert_child
-from windlass.drivers.postgres.locking import lock_all, still_ended
+from windlass.drivers.postgres.locking import hold_parents, lock_all, still_ended
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Op, Row, Statement
@@ -27,6 +27,10 @@ PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)  # seconds between looks at cl
 class Postgres(Dialect):
     sql = SQL
 
+    def __init__(self, *, ours: bool) -> None:
+        """`ours`: transactions are ours and end soon; others last as long as a caller likes."""
+        self._ours = ours
+
     def texts(self, values: Iterable[str]) -> Texts:
         return Texts(values)
 
@@ -38,6 +42,9 @@ class Postgres(Dialect):
 
     def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
         yield from lock_all(self, changes, now)
+
+    def hold_parents(self, ids: Sequence[str]) -> Op[list[Row]]:
+        return (yield from hold_parents(ids, ours=self._ours))
 
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query, POSTGRES)
@@ -67,4 +74,5 @@ class Postgres(Dialect):
         return not (yield SQL.still_under_way(transactions=under_way))
 
 
-DIALECT: Final = Postgres()
+DIALECT: Final = Postgres(ours=True)
+CALLERS: Final = Postgres(ours=False)

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
+from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
@@ -156,14 +158,16 @@ def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None 
     return count
 
 
-def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
+def expire(now: Micros, limit: int) -> Op[tuple[int, int, list[Claimed]]]:
+    """How many were taken back, how many dependants of ended jobs were told of it late, and what needs a decision."""
     check_limit(limit)
+    paid = yield from pay(DIALECT, now, SWEPT)
     queues = [row[0] for row in (yield SQL.leased_queues())]
     if not queues:
-        return 0, []
+        return 0, paid, []
     count = yield from take_back(queues, now, Locked(), limit)
     rows = yield SQL.undecided(queues=Texts(queues), now=now, limit=limit)
-    return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
+    return count, paid, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 
 
 def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:

@@ -3,11 +3,12 @@ keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from windlass.core.alterations import (
     Alteration,
     Cancel,
+    CancelGroup,
     Delete,
     Fire,
     Move,
@@ -18,23 +19,27 @@ from windlass.core.alterations import (
     PutQueue,
     Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     RunNow,
     SetPaused,
     SetPriority,
     Swap,
 )
+from windlass.core.dependencies import INLINE
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.order import plan
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.rows import strings_in
-from windlass.drivers.statement import Op
-from windlass.types import Micros
+from windlass.drivers.statement import Op, Row
+from windlass.errors import WrongConnection
+from windlass.types import TERMINAL, Micros
 
 BY_JOB = Cancel | Replay | RunNow | Delete | Move | MoveBeside | Swap | SetPriority
-PLACES = Replay | Move | MoveBeside | Swap | SetPriority  # what they do depends on the others of a queue
+PLACES = Replay | RetryGroup | Move | MoveBeside | Swap | SetPriority  # what they do depends on the others of a queue
+WHOLE_GROUP = CancelGroup | RetryGroup
 
 
 def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None]:
@@ -42,12 +47,13 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     yield from lock_schedules(changes)
     yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit))
-    seqs = yield from named(changes, now)
+    found = yield from named(changes, now)
+    seqs = Ints(found)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}
     queues |= {change.queue for change in changes if isinstance(change, SetPaused)}
     queues |= {job.queue for change in changes if isinstance(change, Fire) for job in change.jobs}
     keys = {change.key for change in changes if isinstance(change, PutLimit)}
-    groups: set[str] = set()
+    groups: set[str] = {change.group_id for change in changes if isinstance(change, WHOLE_GROUP)}
     ordered = {change.queue for change in changes if isinstance(change, Renormalise)}
     if seqs:
         if any(isinstance(change, PLACES) for change in changes):
@@ -55,6 +61,9 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
         for group_id, limit_keys in (yield SQL.shared_rows_of(seqs=seqs)):
             groups.update([group_id] if group_id is not None else [])
             keys.update(strings_in(limit_keys))
+        if any(isinstance(change, Cancel | CancelGroup) for change in changes):
+            more, others, theirs = yield from reached(found, groups, deep=True)
+            seqs, groups, keys = Ints(found | more), groups | others, keys | theirs
     if ordered:
         yield SQL.lock_order(names=Texts(ordered))
     if queues | ordered:
@@ -89,7 +98,41 @@ def all_placed(db: Dialect, changes: Sequence[Alteration]) -> Op[set[int]]:
     return seqs
 
 
-def named(changes: Sequence[Alteration], now: Micros) -> Op[Ints]:
+def reached(seqs: Iterable[int], groups: Iterable[str], *, deep: bool) -> Op[tuple[set[int], set[str], set[str]]]:
+    """What the end of these jobs, members of these groups, may touch besides them, without locks: jobs, groups, limit keys.
+    Who begins to wait for one of them after this look is told without waiting, or by a sweep."""
+    more: set[int] = set()
+    keys: set[str] = set()
+    names = Texts(sorted(set(groups)))
+    if names:
+        for seq, limit_keys in (yield SQL.stopped_with(ids=names)):
+            more.add(seq)
+            keys.update(strings_in(limit_keys))
+    found = yield SQL.reach(seqs=Ints({*seqs, *more}), deep=deep, limit=2 * INLINE)
+    more.update(row[0] for row in found)
+    return more, {row[1] for row in found if row[1] is not None}, keys
+
+
+def hold_parents(ids: Sequence[str], *, ours: bool) -> Op[list[Row]]:
+    """The last links of these jobs' chains; those that have not ended are locked. Another may take over while one waits
+    for the lock of one. A running job is its worker's: a lock on it must not outlast its heartbeat, so a caller's
+    transaction, which may be long, cannot have one."""
+    held: set[int] = set()
+    while True:
+        heads = yield SQL.heads_of(ids=Texts(ids))
+        open_heads = {row[2]: row for row in heads if row[3] not in TERMINAL}
+        running = next((row[0] for row in open_heads.values() if row[3] == "running"), None)
+        if running is not None and not ours:
+            raise WrongConnection(
+                f"after: the job {running!r} is running, and a lock on it until your commit would keep its worker from "
+                "renewing its lease; enqueue what waits for it after your own commit"
+            )
+        if open_heads.keys() <= held:
+            return heads
+        held.update(row[0] for row in (yield SQL.lock_open(seqs=Ints(sorted(open_heads.keys() - held)))))
+
+
+def named(changes: Sequence[Alteration], now: Micros) -> Op[set[int]]:
     """The jobs that the changes are about: with a deletion all links of the chain, with a dead worker what it leased."""
     seqs: set[int] = set()
     ids = Texts(dict.fromkeys(
@@ -101,10 +144,13 @@ def named(changes: Sequence[Alteration], now: Micros) -> Op[Ints]:
         seqs.update(row[1] for row in (yield SQL.seqs_of(ids=ids)))
     if workers:
         seqs.update(row[0] for row in (yield SQL.leased_by(workers=workers, now=now)))
+    whole = Texts(sorted({change.group_id for change in changes if isinstance(change, WHOLE_GROUP)}))
+    if whole:
+        seqs.update(row[0] for row in (yield SQL.members_in(ids=whole)))
     for change in changes:
         if isinstance(change, Delete):
             seqs.update(row[0] for row in (yield SQL.links(id=change.job_id)))
-    return Ints(seqs)
+    return seqs
 
 
 def still_ended(heads: Sequence[int]) -> Op[list[int]]:

@@ -33,6 +33,9 @@ class Sqlite(Dialect):
     def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
         yield from ()
 
+    def hold_parents(self, ids: Sequence[str]) -> Op[list[Row]]:
+        return (yield SQL.heads_of(ids=self.texts(ids)))
+
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query)
 

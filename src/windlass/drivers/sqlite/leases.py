@@ -7,9 +7,11 @@ from typing import Any
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
+from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.protocol import Claim, Extended, Renewal
@@ -118,6 +120,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
     check_limit(limit)
     queues = yield SQL.leased_queues()
     count = yield from take_back([row[0] for row in queues], now, limit)
+    yield from pay(DIALECT, now, SWEPT)
     rows = yield SQL.undecided(now=now, limit=limit)
     return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 

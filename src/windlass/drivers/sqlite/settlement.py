@@ -19,12 +19,15 @@ from windlass.core.changes import (
     effect_of,
     stored_report,
 )
+from windlass.core.dependencies import ends_for_others
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
+from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.usage import watermark
 from windlass.drivers.rows import Guard, to_json
+from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import free_permits
 from windlass.drivers.sqlite.sql import SQL
@@ -92,6 +95,8 @@ def settle_round(
         if change.riders:
             ridden[index] = change
     refused: set[int] = set()
+    held: list[Unit] = []
+    awaited: dict[int, str] = {}
     for token, ends in plain.items():
         refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, now)))
     for token, spans in begun.items():
@@ -99,13 +104,17 @@ def settle_round(
     if refused:
         rest = sorted({*rest, *(index for index in turn if seqs[index] in refused)})
     if rest:
-        held = yield from judged([(seqs[index], (index, changes[index])) for index in rest], answers, now)
+        held, awaited = yield from judged([(seqs[index], (index, changes[index])) for index in rest], answers, now)
         yield from move(held, now)
         for index in rest:
             ridden.pop(index, None)
         ridden |= {index: change for _, (index, change) in held if change.riders}
+    ended: list[str] = []
     for index in sorted(ridden):
-        yield from ride(seqs[index], ridden[index], now)
+        ended += yield from ride(seqs[index], awaited.get(seqs[index]), ridden[index], now)
+    ended += [awaited[seq] for seq, (_, change) in held if seq in awaited and ends_for_others(change)]
+    if ended:
+        yield from advance(DIALECT, ended, now)
 
 
 def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], now: Micros) -> Op[Iterable[int]]:
@@ -127,10 +136,12 @@ def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], now: 
     return ()
 
 
-def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[list[Unit]]:
-    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change."""
+def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[tuple[list[Unit], dict[int, str]]]:
+    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. With them the
+    ids of those jobs that others wait for."""
     guards = yield from guards_of([seq for seq, _ in units])
     held: list[Unit] = []
+    awaited: dict[int, str] = {}
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
@@ -138,7 +149,9 @@ def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[list
             wish = guard.cancel_requested_at is not None
             turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
             held.append((seq, (index, turned)))
-    return held
+            if guard.awaited:
+                awaited[seq] = guard.id
+    return held, awaited
 
 
 def move(units: Sequence[Unit], now: Micros) -> Op[None]:
@@ -170,15 +183,20 @@ def _report_row(seq: int, report: Report) -> Row:
     )  # fmt: skip
 
 
-def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
+def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[list[str]]:
+    """`awaited`: the job's id if others wait for it. Answers those that have ended with it and that others wait for."""
+    ended: list[str] = []
     for rider in change.riders:
         match rider:
             case RetryChild():
                 [(queue, priority)] = yield SQL.place(seq=seq)
                 yield from insert_children([(seq, queue, priority, rider)], now)
+                if awaited is not None:
+                    yield from hand_over(DIALECT, awaited, rider.id, now)
             case CountMember():
-                yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
+                ended += yield from count_member(DIALECT, rider.group_id, rider.ending, now)
             case FreePermits():
                 yield from free_permits(rider.keys, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
+    return ended

@@ -11,12 +11,14 @@ and every method's docstring is a line of the contract.
 
 from windlass.testing.conformance.chains import ChainPromises
 from windlass.testing.conformance.concurrency import ConcurrencyPromises
+from windlass.testing.conformance.dependencies import DependencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
 from windlass.testing.conformance.events import EventPromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
+from windlass.testing.conformance.groups import GroupPromises
 from windlass.testing.conformance.holds import HoldPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
@@ -45,6 +47,8 @@ class DriverConformance(
     UniquenessPromises,
     SharedRowPromises,
     EventPromises,
+    DependencyPromises,
+    GroupPromises,
     PeoplePromises,
     SchedulePromises,
     FiringPromises,
@@ -60,6 +64,7 @@ class DriverConformance(
 __all__ = [
     "ChainPromises",
     "ConcurrencyPromises",
+    "DependencyPromises",
     "DriverConformance",
     "DurabilityPromises",
     "DutyPromises",
@@ -67,6 +72,7 @@ __all__ = [
     "EventPromises",
     "FiringPromises",
     "FleetPromises",
+    "GroupPromises",
     "HoldPromises",
     "InspectionPromises",
     "LeasePromises",

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from windlass.core.alterations import Cancel, Replay, Revoke
 from windlass.core.changes import OUTCOME_OF, Release, Settlement
+from windlass.core.dependencies import FAILED_BEFORE
 from windlass.core.eligibility import dispatch_order
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.testing.simulator.calls import Call, told
@@ -75,6 +76,7 @@ class Checker:
         self._keys: dict[tuple[str, str], str] = {}
         self.open: dict[int, None] = {}  # jobs that have not ended
         self.pruned: set[str] = set()
+        self._waited: set[str] = set()  # jobs that had to wait for others
         self._members: Counter[tuple[str | None, str]] = Counter()  # of groups, that were deleted: how they had ended
         self.answered: set[Lease] = set()  # executions whose outcome the store has judged, whatever it said
         self.cancel_asked: dict[Lease, Micros] = {}  # executions that somebody wanted to stop, and when
@@ -168,6 +170,9 @@ class Checker:
             free = before.state == "queued" or (before.state == "running" and lapsed(before, call.now))
             require(free, "at most one valid lease per job", f"{job.id} was {before.state} until {before.lease_expires_at}")
             require(before.cancel_requested_at is None, "a job that was asked to cancel never runs again", job.id)
+            require(before.waiting_on == 0, "nobody runs before those that it waits for have ended", job.id)
+            if job.id in self._waited:
+                self._history.sometimes("unblocked")
             came_back = before.state == "running" or before.run_at is None
             require(came_back or (before.run_at or 0) <= self._latest, "nothing runs before its time", job.id)
             queue = self._rows.queue(job.queue)
@@ -253,7 +258,11 @@ class Checker:
     # ------------------------------------------------------------------------------------------------------- by row
 
     def _born(self, job: Job) -> None:
-        require(job.state == "queued" and job.executions == 0, "a job begins as queued", job.id)
+        skipped = job.state == "cancelled" and job.last_error == FAILED_BEFORE
+        require(skipped or (job.state == "queued" and job.executions == 0), "a job begins as queued", job.id)
+        if skipped or job.waiting_on:
+            self._history.sometimes("skipped_with" if skipped else "blocked")
+            self._waited.add(job.id)
         self.rhythm.born(job, self._rows.jobs())
         if job.manual or job.retry_of in self._generous:
             self._generous.add(job.id)
@@ -268,6 +277,9 @@ class Checker:
         require(job.position == old.position or call.method == "alter", "a job keeps its place", job.id)
         if job.parked_on is not None:
             self._history.sometimes("parked")
+        if job.state == "cancelled" and old.state == "queued" and job.last_error == FAILED_BEFORE:
+            self._history.sometimes("skipped_with")
+            require(job.executions == old.executions + 1, "who is skipped has a run that says so", job.id)
         if job.id in self._replayed:  # a person may begin anew
             return
         if old.state in TERMINAL:

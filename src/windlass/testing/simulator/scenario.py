@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.client import Client
 from windlass.clock import SECOND
@@ -48,7 +49,7 @@ from windlass.testing.simulator.history import History
 from windlass.testing.simulator.rhythm import schedules
 from windlass.testing.simulator.store import Store, run_now
 from windlass.testing.simulator.world import Process, World
-from windlass.types import End, Micros, NewJob, Side
+from windlass.types import End, Micros, NewJob, OnFailure, Side
 from windlass.worker.recovering import take_back
 
 StoreName = Literal["memory", "sqlite"]
@@ -125,6 +126,7 @@ class Fleet:
         self._workers = rng.choice((1, 2, 2, 3))
         self._births = 0
         self._tells = rng.choice((0.0, 0.7))
+        self._on_failure: OnFailure = ("stop", "continue", "skip")[seed % 3]
         self.worker_timeout: Micros = (4, 8)[seed % 2] * SECOND  # shorter than a lease, or longer
         self._has_schedules = seed % 3 == 0 and worker in FIRES
         self._clocks_differ_for_ever = rng.random() < 0.3
@@ -139,7 +141,8 @@ class Fleet:
 
     def run(self) -> None:
         world = self.world
-        shared: list[Alteration] = [*(PutLimit(key, most) for key, most in LIMITS.items()), PutGroup(GROUP, MEMBERS)]
+        group = PutGroup(GROUP, MEMBERS, on_failure=self._on_failure)
+        shared: list[Alteration] = [*(PutLimit(key, most) for key, most in LIMITS.items()), group]
         if self._has_schedules:
             rhythm = schedules(world.now, PLAIN, "a", msgspec.json.encode(Plan(SCHEDULED, WELL, 5)))
             self.store.checker.rhythm.begin(rhythm, world.now)
@@ -242,6 +245,9 @@ class Fleet:
             await asyncio.sleep(rng.choice(self._pauses))
             plan = Plan(number * 2 + (process.name == "p1"), rng.choice(SHAPES), rng.choice(self._lengths))
             new = draw_job(rng, f"{process.name}-{number}", plan, process.clock.now())
+            if self.ids and rng.random() < 0.3:  # a small graph grows: whoever it waits for may have ended, or be gone
+                after = tuple(dict.fromkeys(rng.choice(self.ids[-6:]) for _ in range(rng.choice((1, 2, 3)))))
+                new = replace(new, after=after, after_rule=rng.choice(("cancel", "continue", "continue")))
             await self._enqueue(driver, process, new)
 
     async def _enqueue(self, driver: FaultyDriver, process: Process, new: NewJob) -> None:
@@ -252,6 +258,9 @@ class Fleet:
                 job_id = answer.id
             except DuplicateId:
                 job_id = new.id
+            except InvalidInput:  # one that it was to wait for was pruned, or deleted
+                new = replace(new, after=())
+                continue
             except StoreError:
                 await asyncio.sleep(0.5)
                 continue

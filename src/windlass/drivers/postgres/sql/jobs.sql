@@ -24,13 +24,13 @@ with each as materialized (
   select nextval('windlass.jobs_seq') as seq, * from each order by place
 )
 insert into windlass.jobs (
-  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, manual,
+  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, payload,
   type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode, crash_policy,
   on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
   fire_at, group_id, group_seq, limit_keys, tags, headers, codec)
 select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= :now, true), coalesce(each.position, 100 * seq), windlass.at(:now),
-       windlass.at(:now), windlass.at(:now), 'queued', 0, 0, 0, 0, 'cancel', false, '', id, payload,
+       windlass.at(:now), windlass.at(:now), 'queued', 0, 0, 0, 0, 'cancel', false, false, '', id, payload,
        coalesce(each.type, :type::text), coalesce(each.queue, :queue::text), coalesce(each.org_id, :org_id::text),
        coalesce(each.priority, :priority::bigint), windlass.at(coalesce(each.run_at, :run_at::bigint)),
        coalesce(each.timeout_ns, :timeout_ns::bigint), coalesce(each.attempts, :attempts::bigint),
@@ -51,12 +51,12 @@ returning id;
 -- The same for one job, which needs no arrays: a third less work than a batch of one.
 with number as materialized (select nextval('windlass.jobs_seq') as seq)
 insert into windlass.jobs (
-  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, manual,
+  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, payload, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
   schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec)
 select seq, coalesce(:run_at::bigint <= :now, true), 100 * seq, windlass.at(:now), windlass.at(:now), windlass.at(:now), 'queued',
-       0, 0, 0, 0, 'cancel', false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
+       0, 0, 0, 0, 'cancel', false, false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
        :attempts, :max_attempts, :max_lost, :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope,
        :idempotency_key, :dedupe_key, :template_id, :template_version::bigint, :schedule_id, windlass.at(:fire_at::bigint),
        :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec
@@ -92,13 +92,13 @@ insert into windlass.jobs (
   seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
   attempts, executions, skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  waiting_on, after_rule, limit_keys, tags, retry_of, manual, headers, codec, last_error, payload)
+  waiting_on, after_rule, awaited, limit_keys, tags, retry_of, manual, headers, codec, last_error, payload)
 select
   number.seq, :id, queue, type, org_id, 'queued', :ready, priority, coalesce(:position::bigint, 100 * number.seq), windlass.at(:now),
   windlass.at(:now), windlass.at(:now), windlass.at(:run_at), timeout_ns,
   :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  0, after_rule, limit_keys, tags, id, :manual, headers, codec, '', payload
+  0, after_rule, false, limit_keys, tags, id, :manual, headers, codec, '', payload
 from windlass.jobs, number where jobs.seq = :parent_seq;
 
 -- name: ids_in_use

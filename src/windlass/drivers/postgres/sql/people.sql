@@ -37,13 +37,13 @@ release savepoint replayed;
 
 -- name: links
 -- All links of a retry chain: what a job retries, and what took over from it.
-with recursive chain (seq, state, retry_of, superseded_by) as (
-  select seq, state, retry_of, superseded_by from windlass.jobs where id = :id
+with recursive chain (seq, state, awaited, retry_of, superseded_by) as (
+  select seq, state, awaited, retry_of, superseded_by from windlass.jobs where id = :id
   union
-  select jobs.seq, jobs.state, jobs.retry_of, jobs.superseded_by
+  select jobs.seq, jobs.state, jobs.awaited, jobs.retry_of, jobs.superseded_by
     from chain join windlass.jobs on jobs.id in (chain.retry_of, chain.superseded_by)
 )
-select seq, state from chain;
+select seq, state, awaited from chain;
 
 -- name: leased_by
 select seq from windlass.jobs where state = 'running' and lease_expires_at > windlass.at(:now) and worker_id = any(:workers::text[]);
@@ -74,9 +74,3 @@ select :queue, 'tail', case when :paused then windlass.at(:now) end, windlass.at
 on conflict (name) do update set paused_at = excluded.paused_at, updated_at = windlass.touched(queues.updated_at, :now)
  where (queues.paused_at is null) <> (excluded.paused_at is null)
 returning name;
-
--- name: put_group
-insert into windlass.groups (group_id, name, mode, on_failure, total, remaining, created_at)
-values (:group_id, :name, :mode, :on_failure, :total, :total, windlass.at(:now))
-on conflict (group_id) do nothing
-returning group_id;

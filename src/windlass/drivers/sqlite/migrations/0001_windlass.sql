@@ -56,6 +56,7 @@ create table jobs (
   group_seq           integer,
   waiting_on          integer not null default 0,          -- predecessors that have not finished
   after_rule          text    not null default 'cancel',   -- when a predecessor ends badly
+  awaited             integer not null default 0,          -- others wait for it; once it has ended: and were not all told
   parked_on           text,                                -- the limit key this job waits for
   limit_keys          text,                                -- json array
   tags                text,                                -- json array
@@ -97,6 +98,7 @@ create index jobs_parked   on jobs (parked_on, queue, type, priority desc, posit
 create index jobs_blocked  on jobs (queue)                                      where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on jobs (queue, lease_expires_at)                    where state = 'running';
 create index jobs_finished on jobs (state, finished_at)                         where finished_at is not null;
+create index jobs_owing    on jobs (awaited)                                    where awaited = 1 and finished_at is not null;
 create index jobs_dead     on jobs (dead_at)                                    where state = 'dead' and dead_kind <> 'superseded';
 create index jobs_group    on jobs (group_id, group_seq)                        where group_id is not null;
 create unique index jobs_dedupe        on jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
@@ -233,10 +235,13 @@ create index idempotency_keys_expiring on idempotency_keys (expires_at) where ex
 
 create table dependencies (
   job_seq   integer not null references jobs (seq) on delete cascade,
-  parent_id text    not null,
+  parent_id text    not null,                              -- outlives the parent: no foreign key
+  rule      text    not null default 'cancel' check (rule in ('cancel', 'continue')),  -- when the parent ends badly
+  done      integer not null default 0 check (done in (0, 1)),                         -- the parent's end was told
   primary key (parent_id, job_seq)
 ) strict, without rowid;
-create index dependencies_job on dependencies (job_seq);
+create index dependencies_job  on dependencies (job_seq);
+create index dependencies_open on dependencies (parent_id, job_seq) where done = 0;
 
 create table groups (
   group_id   text    primary key,

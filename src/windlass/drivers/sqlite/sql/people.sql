@@ -37,13 +37,13 @@ release savepoint replayed;
 
 -- name: links
 -- All links of a retry chain: what a job retries, and what took over from it.
-with recursive chain (seq, state, retry_of, superseded_by) as (
-  select seq, state, retry_of, superseded_by from jobs where id = :id
+with recursive chain (seq, state, awaited, retry_of, superseded_by) as (
+  select seq, state, awaited, retry_of, superseded_by from jobs where id = :id
   union
-  select jobs.seq, jobs.state, jobs.retry_of, jobs.superseded_by
+  select jobs.seq, jobs.state, jobs.awaited, jobs.retry_of, jobs.superseded_by
     from chain join jobs on jobs.id in (chain.retry_of, chain.superseded_by)
 )
-select seq, state from chain;
+select seq, state, awaited from chain;
 
 -- name: revoke
 -- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.
@@ -66,9 +66,3 @@ select :queue, 'tail', case when :paused then :now end, :now, :now
 on conflict (name) do update set paused_at = excluded.paused_at, updated_at = max(excluded.updated_at, queues.updated_at + 1)
  where (queues.paused_at is null) <> (excluded.paused_at is null)
 returning name;
-
--- name: put_group
-insert into groups (group_id, name, mode, on_failure, total, remaining, created_at)
-values (:group_id, :name, :mode, :on_failure, :total, :total, :now)
-on conflict (group_id) do nothing
-returning group_id;
