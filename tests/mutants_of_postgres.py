@@ -58,7 +58,7 @@ POSTGRES: list[Planted] = [
      "lease_expires_at <= windlass.at(:now)\n   and crash", "lease_expires_at < windlass.at(:now)\n   and crash", ("promises: reclaim or sweep",)),
     ("pg expire: the loss is not counted", PG + "sql/leases.sql", "lost = lost + 1,", "lost = lost,", ("promises: max_lost or reclaim",)),
     ("pg expire: permits are not given back", PG + "leases.py",
-     "            yield from free_permits(strings_in(limit_keys), now)\n", "            strings_in(limit_keys)\n", ("steps",)),
+     "            yield from free_permits(strings_in(row[1]), now)\n", "            strings_in(row[1])\n", ("steps",)),
     ("pg ack: the token guard is gone", PG + "sql/settle.sql",
      "     and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]\n",
      "     and :tokens::text[] is not null and :which::bigint[] is not null\n", ("fences",)),

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from windlass.core.eligibility import is_due, is_expired
 from windlass.core.holds import is_valid
-from windlass.types import Hold, Job, Limit, Micros, Queue, QueueSample, WorkerInfo
+from windlass.records import QueueSample, WorkerInfo
+from windlass.types import Hold, Job, Limit, Micros, Queue
 
 Kind = Literal[
     "ended", "superseded", "running", "claimed", "lapsed", "cancelling",  # it does not wait

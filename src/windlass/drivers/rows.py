@@ -7,19 +7,8 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import (
-    Claimed,
-    Dependency,
-    Job,
-    MemberCount,
-    QueueSample,
-    RetryMode,
-    Run,
-    Schedule,
-    State,
-    Webhook,
-    WorkerInfo,
-)
+from windlass.records import QueueSample, Webhook, WorkerInfo
+from windlass.types import Claimed, Dependency, Job, MemberCount, RetryMode, Run, Schedule, State
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
