@@ -97,6 +97,7 @@ def test_finished_but_unsettled_jobs_are_renewed_until_they_are_stored(url: str)
             await pass_time(stage, [job.id])
             stage.store.mend()
             assert await job.result(timeout=5) == "kept"
+            await stage.until(lambda: worker.stats.succeeded > 0)  # it is stored before it is counted
             assert (worker.stats.settled_late, worker.stats.succeeded) == (0, 1)
 
     on_stage(url, play)
