@@ -11,15 +11,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from pathlib import Path
 
 from cyclopts import App
+from generated import ROOT, write_or_check
 
 from windlass.cli.commands import OVERVIEW, commands
 from windlass.cli.entry import run
 from windlass.cli.output import EXIT_CODES
 
-ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 HIDDEN = ("overview",)
 EVERYWHERE = "\nEverywhere:\n"
@@ -57,17 +56,5 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def main(arguments: list[str]) -> int:
-    text = page()
-    if "--check" not in arguments:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is out of date: make docs", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from generated import ROOT, write_or_check
+
 from windlass.core.states import diagram
 from windlass.drivers import protocol
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
 
-ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "drivers" / "contract.md"
 SUITES = [*DriverConformance.__bases__, TransactionPromises, DurabilityPromises, SqlPromises]
 
@@ -68,16 +69,5 @@ def page() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is out of date: make docs", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, page(), sys.argv[1:]))

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -202,18 +201,3 @@ def kept_by(row: Requirement) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def main(arguments: list[str]) -> int:
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is out of date: make docs", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

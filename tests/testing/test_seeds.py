@@ -1,4 +1,4 @@
-"""The real worker under faults: seeds that once failed, a fixed set, and fresh ones that nobody has seen before.
+"""The real worker under faults: seeds that once failed, a fixed set, and as many of the next ones as there is time for.
 
 Each of the first kind broke a rule while the bug that it names was in the code. A seed is a story only as long as the
 simulator tells it the same way: whoever changes what is drawn from a seed hunts for them anew, by planting the bugs again
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from random import SystemRandom
 from typing import Final
 
 import pytest
@@ -19,7 +18,9 @@ from windlass.testing.simulator.real import real_worker
 from windlass.testing.simulator.run import Campaign
 from windlass.testing.simulator.scenario import StoreName, simulate
 
-FRESH_SECONDS: Final = float(os.environ.get("WINDLASS_SIM_SECONDS", "10"))
+# A test must judge the change and not the day, so the seeds are the same ones each time. Unseen ones: `make simulate`.
+SECONDS: Final = float(os.environ.get("WINDLASS_SIM_SECONDS", "10"))
+FIRST: Final = int(os.environ.get("WINDLASS_SIM_FIRST", "100000"))
 
 ONCE_FAILED: Final = {
     0: "acknowledged before the handler ran; recovery that left never-twice jobs behind, or did not name the lapsed lease",
@@ -62,11 +63,13 @@ def test_the_real_worker_tells_the_same_story_on_sqlite() -> None:
         assert sqlite.digest() == memory.digest(), f"seed {seed} tells another story on another store"
 
 
-def test_the_real_worker_keeps_every_rule_in_fresh_seeds(record_property: Callable[[str, object], None]) -> None:
-    """For as long as WINDLASS_SIM_SECONDS says; each seventh seed on SQLite."""
-    first = seed = SystemRandom().randrange(10**6, 10**9)
+def test_the_real_worker_keeps_every_rule_in_as_many_seeds_as_there_is_time_for(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Each seventh seed on SQLite."""
+    seed = FIRST
     began = since_boot()
-    while since_boot() - began < FRESH_SECONDS * SECOND:
+    while since_boot() - began < SECONDS * SECOND:
         assert_every_rule_holds(seed, store="memory" if seed % 7 else "sqlite")
         seed += 1
-    record_property("simulator", f"fresh seeds {first}:{seed}")
+    record_property("simulator", f"seeds {FIRST}:{seed}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context as Variables
 from contextvars import copy_context
@@ -19,6 +19,7 @@ from windlass.client import Client
 from windlass.context import enter
 from windlass.worker.finish import Finisher
 from windlass.worker.holdings import Held
+from windlass.worker.lineup import Lineup
 from windlass.worker.pace import Pace
 from windlass.worker.settler import Settler
 
@@ -58,41 +59,26 @@ def driven(
         return value
 
 
-class Slots:
+class Slots(Lineup):
     """`concurrency` handlers at once in this event loop."""
 
     def __init__(
         self, client: Client, finisher: Finisher, settler: Settler, *, size: int, prefetch: int,
         on_free: Callable[[], None],
     ) -> None:  # fmt: skip
+        super().__init__(size)
         self._on_free = on_free
         self._client = client
         self._finisher = finisher
         self._settler = settler
-        self.size: Final = size
         self.pace: Final = Pace(prefetch, size)
-        self._waiting: deque[Held] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
-        self._busy = 0
         self._stopped = False
         self._turn_ends = 0.0
         self._turn_is_over = False
 
     # ------------------------------------------------------------------------------------------ as the claimer sees it
-
-    @property
-    def free(self) -> int:
-        """Slots without work, now."""
-        return max(self.size - self._busy - len(self._waiting), 0)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def busy(self) -> int:
-        return self._busy
 
     def start(self) -> list[asyncio.Task[None]]:
         """Answers what must not end before it is told to."""
@@ -100,22 +86,11 @@ class Slots:
         self._tasks = [loop.create_task(self._slot(loop), name=f"windlass-slot-{n}") for n in range(self.size)]
         return self._tasks
 
-    def accept(self, jobs: Iterable[Held], *, first: bool = False) -> None:
-        """Jobs that were claimed. `first`: before those that already wait for a slot."""
-        if first:
-            self._waiting.extendleft(reversed(list(jobs)))
-        else:
-            self._waiting.extend(jobs)
+    def _wake(self) -> None:
         for _ in range(min(len(self._waiting), len(self._idle))):
             future = self._idle.popleft()
             if not future.done():
                 future.set_result(None)
-
-    def take_back(self) -> list[Held]:
-        """Those whose handler has not begun."""
-        unbegun = [held for held in self._waiting if not held.ended]
-        self._waiting.clear()
-        return unbegun
 
     async def stop(self) -> None:
         self._stopped = True

@@ -296,7 +296,9 @@ class Checker:
         if job.last_outcome in ("snooze", "release", "cancelled", "expire"):
             require(job.attempts == old.attempts, "only a failure spends an attempt", f"{job.id} {job.last_outcome}")
         if job.last_outcome in ("snooze", "release"):
-            require(job.skipped == old.skipped + 1, "a run handed back is counted as skipped", job.id)
+            # The same settlement may end a member of its group: handed back first, then skipped with the failed one.
+            runs = 2 if job.last_error == FAILED_BEFORE else 1
+            require(job.skipped == old.skipped + runs, "a run handed back is counted as skipped", job.id)
         lost = 1 if lapsed(old, call.now) else 0
         require(job.lost == old.lost + lost, "a lapsed lease is counted, and only that", f"{job.id} {old.lost} {job.lost}")
         if lost:

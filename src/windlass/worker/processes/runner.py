@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from windlass.backoff import Backoff
@@ -20,6 +19,7 @@ from windlass.errors import ChildUnstartable
 from windlass.worker.failure import outcome_of, trace
 from windlass.worker.finish import Finisher
 from windlass.worker.holdings import Held
+from windlass.worker.lineup import Lineup
 from windlass.worker.pace import Pace
 from windlass.worker.processes.calling import DIED, Child, Ending
 from windlass.worker.processes.nursery import Nursery
@@ -32,57 +32,33 @@ T = TypeVar("T")
 log: Final = logging.getLogger("windlass.worker")
 
 
-class Processes:
+class Processes(Lineup):
     """`children` handlers at once. The same face as `Slots` and `Threads`."""
 
     def __init__(
         self, client: Client, finisher: Finisher, settler: Settler, *, size: int, target: str | None,
         on_free: Callable[[], None],
     ) -> None:  # fmt: skip
+        super().__init__(size)
         self._client = client
         self._finisher = finisher
         self._settler = settler
         self._target = target
         self._on_free = on_free
-        self.size: Final = size
         self.pace: Final = Pace(0, size)
         self._nursery = Nursery()
-        self._waiting: deque[Held] = deque()
         self._arrived = asyncio.Event()
-        self._busy = 0
         self._lanes: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------------------------------ as the claimer sees it
-
-    @property
-    def free(self) -> int:
-        return max(self.size - self._busy - len(self._waiting), 0)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def busy(self) -> int:
-        return self._busy
 
     def start(self) -> list[asyncio.Task[None]]:
         loop = asyncio.get_running_loop()
         self._lanes = [loop.create_task(self._lane(), name=f"windlass-lane-{n}") for n in range(self.size)]
         return self._lanes
 
-    def accept(self, jobs: Iterable[Held], *, first: bool = False) -> None:
-        if first:
-            self._waiting.extendleft(reversed(list(jobs)))
-        else:
-            self._waiting.extend(jobs)
+    def _wake(self) -> None:
         self._arrived.set()
-
-    def take_back(self) -> list[Held]:
-        """Those whose handler has not begun."""
-        unbegun = [held for held in self._waiting if not held.ended]
-        self._waiting.clear()
-        return unbegun
 
     async def stop(self) -> None:
         for lane in self._lanes:

@@ -1,0 +1,48 @@
+"""Claimed jobs that wait for a free handler in this process, as the claimer sees them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from windlass.worker.holdings import Held
+
+
+class Lineup:
+    """What `Slots` and `Processes` have in common: `size` handlers, some of them busy, and a line before them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._waiting: deque[Held] = deque()
+        self._busy = 0
+
+    @property
+    def free(self) -> int:
+        """Handlers without work, now."""
+        return max(self.size - self._busy - len(self._waiting), 0)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def busy(self) -> int:
+        return self._busy
+
+    def accept(self, jobs: Iterable[Held], *, first: bool = False) -> None:
+        """Jobs that were claimed. `first`: before those that already wait for a handler."""
+        if first:
+            self._waiting.extendleft(reversed(list(jobs)))
+        else:
+            self._waiting.extend(jobs)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Somebody waits: let idle handlers look."""
+        raise NotImplementedError
+
+    def take_back(self) -> list[Held]:
+        """Those whose handler has not begun."""
+        unbegun = [held for held in self._waiting if not held.ended]
+        self._waiting.clear()
+        return unbegun
