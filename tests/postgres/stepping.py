@@ -32,6 +32,7 @@ TABLES = (
     "runs",
     "groups",
     "limits",
+    "shares",
     "queues",
     "idempotency_keys",
     "workers",

@@ -24,6 +24,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
             workers                         who works here, who is silent, who leads
   change    jobs retry, run-now, cancel, move, delete
             queues pause, resume            dlq replay, purge
+            limits list, set, remove        how many may run at once; pause a type or an org
   repeat    schedules list, show, preview   rules that make jobs, and when they will
             schedules create, update, pause, resume, run, delete
             templates list, show, put, archive, delete
@@ -33,7 +34,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues", "schedules", "templates")
+GROUPS: Final = ("jobs", "dlq", "queues", "limits", "schedules", "templates")
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

@@ -13,14 +13,26 @@ from windlass.core.alterations import (
     Leave,
     Move,
     OfSchedules,
+    PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
+    RemoveLimit,
     Replay,
     Revoke,
     SetPaused,
 )
-from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.duties import (
+    AgeJobs,
+    Duty,
+    ForgetKeys,
+    Prune,
+    RecountLimits,
+    RemoveDeadWorkers,
+    RollUpUsage,
+    SampleQueues,
+)
+from windlass.core.limits import is_derived
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.types import (
@@ -31,6 +43,7 @@ from windlass.types import (
     OnDuplicate,
     OnFailure,
     OnUnknown,
+    Order,
     Positions,
     RetryMode,
     WorkerInfo,
@@ -48,6 +61,7 @@ CRASH_POLICIES: Final = frozenset(get_args(CrashPolicy))
 ON_UNKNOWN: Final = frozenset(get_args(OnUnknown))
 ON_DUPLICATE: Final = frozenset(get_args(OnDuplicate))
 POSITIONS: Final = frozenset(get_args(Positions))
+ORDERS: Final = frozenset(get_args(Order))
 GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
 ENDS: Final = frozenset(get_args(End))
@@ -129,6 +143,11 @@ def _check_texts(job: NewJob) -> None:
             check_name(field, value)
         if len(set(values)) != len(values):
             raise InvalidInput(field, f"names one twice: {values}")
+    derived = next((key for key in job.limit_keys if is_derived(key)), None)
+    if derived is not None:
+        raise InvalidInput(
+            "limit_keys", f"{derived!r} concerns a job by its queue, type, org or tags; name keys of your own"
+        )
     for name, value in (job.headers or {}).items():
         check_name("headers", name)
         check_text("headers", value)
@@ -240,10 +259,17 @@ def check_alteration(change: Alteration) -> None:
         case PutQueue():
             check_name("queue", change.name)
             check_one_of("positions", change.positions, POSITIONS)
+            check_one_of("order", change.order, ORDERS)
+            _check_ageing(change)
         case PutLimit():
-            check_name("limit key", change.key)
-            if change.max_used is not None:
-                check_number("max_used", change.max_used)
+            _check_put_limit(change)
+        case RemoveLimit():
+            check_name("limit", change.key)
+        case PauseLimit():
+            check_name("limit", change.key)
+            check_flag("paused", change.paused)
+            if change.key.startswith("queue:"):
+                raise InvalidInput("limit", f"{change.key!r} is a queue; pause the queue itself")
         case PutGroup():
             check_name("group_id", change.group_id)
             check_number("total", change.total)
@@ -259,14 +285,52 @@ def check_alteration(change: Alteration) -> None:
             check_name("worker_id", change.worker_id)
         case SetPaused():
             check_name("queue", change.queue)
-            if not isinstance(change.paused, bool):
-                raise InvalidInput("paused", f"must be True or False, got {change.paused!r}")
+            check_flag("paused", change.paused)
         case _ if isinstance(change, OfSchedules):
             from windlass.core.admission_schedules import check_of_schedules  # it stands on this module
 
             check_of_schedules(change)
         case _:
             pass
+
+
+def _check_put_limit(change: PutLimit) -> None:
+    check_name("limit", change.key)
+    if change.max_used is not None:
+        check_number("max_used", change.max_used)
+    if change.per_second is not None:
+        check_amount("rate", change.per_second, "claims per second")
+    if change.burst is not None:
+        if change.per_second is None:
+            raise InvalidInput("burst", "is how many claims a rate lets pass at once; give the rate, too")
+        if not _is_finite(change.burst) or change.burst < 1:
+            raise InvalidInput("burst", f"must be at least 1, or nothing would ever pass, got {change.burst!r}")
+    check_amount("weight", change.weight, "turns beside other orgs")
+    if change.weight != 1 and not change.key.startswith("org:"):
+        raise InvalidInput("weight", f"is of orgs, such as 'org:acme'; {change.key!r} is none")
+
+
+def _check_ageing(change: PutQueue) -> None:
+    if (change.age_after is None) != (change.age_to is None):
+        raise InvalidInput("ageing", "needs how long a job waits, and up to which priority it is raised")
+    if change.age_after is not None and (type(change.age_after) is not int or not 0 < change.age_after <= LATEST):
+        raise InvalidInput("ageing", f"must be longer than nothing, got {change.age_after!r}")
+    if change.age_to is not None and (type(change.age_to) is not int or not -(2**31) <= change.age_to < 2**31):
+        raise InvalidInput("ageing", f"the priority must be a whole number of 32 bits, got {change.age_to!r}")
+
+
+def check_amount(field: str, value: object, what: str) -> None:
+    if not _is_finite(value) or not 1e-6 <= value <= 1e9:  # type: ignore[operator]
+        raise InvalidInput(field, f"must be {what}, more than nothing and at most 1e9, got {value!r}")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_flag(field: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False, got {value!r}")
 
 
 def check_worker(worker: WorkerInfo) -> None:
@@ -296,6 +360,8 @@ def check_duty(duty: Duty) -> None:
         case RollUpUsage():
             check_limit(duty.limit)
             check_number("until", duty.until)
+        case RecountLimits() | AgeJobs():
+            check_limit(duty.limit)
 
 
 def check_one_of(field: str, value: object, known: frozenset[str]) -> None:

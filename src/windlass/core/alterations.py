@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Overlap, Positions
+from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Order, Overlap, Positions
 
 
 class Cancel(Struct, frozen=True):
@@ -65,6 +65,9 @@ class PutQueue(Struct, frozen=True):
     positions: Positions = "tail"
     preset: str | None = None
     settings: str | None = None
+    order: Order = "strict"
+    age_after: Micros | None = None
+    age_to: int | None = None
 
 
 class SetPaused(Struct, frozen=True):
@@ -75,10 +78,29 @@ class SetPaused(Struct, frozen=True):
 
 
 class PutLimit(Struct, frozen=True):
-    """Set the cap of a key. Lowering it never takes a permit away from a running job."""
+    """Set what bounds the jobs of a key: so many valid leases, so many claims per second. What is not said is not bounded.
+    A new limit counts those who run already; lowering one never takes a permit away. Whether it is paused stays."""
 
     key: str
-    max_used: int | None
+    max_used: int | None = None
+    per_second: float | None = None
+    burst: float | None = None  # with per_second; the bucket is full at first
+    weight: float = 1.0
+    declared: bool = False  # by a program, which says the same at every start: obeyed when it says something new
+
+
+class RemoveLimit(Struct, frozen=True):
+    """Bound a key no more: whoever waits for it may be claimed, and a pause ends with it."""
+
+    key: str
+
+
+class PauseLimit(Struct, frozen=True):
+    """Stop claims of the jobs of a type, an org, a tag, a key or all, or let them begin again. Makes the limit if there is
+    none."""
+
+    key: str
+    paused: bool
 
 
 class PutGroup(Struct, frozen=True):
@@ -167,8 +189,9 @@ class Fire(Struct, frozen=True, kw_only=True):
 
 
 Alteration: TypeAlias = (
-    Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | PutGroup
-    | PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled | DeleteSchedule | Fire
+    Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | RemoveLimit | PauseLimit
+    | PutGroup | PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled
+    | DeleteSchedule | Fire
 )  # fmt: skip
 OfSchedules: TypeAlias = (
     PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled | DeleteSchedule | Fire

@@ -56,7 +56,23 @@ class RollUpUsage(Struct, frozen=True, kw_only=True):
     limit: int = 10_000
 
 
-Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage
+class RecountLimits(Struct, frozen=True, kw_only=True):
+    """Where the permits of a limit are not those of the jobs that run, count again: every running job that it concerns
+    holds one, nobody else does. Those for whom there is room then may try again; jobs that were written by others into a
+    fair queue get their turn. At most `limit` limits."""
+
+    limit: int = 1_000
+
+
+class AgeJobs(Struct, frozen=True, kw_only=True):
+    """Raise the priority of jobs that have waited for their queue's `age_after`, since they were due or last raised, by
+    one, up to its `age_to`. They keep their positions. At most `limit` jobs of a queue, those first that wait longest in
+    the order of dispatch."""
+
+    limit: int = 1_000
+
+
+Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | RecountLimits | AgeJobs
 
 
 class Done(Struct, frozen=True, gc=False):

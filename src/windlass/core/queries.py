@@ -8,7 +8,19 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.types import Event, Group, Limit, Micros, Queue, QueueSample, Schedule, Template, Usage, WorkerInfo
+from windlass.types import (
+    Event,
+    Group,
+    Limit,
+    LimitUse,
+    Micros,
+    Queue,
+    QueueSample,
+    Schedule,
+    Template,
+    Usage,
+    WorkerInfo,
+)
 
 R = TypeVar("R")
 
@@ -27,6 +39,21 @@ class AllGroups(Query[Group], frozen=True):
 
 class AllLimits(Query[Limit], frozen=True):
     """Limits, sorted by key."""
+
+
+class LimitUses(Query[LimitUse], frozen=True, kw_only=True):
+    """Who waits for limits and who holds their permits, sorted by key; at most `limit` holders of each, the oldest
+    first."""
+
+    keys: tuple[str, ...]
+    limit: int = 10
+
+
+class NextRefill(Query[Micros], frozen=True, kw_only=True):
+    """When a claim of these queues may find a token that is missing now, if jobs wait for one: one instant, or none."""
+
+    queues: tuple[str, ...]
+    now: Micros
 
 
 class AllEvents(Query[Event], frozen=True):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Job, QueueSample, RetryMode, Run, Schedule, State, WorkerInfo
+from windlass.types import Claimed, Handle, Job, QueueSample, RetryMode, Run, Schedule, State, WorkerInfo
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -18,9 +18,15 @@ _histogram = msgspec.json.Decoder(dict[int, int]).decode
 # Places of the columns that are stored as json, or on SQLite as 0/1.
 _FIELDS = list(Job.__struct_fields__)
 _READY, _MANUAL = _FIELDS.index("ready"), _FIELDS.index("manual")
-_LIMIT_KEYS, _TAGS, _HEADERS = _FIELDS.index("limit_keys"), _FIELDS.index("tags"), _FIELDS.index("headers")
+_LISTS, _HEADERS = [_FIELDS.index(name) for name in ("limit_keys", "permits", "tags")], _FIELDS.index("headers")
 EXECUTIONS = list(Claimed.__struct_fields__).index("executions") - list(Claimed.__struct_fields__).index("id") + 1
+LIMITED = "limited"  # in a handle: the lease holds permits, so that its end is more than one statement
 _ARTIFACTS = Run.__struct_fields__.index("artifacts")
+
+
+def is_limited(handle: Handle) -> bool:
+    """Whether the claim that made it took permits."""
+    return type(handle) is tuple and handle[-1] == LIMITED
 
 
 def to_json(value: Any) -> str:
@@ -42,7 +48,8 @@ def strings_in(text: str | None) -> tuple[str, ...]:
 def job_in(row: Row) -> Job:
     values = list(row)
     values[_READY], values[_MANUAL] = bool(values[_READY]), bool(values[_MANUAL])
-    values[_LIMIT_KEYS], values[_TAGS] = strings_in(values[_LIMIT_KEYS]), strings_in(values[_TAGS])
+    for place in _LISTS:
+        values[place] = strings_in(values[place])
     values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
     return Job(**dict(zip(_FIELDS, values, strict=True)))
 
@@ -75,7 +82,8 @@ def sample_in(row: Row) -> QueueSample:
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:
     """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, json last."""
     decoded = (_mapping(row[-2]) if row[-2] else {}, strings_in(row[-1]))
-    return Claimed((row[0], row[EXECUTIONS]), run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
+    handle = (row[0], row[EXECUTIONS], LIMITED) if row[-1] else (row[0], row[EXECUTIONS])
+    return Claimed(handle, run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
 
 
 def all_claimed_in(
@@ -104,3 +112,4 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     retry_mode: RetryMode
     cancel_requested_at: int | None
     group_id: str | None
+    permits: str | None

@@ -6,14 +6,26 @@ from collections.abc import Iterator
 
 from windlass.core import rows
 from windlass.core.admission import check_duty, check_now
-from windlass.core.duties import Done, Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.duties import (
+    AgeJobs,
+    Done,
+    Duty,
+    ForgetKeys,
+    Prune,
+    RecountLimits,
+    RemoveDeadWorkers,
+    RollUpUsage,
+    SampleQueues,
+)
 from windlass.core.eligibility import is_expired, label_of
 from windlass.core.leadership import is_silent, may_maintain
 from windlass.core.retention import kept_for, prunable
 from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_before, samples
 from windlass.core.uniqueness import is_taken
 from windlass.core.usage import bite, duration, latest
+from windlass.drivers.memory.fairness import age_jobs
 from windlass.drivers.memory.inspect import count
+from windlass.drivers.memory.limits import recount
 from windlass.drivers.memory.settlement import count_usage
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Job, Micros, Run
@@ -35,6 +47,10 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
             return sample_queues(tables, duty, now)
         case RollUpUsage():
             return roll_up_usage(tables, duty, now)
+        case RecountLimits():
+            return recount(tables, duty, now)
+        case AgeJobs():
+            return age_jobs(tables, duty, now)
 
 
 def prune(tables: Tables, duty: Prune, now: Micros) -> Done:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from windlass.core.admission import check_limit, check_queues
 from windlass.core.eligibility import dispatch_order, label_of
+from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -19,6 +20,8 @@ from windlass.core.queries import (
     AllWorkers,
     DueSchedules,
     JobsAhead,
+    LimitUses,
+    NextRefill,
     PermitHolders,
     Query,
     R,
@@ -30,7 +33,7 @@ from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
-from windlass.types import Job, Micros, OnUnknown, Queue, Run
+from windlass.types import Job, LimitUse, Micros, OnUnknown, Queue, Run
 
 T = TypeVar("T")
 
@@ -90,6 +93,13 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = in_order(tables.groups)
         case AllLimits():
             rows = in_order(tables.limits)
+        case LimitUses():
+            rows = [limit_use(tables, key, query.limit) for key in sorted(set(query.keys))]
+        case NextRefill():
+            caps = {GLOBAL, *(f"queue:{queue}" for queue in query.queues)}
+            limits = [limit for limit in tables.limits.values() if limit.wake_at is not None or limit.key in caps]
+            at = next_refill(limits, query.now)
+            rows = [] if at is None else [at]
         case AllEvents():
             rows = tables.outbox
         case AllWorkers():
@@ -109,7 +119,7 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = ahead(tables, query)
         case PermitHolders():
             held = (tables.jobs[seq] for seq in sorted(tables.leased))
-            rows = [job.id for job in held if query.key in job.limit_keys][: query.limit]
+            rows = [job.id for job in held if query.key in job.permits][: query.limit]
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     return list(rows)
@@ -120,6 +130,12 @@ def ahead(tables: Tables, query: JobsAhead) -> list[int]:
     if job is None or job.state != "queued":
         return []
     return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
+
+
+def limit_use(tables: Tables, key: str, limit: int) -> LimitUse:
+    waiting = sum(job.parked_on == key for job in tables.jobs.values())
+    holders = [tables.jobs[seq].id for seq in sorted(tables.leased) if key in tables.jobs[seq].permits]
+    return LimitUse(key=key, waiting=waiting, holders=tuple(holders[:limit]))
 
 
 def in_order(table: Mapping[str, T]) -> list[T]:

@@ -11,7 +11,6 @@ from windlass.core.changes import (
     Answer,
     CountMember,
     Ending,
-    FreePermits,
     RetryChild,
     Settlement,
     effect_of,
@@ -38,6 +37,7 @@ def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[A
                 applied.append((job, apply(tables, job, change, now)))
         for job, change in applied:
             ride(tables, job, change, now)
+        free_permits(tables, [key for job, _ in applied for key in job.permits], now)
     return [answers[index] for index in range(len(changes))]
 
 
@@ -65,8 +65,6 @@ def ride(tables: Tables, job: Job, change: Settlement, now: Micros) -> None:
                 insert_child(tables, job, rider, now)
             case CountMember():
                 count(tables, rider.group_id, rider.ending, now)
-            case FreePermits():
-                free_permits(tables, rider.keys, now)
             case AddEvent(event=event, job_id=job_id, org_id=org_id, body=body):
                 tables.add_event(Event(event=event, job_id=job_id, org_id=org_id, body=body, created_at=now))
 

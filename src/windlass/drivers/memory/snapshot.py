@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from windlass.core.fairness import Share
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
@@ -22,6 +23,7 @@ class Snapshot(Struct):
     limits: list[Limit]
     templates: list[Template]
     schedules: list[Schedule]
+    shares: list[tuple[tuple[str, str], Share]]
     outbox: list[Event]
     workers: list[WorkerInfo]
     leader: Leadership
@@ -34,7 +36,8 @@ def snapshot(t: Tables) -> Snapshot:
     return Snapshot(
         last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
         queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()),
-        templates=list(t.templates.values()), schedules=list(t.schedules.values()), outbox=t.outbox,
+        templates=list(t.templates.values()), schedules=list(t.schedules.values()), shares=list(t.shares.items()),
+        outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
         usage=list(t.usage.values()), watermark=t.watermark,
     )  # fmt: skip
@@ -50,6 +53,7 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.limits = {row.key: row for row in rows.limits}
     t.templates = {(row.template_id, row.version): row for row in rows.templates}
     t.schedules = {row.schedule_id: row for row in rows.schedules}
+    t.shares = dict(rows.shares)
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.core.admission import check_duty, check_now
-from windlass.core.duties import Done, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage
+from windlass.core.duties import AgeJobs, Done, ForgetKeys, Prune, RecountLimits, RemoveDeadWorkers, RollUpUsage
 from windlass.core.retention import kept_for
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
@@ -11,10 +11,10 @@ from windlass.drivers.ops.usage import roll_up_usage, watermark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
+Written = Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | RecountLimits | AgeJobs
 
-def maintain(
-    db: Dialect, duty: Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage, epoch: int | None, now: Micros
-) -> Op[Done | None]:
+
+def maintain(db: Dialect, duty: Written, epoch: int | None, now: Micros) -> Op[Done | None]:
     check_duty(duty)
     check_now(now)
     if not (yield from is_allowed(db, epoch, now)):
@@ -29,6 +29,19 @@ def maintain(
             return (yield from remove_dead_workers(db, duty, now))
         case RollUpUsage():
             return (yield from roll_up_usage(db, duty, now))
+        case RecountLimits():
+            return (yield from db.gate.recount(duty, now))
+        case AgeJobs():
+            return (yield from age_jobs(db, duty, now))
+
+
+def age_jobs(db: Dialect, duty: AgeJobs, now: Micros) -> Op[Done]:
+    raised, more = 0, False
+    for queue, after, to in (yield db.sql.ageing_queues()):
+        rows = yield db.sql.age(queue=queue, before=now - after, age_to=to, limit=duty.limit, now=now)
+        raised += len(rows)
+        more = more or len(rows) == duty.limit
+    return Done(raised, more=more)
 
 
 def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:

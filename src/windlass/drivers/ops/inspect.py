@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from windlass.core.admission import check_limit, check_queues
+from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -18,6 +19,8 @@ from windlass.core.queries import (
     AllWorkers,
     DueSchedules,
     JobsAhead,
+    LimitUses,
+    NextRefill,
     PermitHolders,
     Query,
     R,
@@ -25,11 +28,12 @@ from windlass.core.queries import (
     UsageSince,
 )
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.limits import limit_in
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
-from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, worker_in
+from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, strings_in, worker_in
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, Run, Template, Usage
+from windlass.types import Event, Group, Job, LimitUse, Micros, Queue, Run, Template, Usage
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -82,7 +86,15 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
         case AllGroups():
             rows, make = (yield db.sql.all_groups()), fields_of(Group)
         case AllLimits():
-            rows, make = (yield db.sql.all_limits()), fields_of(Limit)
+            rows, make = (yield db.sql.all_limits()), limit_in
+        case LimitUses():
+            rows = yield db.sql.limit_uses(keys=db.texts(sorted(set(query.keys))), limit=query.limit)
+            make = use_in
+        case NextRefill():
+            caps = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
+            found_limits = yield db.sql.refilling(keys=db.texts(caps))
+            at = next_refill([limit_in(row) for row in found_limits], query.now)
+            rows, make = [] if at is None else [(at,)], itemgetter(0)
         case AllEvents():
             rows, make = (yield db.sql.all_events()), fields_of(Event)
         case AllWorkers():
@@ -115,6 +127,10 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     found: list[Any] = [make(row) for row in rows]
     return found
+
+
+def use_in(row: Row) -> LimitUse:
+    return LimitUse(key=row[0], waiting=row[1], holders=strings_in(row[2]))
 
 
 def fields_of(kind: type[Any]) -> Callable[[Row], Any]:

@@ -12,9 +12,11 @@ from windlass.core.alterations import (
     Delete,
     Leave,
     Move,
+    PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
+    RemoveLimit,
     Replay,
     Revoke,
     RunNow,
@@ -26,7 +28,7 @@ from windlass.drivers.ops import schedules
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import leave
 from windlass.drivers.ops.inspect import get
-from windlass.drivers.ops.limits import put_limit, unpark
+from windlass.drivers.ops.limits import keys_of
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Job, Micros
 
@@ -62,12 +64,13 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             rows = yield db.sql.set_paused(queue=change.queue, paused=change.paused, now=now)
             return "applied" if rows else "unchanged"
         case PutQueue():
-            yield db.sql.put_queue(
-                name=change.name, positions=change.positions, preset=change.preset, settings=change.settings, now=now
-            )
-            return "applied"
+            return (yield from put_queue(db, change, now))
         case PutLimit():
-            return (yield from put_limit(db.sql, change, now))
+            return (yield from db.gate.put(change, now))
+        case RemoveLimit():
+            return (yield from db.gate.remove(change, now))
+        case PauseLimit():
+            return (yield from db.gate.pause(change, now))
         case PutGroup():
             rows = yield db.sql.put_group(
                 group_id=change.group_id, name=change.name, mode=change.mode, on_failure=change.on_failure,
@@ -76,6 +79,17 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return "applied" if rows else "unchanged"
         case _:
             return (yield from schedules.alter(db, change, now))
+
+
+def put_queue(db: Dialect, change: PutQueue, now: Micros) -> Op[AlterAnswer]:
+    before = yield db.sql.order_of(name=change.name)
+    yield db.sql.put_queue(
+        name=change.name, positions=change.positions, preset=change.preset, settings=change.settings,
+        order=change.order, age_after=change.age_after, age_to=change.age_to, now=now,
+    )  # fmt: skip
+    if (before[0][0] if before else "strict") != change.order:
+        yield db.sql.share_jobs(queue=change.name, fair=change.order == "fair", now=now)
+    return "applied"
 
 
 def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
@@ -92,7 +106,7 @@ def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
     yield db.sql.cancel_queued(id=job.id, reason=storable(change.reason), now=now)
     if job.group_id is not None:
         yield db.sql.count_member(group_id=job.group_id, ending="cancelled", now=now)
-    yield from unpark(db.sql, job.limit_keys, now)
+    yield from db.gate.let_through(keys_of(job), now)
     return "applied"
 
 

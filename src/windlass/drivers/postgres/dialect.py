@@ -14,6 +14,7 @@ from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.jobs import insert_child
+from windlass.drivers.postgres.limits import GATE
 from windlass.drivers.postgres.locking import lock_all, still_ended
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued, JobQuery
@@ -24,6 +25,7 @@ from windlass.types import Micros, NewJob
 
 class Postgres(Dialect):
     sql = SQL
+    gate = GATE
 
     def texts(self, values: Iterable[str]) -> Texts:
         return Texts(values)

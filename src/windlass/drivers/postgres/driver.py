@@ -194,9 +194,7 @@ class PostgresDriver:
                     return taken
                 if todo == leases.CONTENDED:
                     continue
-                self._limited = todo == leases.LIMITED
-            taken = link.transact(leases.claim(claim, now))
-            self._limited = False  # ask again the next time: limits may be gone, or concern other queues
+            taken, self._limited = link.transact(leases.claim_whole(claim, now))
             return taken
         return []
 
@@ -231,7 +229,7 @@ class PostgresDriver:
         told = await self._settles.submit(work, work)
         held = tuple(unit for unit, answer in zip(units, told, strict=True) if answer is None)
         waited = iter(await self._settle_held(held, now) if held else ())
-        if settlement.brings_work(units):
+        if held or settlement.brings_work(units):
             self._tell_all()
         return [next(waited) if answer is None else answer for answer in told]  # no other settlement waits behind those
 

@@ -12,13 +12,16 @@ from windlass.core.alterations import (
     Fire,
     Move,
     OfSchedules,
+    PauseLimit,
     PutLimit,
     PutQueue,
+    RemoveLimit,
     Replay,
     Revoke,
     RunNow,
     SetPaused,
 )
+from windlass.core.limits import keys_of
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.sql import SQL
@@ -33,19 +36,19 @@ def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     yield from lock_schedules(changes)
-    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit))
+    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
     seqs = yield from named(changes, now)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}
     queues |= {change.queue for change in changes if isinstance(change, SetPaused)}
     queues |= {job.queue for change in changes if isinstance(change, Fire) for job in change.jobs}
-    keys = {change.key for change in changes if isinstance(change, PutLimit)}
+    keys = {change.key for change in changes if isinstance(change, PutLimit | RemoveLimit | PauseLimit)}
     groups: set[str] = set()
     if seqs:
         if any(isinstance(change, Replay) for change in changes):  # its child takes a place in a queue
             queues.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
-        for group_id, limit_keys in (yield SQL.shared_rows_of(seqs=seqs)):
+        for group_id, permits, limit_keys, kind, org_id, tags in (yield SQL.concerning(seqs=seqs)):
             groups.update([group_id] if group_id is not None else [])
-            keys.update(strings_in(limit_keys))
+            keys.update(strings_in(permits), keys_of(strings_in(limit_keys), kind, org_id, strings_in(tags)))
     if queues:
         yield SQL.hold_queues(names=Texts(queues))
     yield from limits.lock(keys)

@@ -12,7 +12,6 @@ from windlass.core.changes import (
     Answer,
     CountMember,
     Effect,
-    FreePermits,
     RetryChild,
     Settlement,
     effect_of,
@@ -27,7 +26,7 @@ from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.rows import Guard, strings_in, to_json
+from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
 from windlass.drivers.statement import Op, Statement
 from windlass.types import Handle, Micros
 
@@ -59,17 +58,20 @@ def is_plain(change: Settlement) -> bool:
 
 
 def is_simple(changes: Sequence[Settlement], now: Micros) -> bool:
-    """Whether one statement does it all: plain successes of jobs that claims named, each once, and none of long ago."""
+    """Whether one statement does it all: plain successes of jobs that claims named, each once, none with permits, none of
+    long ago."""
     edge = late_until(now)
     if not all(map(is_plain, changes)) or any(change.at <= edge for change in changes):
         return False
     handles = [change.handle for change in changes]
-    return str not in set(map(type, handles)) and len({handle[0] for handle in handles}) == len(handles)
+    if str in set(map(type, handles)) or any(map(is_limited, handles)):
+        return False
+    return len({handle[0] for handle in handles}) == len(handles)
 
 
 def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | None]]:
     """One statement that commits by itself and waits for nobody, and a look at what it left. None: somebody holds that row,
-    and `settle` waits for it."""
+    or it holds permits by now, and `settle` sees to it."""
     seqs = [change.handle[0] for change in changes]
     acked = {row[0] for row in (yield ack(seqs, changes, now))}
     answers: list[Answer | None] = ["applied"] * len(changes)
@@ -82,12 +84,13 @@ def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | 
     return answers
 
 
-def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros) -> Statement:
+def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros, *, limited: bool = False) -> Statement:
+    """`limited`: also those that hold permits, which are seen to."""
     order = sorted(range(len(seqs)), key=seqs.__getitem__)
     tokens, which = indexed([changes[n].token for n in order])
     return SQL.ack(
         seqs=Ints([seqs[n] for n in order]), tokens=tokens, which=which, ats=Ints([changes[n].at for n in order]),
-        starts=Ints([changes[n].started_at or 0 for n in order]), now=now,
+        starts=Ints([changes[n].started_at or 0 for n in order]), limited=limited, now=now,
     )  # fmt: skip
 
 
@@ -115,10 +118,11 @@ def _settle(changes: Sequence[Settlement], now: Micros, take: Callable[..., Stat
     yield from lock_shared(seqs, changes)
     passed: set[int] = set()
     for turn in rounds(zip(seqs, enumerate(changes), strict=True)):
-        held = yield from judged(turn, answers, now, take, passed)
+        held, permits = yield from judged(turn, answers, now, take, passed)
         yield from move(held, now)
         for seq, (_, change) in held:
             yield from ride(seq, change, now)
+        yield from limits.GATE.free(permits, now)
     edge = late_until(now)
     late = [seqs[index] for index, change in enumerate(changes) if change.at <= edge and answers[index] == "applied"]
     if late:
@@ -139,13 +143,11 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
     in the order of keys."""
     rows = yield SQL.shared_rows_of(seqs=Ints(seqs))
     groups = {group_id for group_id, _ in rows if group_id is not None}
-    keys = {key for _, limit_keys in rows for key in strings_in(limit_keys)}
+    keys = {key for _, permits in rows for key in strings_in(permits)}
     for change in changes:
         for rider in change.riders:
             if isinstance(rider, CountMember):
                 groups.add(rider.group_id)
-            elif isinstance(rider, FreePermits):
-                keys.update(rider.keys)
     if any(isinstance(rider, RetryChild) for change in changes for rider in change.riders):
         places = yield SQL.places(seqs=Ints(seqs))
         yield SQL.lock_queues(names=Texts({queue for _, queue, _ in places}))
@@ -156,13 +158,15 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
 
 def judged(
     units: Sequence[Unit], answers: list[Answer | None], now: Micros, take: Callable[..., Statement], passed: set[int]
-) -> Op[list[Unit]]:
-    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. Their rows are
-    locked. What others hold is passed over, and so is what comes after it for the same job."""
+) -> Op[tuple[list[Unit], list[tuple[str, ...]]]]:
+    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change; and the permits
+    that their leases hold. Their rows are locked. What others hold is passed over, and so is what comes after it for the
+    same job."""
     seqs = [seq for seq, _ in units]
     guards = {row[0]: Guard(*row) for row in (yield take(seqs=Ints(seqs)))}
     unlocked = yield from guards_of([seq for seq in seqs if seq not in guards])
     held: list[Unit] = []
+    permits: list[tuple[str, ...]] = []
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq) or unlocked.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
@@ -175,14 +179,15 @@ def judged(
         wish = guard.cancel_requested_at is not None
         turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
         held.append((seq, (index, turned)))
-    return held
+        permits.append(strings_in(guard.permits))
+    return held, permits
 
 
 def move(units: Sequence[Unit], now: Micros) -> Op[None]:
     plain = [(seq, change) for seq, (_, change) in units if type(change) is Ack and change.result is None]
     plain = [(seq, change) for seq, change in plain if change.report is None and not change.lapsed]
     if plain:
-        yield ack([seq for seq, _ in plain], [change for _, change in plain], now)
+        yield ack([seq for seq, _ in plain], [change for _, change in plain], now, limited=True)
     done = {seq for seq, _ in plain}
     rest = [(seq, change, effect_of(change)) for seq, (_, change) in units if seq not in done]
     rest.sort(key=lambda unit: unit[0])
@@ -221,12 +226,10 @@ def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
                 yield from insert_child(seq, queue, priority, rider, now)
             case CountMember():
                 yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
-            case FreePermits():
-                yield from limits.free_permits(rider.keys, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
 
 
 def brings_work(changes: Sequence[Settlement]) -> bool:
     """Whether something may be claimable after it that was not before."""
-    return any(type(change) is not Ack or change.riders for change in changes)
+    return any(type(change) is not Ack or change.riders or is_limited(change.handle) for change in changes)

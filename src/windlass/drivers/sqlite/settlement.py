@@ -12,7 +12,6 @@ from windlass.core.changes import (
     Answer,
     CountMember,
     Effect,
-    FreePermits,
     Report,
     RetryChild,
     Settlement,
@@ -24,9 +23,9 @@ from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.usage import watermark
-from windlass.drivers.rows import Guard, to_json
+from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
 from windlass.drivers.sqlite.jobs import insert_children
-from windlass.drivers.sqlite.limits import free_permits
+from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Block, Op, Row
 from windlass.types import Handle, Micros
@@ -76,7 +75,8 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
 def settle_round(
     seqs: Sequence[int], turn: Sequence[int], changes: Sequence[Settlement], answers: list[Answer], now: Micros
 ) -> Op[None]:
-    """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order."""
+    """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order; last,
+    what the ended leases held goes back."""
     plain: dict[str, dict[int, Micros]] = {}
     begun: dict[str, dict[int, tuple[Micros, Micros]]] = {}
     rest: list[int] = []
@@ -91,29 +91,45 @@ def settle_round(
             begun.setdefault(change.token, {})[seqs[index]] = (change.at, change.started_at)
         if change.riders:
             ridden[index] = change
+    permits = yield from permits_of(changes, turn, (*plain.values(), *begun.values()))
     refused: set[int] = set()
     for token, ends in plain.items():
-        refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, now)))
+        refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, bool(permits), now)))
     for token, spans in begun.items():
-        refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, now)))
+        refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, bool(permits), now)))
+    freed = [held for seq, held in permits.items() if seq not in refused]
     if refused:
         rest = sorted({*rest, *(index for index in turn if seqs[index] in refused)})
     if rest:
-        held = yield from judged([(seqs[index], (index, changes[index])) for index in rest], answers, now)
+        units = [(seqs[index], (index, changes[index])) for index in rest]
+        held, more = yield from judged(units, answers, now)
+        freed += more
         yield from move(held, now)
         for index in rest:
             ridden.pop(index, None)
         ridden |= {index: change for _, (index, change) in held if change.riders}
     for index in sorted(ridden):
         yield from ride(seqs[index], ridden[index], now)
+    yield from GATE.free(freed, now)
 
 
-def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], now: Micros) -> Op[Iterable[int]]:
+def permits_of(
+    changes: Sequence[Settlement], turn: Sequence[int], plain: Sequence[Mapping[int, Any]]
+) -> Op[dict[int, tuple[str, ...]]]:
+    """What the leases of plain successes hold. Only looked at when a claim said that one of them holds something: what
+    holds a permit all the same is refused by `ack`, and judged."""
+    if not any(is_limited(changes[index].handle) for index in turn):
+        return {}
+    rows = yield SQL.permits_of(seqs=to_json([seq for ends in plain for seq in ends]))
+    return {seq: strings_in(text) for seq, text in rows}
+
+
+def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], limited: bool, now: Micros) -> Op[Iterable[int]]:
     """All plain successes of one claim, in two statements. Should the fence refuse a single one, none of them is written
     and all are answered, to be judged one by one: that is rare, and asking which ones were would cost every batch."""
     text = to_json(items)
     yield SQL.try_ack()
-    yield update(items=text, token=token, now=now)
+    yield update(items=text, token=token, limited=limited, now=now)
     [(held,)] = yield SQL.changed()
     if held < len(items):
         yield SQL.undo_ack()
@@ -127,10 +143,12 @@ def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], now: 
     return ()
 
 
-def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[list[Unit]]:
-    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change."""
+def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[tuple[list[Unit], list[tuple[str, ...]]]]:
+    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. And the permits
+    that their leases hold."""
     guards = yield from guards_of([seq for seq, _ in units])
     held: list[Unit] = []
+    permits: list[tuple[str, ...]] = []
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
@@ -138,7 +156,8 @@ def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[list
             wish = guard.cancel_requested_at is not None
             turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
             held.append((seq, (index, turned)))
-    return held
+            permits.append(strings_in(guard.permits))
+    return held, permits
 
 
 def move(units: Sequence[Unit], now: Micros) -> Op[None]:
@@ -178,7 +197,5 @@ def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
                 yield from insert_children([(seq, queue, priority, rider)], now)
             case CountMember():
                 yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
-            case FreePermits():
-                yield from free_permits(rider.keys, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)

@@ -14,11 +14,13 @@ from windlass.testing.conformance.concurrency import ConcurrencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
+from windlass.testing.conformance.fairness import FairnessPromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
+from windlass.testing.conformance.limits import LimitPromises
 from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
@@ -39,6 +41,8 @@ class DriverConformance(
     ChainPromises,
     UniquenessPromises,
     SharedRowPromises,
+    LimitPromises,
+    FairnessPromises,
     PeoplePromises,
     SchedulePromises,
     FiringPromises,
@@ -58,11 +62,13 @@ __all__ = [
     "DurabilityPromises",
     "DutyPromises",
     "EnqueuePromises",
+    "FairnessPromises",
     "FiringPromises",
     "FleetPromises",
     "InspectionPromises",
     "LeasePromises",
     "LifecyclePromises",
+    "LimitPromises",
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",

@@ -54,7 +54,7 @@ QUEUES: Final = ("a", "b")
 PLAIN, CAREFUL = "plain", "careful"  # types of jobs: the careful ones hold permits, or must never run twice
 PRODUCERS: Final = ("p1", "p2")
 ENDS: Final[tuple[End, ...]] = ("top", "bottom")
-LIMITS: Final = {"l1": 1, "l2": 2}
+LIMITS: Final = {"l1": 1, "l2": 2, f"type:{CAREFUL}": 4, "org:o": 3}
 SCHEDULED: Final = 1_000_000  # the number of what schedules make
 GROUP, MEMBERS = "g", 1_000  # declared larger than it gets: jobs join it as they come
 PATIENCE: Final[Micros] = 1_200 * SECOND  # after the last fault: every retry, every stepped clock, and then some
@@ -132,7 +132,10 @@ class Fleet:
 
     def run(self) -> None:
         world = self.world
-        shared: list[Alteration] = [*(PutLimit(key, most) for key, most in LIMITS.items()), PutGroup(GROUP, MEMBERS)]
+        shared: list[Alteration] = [
+            *(PutLimit(key, most) for key, most in LIMITS.items()), PutLimit("l3", per_second=2.0, burst=2.0),
+            PutGroup(GROUP, MEMBERS),
+        ]  # fmt: skip
         if self._has_schedules:
             rhythm = schedules(world.now, PLAIN, "a", msgspec.json.encode(Plan(SCHEDULED, WELL, 5)))
             self.store.checker.rhythm.begin(rhythm, world.now)
@@ -294,7 +297,7 @@ def draw_job(rng: Random, name: str, plan: Plan, now: Micros) -> NewJob:
     endless = plan.steps[-1] in ("fail", "poison")
     policies = (None, None, Retry(backoff=fixed(0)).encode(), Retry(backoff=fixed(5), jitter="full").encode())
     keyed = rng.random()
-    limit_keys: tuple[str, ...] = rng.choice(((), (), (), ("l1",), ("l2",), ("l1", "l2")))
+    limit_keys: tuple[str, ...] = rng.choice(((), (), (), ("l1",), ("l2",), ("l1", "l2"), ("l3",), ("l3", "l2")))
     return NewJob(
         id=name, type=CAREFUL if never_twice or limit_keys else PLAIN, queue=rng.choice(QUEUES),
         priority=rng.choice((0, 0, 0, 5, -5)),
@@ -307,7 +310,7 @@ def draw_job(rng: Random, name: str, plan: Plan, now: Micros) -> NewJob:
         idempotency_scope="s" if keyed < 0.1 else None, idempotency_key=rng.choice("xyz") if keyed < 0.1 else None,
         dedupe_key=rng.choice("xyz") if keyed > 0.9 else None,
         on_duplicate=rng.choice(("ignore", "touch") if endless else ("ignore", "replace")),
-        limit_keys=limit_keys, group_id=GROUP if rng.random() < 0.3 else None,
+        limit_keys=limit_keys, org_id=rng.choice((None, "o", "p")), group_id=GROUP if rng.random() < 0.3 else None,
         payload=msgspec.json.encode(plan),
     )  # fmt: skip
 
