@@ -126,6 +126,17 @@ class LimitPromises(Suite):
         assert [job.id for job in await t.claim()] == ids[6:]
         assert (await limit(t, "key:k")).used == 1
 
+    @promise
+    async def test_a_permit_is_offered_in_every_queue(self, t: Trial) -> None:
+        """Those who wait in a queue that nobody serves do not keep one that is served from it, whatever their names."""
+        await t.alter(PutLimit("key:k", 1))
+        holder = await t.running(limit_keys=("key:k",))
+        for queue in ("a", "z"):
+            await t.enqueue(queue=queue, limit_keys=("key:k",))
+        assert await t.claim("a", "z") == []
+        await t.end(holder, Succeeded())
+        assert len(await t.claim("z")) == 1
+
     # ------------------------------------------------------------------------------------------------------------ changing
 
     @promise
