@@ -39,6 +39,8 @@ class FairnessPromises(Suite):
             await t.enqueue(queue="q", org_id="small")
         orgs = [(await t.take("q")).org_id for _ in range(9)]
         assert (orgs.count("big"), orgs.count("small")) == (6, 3)
+        orgs = [job.org_id for job in await t.claim("q", limit=9)]
+        assert (orgs.count("big"), orgs.count("small")) == (6, 3)
 
     @promise
     async def test_who_was_idle_saved_up_nothing(self, t: Trial) -> None:
@@ -49,7 +51,7 @@ class FairnessPromises(Suite):
         assert len(await t.claim("q", limit=6)) == 6
         for _ in range(4):
             await t.enqueue(queue="q", org_id="late")
-        orgs = [(await t.take("q")).org_id for _ in range(4)]
+        orgs = [job.org_id for job in await t.claim("q", limit=4)]
         assert (orgs.count("early"), orgs.count("late")) == (2, 2)
 
     @promise
