@@ -25,6 +25,9 @@ from functools import partial
 from pathlib import Path
 from random import shuffle
 
+from mutants_of_acceptance import ACCEPTANCE
+from mutants_of_groups import GROUPS
+from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
 
 ROOT = Path(__file__).parent.parent
@@ -42,13 +45,19 @@ TIERS = {
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
     "simulator": ["tests/testing/test_seeds.py"],
     "schedules": ["tests/coordinator/test_firing.py", "tests/client/test_schedules.py"],
+    "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],
+    "recovery": ["tests/acceptance/test_recovery_matrix.py", "-k", "sqlite"],
+    "repair": ["tests/acceptance/test_repair.py", "-k", "sqlite"],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
     "steps_of_schedules": ["tests/drivers/postgres/test_postgres_steps_of_schedules.py"],
+    "dependants": ["tests/drivers/postgres/test_postgres_steps_of_groups.py"],
     "holders": ["tests/drivers/postgres/test_postgres_steps_of_holders.py"],
     "limits": ["tests/drivers/postgres/test_postgres_steps_of_limits.py"],
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
+    "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
+    "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
     "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
@@ -78,7 +87,6 @@ ACK = (
     " where jobs.seq = cast(done.key as integer) and state = 'running' and "
 )
 READY = "  from jobs indexed by jobs_ready\n where queue = :queue and state = 'queued' and ready = 1\n order by "
-WAITING = "seq limit 1)\n  union all\n  select position, created_at, seq from jobs indexed by jobs_waiting where queue = "
 MUTANTS = [
     Mutant("ack: the token guard is gone", SQL + "settle.sql",
            ACK + "lease_token = :token", ACK + ":token <> ''"),
@@ -114,10 +122,10 @@ MUTANTS = [
     Mutant("settle: a refused unit's riders ride all the same", "drivers/sqlite/settlement.py",
            "            ridden.pop(index, None)\n", "            ridden.get(index)\n"),
     Mutant("groups: a snapshot is written back instead of a delta", "drivers/memory/settlement.py",
-           "tables.put_in(tables.groups, group_id, count_member(group, ending, now))",
+           "tables.put_in(tables.groups, group_id, count_member(group, ending, now, members))",
            "tables.put_in(tables.groups, group_id, count_member(vars(tables).setdefault('old', group), ending, now))"),
-    Mutant("groups: the last member does not finish the group", SQL + "settle.sql",
-           "case when remaining = 1 then :now end", "case when remaining = 0 then :now end"),
+    Mutant("groups: the last member does not finish the group", SQL + "groups.sql",
+           "case when remaining <= :members then :now end", "case when remaining < :members then :now end"),
     Mutant("permits: a claim takes none", "core/limits.py", "limit = replace(limit, used=limit.used + count)",
            "limit = replace(limit, used=limit.used + 0 * count)", ("conformance",)),
     Mutant("permits: freed, but nobody is let through", "drivers/ops/limits.py",
@@ -167,9 +175,9 @@ MUTANTS = [
            "dedupe_key is not null and state in ('queued', 'running')", "dedupe_key is not null and state = 'queued'"),
     Mutant("keys: an expired key is taken an instant too long", SQL + "jobs.sql",
            "expires_at > :now);", "expires_at >= :now);"),
-    Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if paused:\n", "    if not paused:\n"),
+    Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if closed:\n", "    if not closed:\n"),
     Mutant("prune: links of a living chain are deleted", SQL + "duties.sql",
-           "where finished_at is not null and dead_kind is not 'superseded'\n", "where finished_at is not null\n"),
+           "where finished_at is not null and superseded_by is null\n", "where finished_at is not null\n"),
     Mutant("prune: runs that nobody counted go too", "drivers/ops/duties.py",
            "watermark=counted, limit", "watermark=None, limit"),
     Mutant("prune: an uncounted run does not keep the later links", SQL + "duties.sql",
@@ -313,21 +321,11 @@ MUTANTS = [
     Mutant("memory: an expired lease is valid at its last instant", "core/eligibility.py",
            "job.lease_expires_at is not None and job.lease_expires_at <= now",
            "job.lease_expires_at is not None and job.lease_expires_at < now"),
-    Mutant("move: other priorities are passed too", SQL + "people.sql",
-           "and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq\n"
-           "                  order by position, created_at, seq limit 1",
-           "and priority >= -abs(:priority) - 9 and state = 'queued' and ready = 1 and seq <> :seq\n"
-           "                  order by position, created_at, seq limit 1"),
-    Mutant("move: those who wait for their time are not passed", SQL + "people.sql",
-           WAITING + ":queue ", WAITING + "'' "),
-    Mutant("move: counted from its own place instead of the end", "core/positions.py",
-           "return between(None, others[0]) if to", "return between(None, own[0]) if to"),
-    Mutant("move: a job that stands there already is moved on", "core/positions.py",
-           "if others is None or (own < others if to == \"top\" else own > others):", "if others is None:"),
     Mutant("delete: the links that came later are left", SQL + "people.sql",
            "jobs.id in (chain.retry_of, chain.superseded_by)", "jobs.id in (chain.retry_of)"),
     Mutant("delete: the ended links of a living chain go", "drivers/ops/people.py",
-           "if any(state not in TERMINAL for _, state in chain):\n        return \"wrong_state\"\n",
+           "if any(state not in TERMINAL or awaited for _, state, awaited in chain):  "
+           "# who owes others the word of its end, stays\n        return \"wrong_state\"\n",
            "chain = [link for link in chain if link[1] in TERMINAL]\n"
            "    if not chain:\n        return \"wrong_state\"\n"),
     Mutant("revoke: nobody loses a lease", SQL + "people.sql",
@@ -546,7 +544,7 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in POSTGRES)]
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS))]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

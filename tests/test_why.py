@@ -6,7 +6,7 @@ import pytest
 
 from test_admin import NEVER_TWICE, Place, member, on_a_place
 from windlass.clock import SECOND
-from windlass.core.alterations import Cancel, PutLimit, SetPaused
+from windlass.core.alterations import Acquire, Cancel, PutLimit, SetPaused
 from windlass.core.duties import SampleQueues
 from windlass.core.settle import Failed, Succeeded
 from windlass.core.why import Kind
@@ -54,6 +54,17 @@ async def test_a_paused_queue_is_named(place: Place) -> None:
     await place.client.driver.alter([SetPaused("default", True)], now=place.clock.now())
     assert await told(place, "a") == {"paused": "queue default is paused"}
     assert await commands(place, "a") == ["windlass queues resume default"]
+
+
+@on_a_place
+async def test_who_holds_the_queue_is_named_and_for_how_long(place: Place) -> None:
+    await alive(place)
+    await place.put("a")
+    await place.client.driver.alter([Acquire("h", "default", "night-shift", 90_000_000)], now=place.clock.now())
+    assert await told(place, "a") == {"held": "queue default is held by night-shift, for another 1 min 30 s at most"}
+    assert await commands(place, "a") == ["windlass holds list"]
+    place.clock.advance("90s")
+    assert "held" not in await told(place, "a")
 
 
 @on_a_place

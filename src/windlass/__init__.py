@@ -12,8 +12,22 @@ if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.client import JobHandle
     from windlass.context import Context, current
+    from windlass.core.groups import Progress
     from windlass.core.uniqueness import dedupe_key
-    from windlass.errors import JobCancelled, JobDead, JobNotFound, LeaseLost, ProcessDied, WindlassError
+    from windlass.errors import (
+        GroupNotFound,
+        GroupRefused,
+        HoldLost,
+        JobCancelled,
+        JobDead,
+        JobNotFound,
+        LeaseLost,
+        ProcessDied,
+        ResourceBusy,
+        WindlassError,
+    )
+    from windlass.groups import GroupHandle
+    from windlass.parents import Parent
     from windlass.policies import Retry, backoff_delay_ms, can_retry, exponential, fixed, linear, rule, table
     from windlass.signals import Cancel, Reject, RetryAfter, Snooze
 
@@ -23,8 +37,22 @@ _HOMES = {
     "windlass.app": ("Windlass",),
     "windlass.client": ("JobHandle",),
     "windlass.context": ("Context", "current"),
+    "windlass.core.groups": ("Progress",),
     "windlass.core.uniqueness": ("dedupe_key",),
-    "windlass.errors": ("JobCancelled", "JobDead", "JobNotFound", "LeaseLost", "ProcessDied", "WindlassError"),
+    "windlass.groups": ("GroupHandle",),
+    "windlass.parents": ("Parent",),
+    "windlass.errors": (
+        "GroupNotFound",
+        "GroupRefused",
+        "HoldLost",
+        "JobCancelled",
+        "JobDead",
+        "JobNotFound",
+        "LeaseLost",
+        "ProcessDied",
+        "ResourceBusy",
+        "WindlassError",
+    ),
     "windlass.policies": ("Retry", "backoff_delay_ms", "can_retry", "exponential", "fixed", "linear", "rule", "table"),
     "windlass.signals": ("Cancel", "Reject", "RetryAfter", "Snooze"),
 }
@@ -33,13 +61,20 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Cancel",
     "Context",
+    "GroupHandle",
+    "GroupNotFound",
+    "GroupRefused",
+    "HoldLost",
     "JobCancelled",
     "JobDead",
     "JobHandle",
     "JobNotFound",
     "LeaseLost",
+    "Parent",
     "ProcessDied",
+    "Progress",
     "Reject",
+    "ResourceBusy",
     "Retry",
     "RetryAfter",
     "Snooze",

@@ -19,6 +19,8 @@ from windlass.crons import CronDecorator, CronOptions, declaring
 from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
+from windlass.groups import GroupHandle, OpenGroup
+from windlass.holds import QueueHold
 from windlass.limits import Limits, described
 from windlass.options import CommandOptions, TaskOptions
 from windlass.policies import Duration
@@ -28,7 +30,7 @@ from windlass.repository import Repository
 from windlass.schedules import Schedules, Templates
 from windlass.targets import target_of
 from windlass.tasks import AsyncTask, CommandTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
-from windlass.types import Micros, Order, Positions
+from windlass.types import GroupMode, Micros, OnFailure, Order, Positions
 from windlass.words import System, did_you_mean
 from windlass.worker import Stats, Worker
 from windlass.worker.serving import serve
@@ -189,11 +191,38 @@ class Windlass:
         answers = self.client.enqueue_sync([one.new for one in prepared], self.client.now(), conn, notify)
         return [JobHandle(self.client, a.id, one.results, a.existed) for one, a in zip(prepared, answers, strict=True)]
 
+    def group(
+        self, name: str, *, mode: GroupMode = "parallel", on_failure: OnFailure = "stop", id: str | None = None,  # noqa: A002
+        conn: object = None, notify: bool = True,
+    ) -> OpenGroup:  # fmt: skip
+        """Jobs that belong together, stored in one transaction when the block ends, or with `conn` in yours:
+
+            async with app.group("nightly", mode="sequential") as g:
+                g.add(extract.job(day))
+                g.add(load.job(day))
+
+        `with` does the same from blocking code. When a member fails for good: `stop` cancels those that have not begun,
+        `continue` goes on, `skip` goes on and forgives."""
+        return OpenGroup(self.client, name, mode=mode, on_failure=on_failure, group_id=id, conn=conn, notify=notify)
+
+    def group_by_id(self, group_id: str) -> GroupHandle:
+        """A group that is stored."""
+        check_name("group_id", group_id)
+        return GroupHandle(self.client, group_id)
+
     def job(self, job_id: str) -> JobHandle[Any]:
         """A job by its id. Every call on it follows a retry chain to its last link."""
         if not isinstance(job_id, str):
             raise InvalidInput("id", f"must be text, got {job_id!r}")
         return JobHandle(self.client, job_id, None)
+
+    def hold(self, queue: str, by: str, expires_in: Duration = "5m", wait: Duration | None = None) -> QueueHold:
+        """A queue for oneself, for direct execution: `async with app.hold("gpu", by="api-7"):` or plain `with`.
+
+        Nothing of the queue starts from the moment it is asked for; the block begins when what runs has ended. `wait` is
+        how long that may take (None: for ever, 0: not at all), then `ResourceBusy`. The hold is renewed every third of
+        `expires_in`; a block whose hold is lost ends with `HoldLost`."""
+        return QueueHold(self.client, queue, by, expires_in, wait)
 
     @property
     def repository(self) -> Repository:

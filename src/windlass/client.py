@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
+from windlass.apart import apart
 from windlass.clock import SECOND, Clock, SystemClock, duration
 from windlass.config import Settings
-from windlass.core.alterations import AlterAnswer, Alteration, Cancel, Delete, Move, Replay, RunNow
+from windlass.core.alterations import (
+    AlterAnswer,
+    Alteration,
+    Cancel,
+    Delete,
+    Replay,
+    RunNow,
+)
 from windlass.core.eligibility import label_of
 from windlass.drivers import POSTGRES, open_driver
 from windlass.drivers.protocol import Driver, Enqueued
 from windlass.errors import AppClosed, InvalidInput, JobCancelled, JobDead, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
+from windlass.placing import Placed
 from windlass.policies import Duration
 from windlass.results import ResultWatch
 from windlass.runlogs import RunLogs, root_of
@@ -227,12 +236,7 @@ class Client:
         self, job_id: str, make: Callable[[str], Alteration], what: str, why: str
     ) -> tuple[str, AlterAnswer]:
         """Change the chain's last link. Should it be superseded meanwhile, its successor is asked instead."""
-        transaction = joined.get()
-        if transaction is not None and transaction.client is self:
-            raise InvalidInput(
-                "transaction", f"only enqueues join it; a job cannot be {what} here, because that waits for the write lock "
-                "which this block holds: do it before or after"
-            )  # fmt: skip
+        self.check_apart(what)
         while True:
             head = await self.head(job_id)
             [answer] = await self.driver.alter([make(head.id)], now=self.now())
@@ -246,6 +250,15 @@ class Client:
                 raise JobNotFound(head.id)
             else:
                 return head.id, answer
+
+    def check_apart(self, what: str) -> None:
+        """Refuse inside of a transaction of this client."""
+        transaction = joined.get()
+        if transaction is not None and transaction.client is self:
+            raise InvalidInput(
+                "transaction", f"only enqueues join it; nothing can be {what} here, because that waits for the write lock "
+                "which this block holds: do it before or after"
+            )  # fmt: skip
 
     def watch(self) -> ResultWatch:
         loop = asyncio.get_running_loop()
@@ -263,15 +276,14 @@ class Client:
             watch.tell()
 
 
-class JobHandle(Generic[R]):
+class JobHandle(Placed, Generic[R]):
     """A job as its caller holds it. Every call follows a retry chain to its last link."""
 
-    __slots__ = ("_client", "_results", "existed", "id")
+    __slots__ = ("_results", "existed")
 
     def __init__(self, client: Client, job_id: str, results: Results | None, existed: bool = False) -> None:
-        self.id: Final = job_id
+        super().__init__(client, job_id)
         self.existed: Final = existed  # a job with the same key was there already, and this is it
-        self._client = client
         self._results = results
 
     def __repr__(self) -> str:
@@ -344,31 +356,8 @@ class JobHandle(Generic[R]):
         """A job that waits for its time is due at once."""
         await self._client.alter_head(self.id, lambda head: RunNow(head), "brought forward", "only queued jobs can be")
 
-    async def move(self, to: Literal["top", "bottom"]) -> None:
-        """Before or behind every other queued job of its queue and priority."""
-        await self._client.alter_head(self.id, lambda head: Move(head, to), "moved", "only queued jobs have a place")
-
     async def delete(self) -> None:
         """Remove a finished job, its runs and its whole chain."""
         await self._client.alter_head(
             self.id, lambda head: Delete(head), "deleted", "only finished jobs can be; cancel it first"
         )
-
-
-def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await something from blocking code without touching the caller's event loop, should it have one."""
-    answers: list[T] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(asyncio.run(work()))
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="windlass-apart")
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return answers[0]

@@ -6,7 +6,9 @@ import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol
 
+from windlass.apart import apart
 from windlass.errors import InvalidInput, NoCurrentJob
+from windlass.parents import Parent
 from windlass.types import Claimed, Micros
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ class Running(Protocol):
     def is_interrupted(self) -> bool: ...
     def begin_transaction(self) -> JobTransaction: ...
     def write_log(self, level: str, text: str) -> None: ...
+    async def parents(self) -> list[Parent]: ...
 
 
 _current: ContextVar[Running | None] = ContextVar("windlass_current", default=None)
@@ -90,6 +93,14 @@ class Context:
     def log(self, message: str, *args: object) -> None:
         """Write a line to this run's log, which `windlass jobs logs` shows: `ctx.log("read %d rows", n)`."""
         self._running.write_log("INFO", message % args if args else str(message))
+
+    async def parents(self) -> list[Parent]:
+        """The jobs that this one has waited for, with how they ended and their results: read when asked for."""
+        return await self._running.parents()
+
+    def parents_sync(self) -> list[Parent]:
+        """The same, blocking, for handlers in threads."""
+        return apart(self._running.parents)
 
     def transaction(self) -> JobTransaction:
         """The handler's own writes, follow-up jobs and the success of this job, in one transaction guarded by the lease.

@@ -124,6 +124,45 @@ class Refused(WindlassError):
         super().__init__(f"job {job_id!r} cannot be {what}: {why}")
 
 
+class ResourceBusy(WindlassError):
+    """A queue could not be held within the time that one was willing to wait. Nothing was changed."""
+
+    retryable = True
+
+    def __init__(self, queue: str, why: str) -> None:
+        self.queue = queue
+        super().__init__(f"queue {queue!r} is busy: {why}; wait longer, or see: windlass holds list")
+
+
+class HoldLost(WindlassError):
+    """The hold on a queue ended before the block did: jobs of the queue may have started meanwhile."""
+
+    def __init__(self, queue: str, by: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"the hold of {by!r} on queue {queue!r} was lost: it was not renewed in time, or somebody released it"
+        )
+
+
+class HoldNotFound(WindlassError, LookupError):
+    def __init__(self, hold_id: str) -> None:
+        super().__init__(f"there is no hold {hold_id!r} in this store; see: windlass holds list")
+
+
+class GroupNotFound(WindlassError, LookupError):
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        super().__init__(f"there is no group {group_id!r} in this store; see: windlass groups list")
+
+
+class GroupRefused(WindlassError):
+    """A group is not in a state in which this can be done to it. Nothing was changed."""
+
+    def __init__(self, group_id: str, what: str, why: str) -> None:
+        self.group_id = group_id
+        super().__init__(f"group {group_id!r} cannot be {what}: {why}")
+
+
 class LeaseLost(LeaseError):
     """Raised inside a handler: its lease went to another, so nothing of its transaction was stored."""
 

@@ -6,7 +6,7 @@ import builtins
 import re
 from typing import TYPE_CHECKING, Final
 
-from windlass.client import apart
+from windlass.apart import apart
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, RemoveLimit
 from windlass.core.limits import caps, limit_key
 from windlass.core.queries import AllLimits

@@ -6,7 +6,7 @@ prototype row, made once, of which each enqueue fills in the id, the payload and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict
@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from windlass.clock import duration, instant
 from windlass.config import Settings
-from windlass.core.admission import check_name
+from windlass.core.admission import AFTER_RULES, check_name, check_one_of
 from windlass.core.limits import is_derived, limit_key
 from windlass.core.uniqueness import clean_key, idempotency_scope, stored_dedupe_key
 from windlass.errors import InvalidInput
 from windlass.policies import Duration, Retry
 from windlass.presets import AckMode, KeyScope, Preset
-from windlass.types import CrashPolicy, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
+from windlass.types import AfterRule, CrashPolicy, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
 from windlass.words import did_you_mean
 
 Runner = Literal["async", "thread", "process"]
@@ -70,6 +70,8 @@ class JobOptions(SharedOptions, total=False):
     idempotency_key: str
     idempotency_scope: KeyScope
     idempotency_for: Duration
+    after: Sequence[object]  # jobs that must have ended before: handles, prepared jobs, ids
+    on_failure: AfterRule  # when one of those ends badly: "cancel" (this one as well) or "continue"
     conn: object
     notify: bool  # with conn: False sends no wake-up with the caller's transaction
 
@@ -139,7 +141,8 @@ def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Se
         on_duplicate=said.get("on_duplicate", preset.on_duplicate if preset else settings.on_duplicate),
         idempotency_key=key, idempotency_scope=None if key is None else _scope(task, said, preset, settings),
         dedupe_key=clean_key(dedupe) if isinstance(dedupe, str) else None,
-        limit_keys=_limits(said), tags=_names("tags", said), headers=_headers(said),
+        limit_keys=_limits(said), tags=_names("tags", said), headers=_headers(said), after=_after(said),
+        after_rule=_on_failure(said),
     )  # fmt: skip
     delay = duration(said["delay"], field="delay") if "delay" in said else 0
     if "debounce" in said:
@@ -187,6 +190,23 @@ def _debounce(said: Mapping[str, Any]) -> Micros:
     if other is not None:
         raise InvalidInput("debounce", f"says when the job runs and what a duplicate does; leave out {other}")
     return duration(said["debounce"], field="debounce")
+
+
+def _after(said: Mapping[str, Any]) -> tuple[str, ...]:
+    jobs = said.get("after", ())
+    if isinstance(jobs, str) or not isinstance(jobs, Sequence):
+        raise InvalidInput("after", f"must be a list of jobs such as [job] or [job.id], got {jobs!r}")
+    ids = [job if isinstance(job, str) else getattr(job, "id", None) for job in jobs]
+    for job, job_id in zip(jobs, ids, strict=True):
+        if not isinstance(job_id, str):
+            raise InvalidInput("after", f"takes what enqueue(...) or task.job(...) answered, or ids, got {job!r}")
+    return tuple(dict.fromkeys(str(job_id) for job_id in ids))
+
+
+def _on_failure(said: Mapping[str, Any]) -> AfterRule:
+    rule: AfterRule = said.get("on_failure", "cancel")
+    check_one_of("on_failure", rule, AFTER_RULES)
+    return rule
 
 
 def _headers(said: Mapping[str, Any]) -> dict[str, str] | None:

@@ -8,7 +8,8 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
-from windlass.client import Client, JobHandle, apart
+from windlass.apart import apart
+from windlass.client import Client, JobHandle
 from windlass.clock import SECOND, instant
 from windlass.core.alterations import (
     Alteration,

@@ -38,6 +38,10 @@ class PreparedJob(Generic[R]):
         self.new: Final = new
         self.results: Final = results
 
+    @property
+    def id(self) -> str:
+        return self.new.id
+
 
 class Enqueuer(Generic[P, R]):
     """One way of enqueueing a task: the task itself, or a `using(...)` of it. Frozen, reusable, shareable."""

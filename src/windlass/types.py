@@ -27,7 +27,10 @@ GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
 CatchUp = Literal["skip", "last", "all"]  # of times that passed while nobody could fire them
 Overlap = Literal["allow", "skip", "queue-one"]  # when a job of the same schedule has not ended
+FaultKind = Literal["orphan_run", "missing_run", "ended_run", "permits"]
 End = Literal["top", "bottom"]  # of the jobs of one queue and priority
+Side = Literal["before", "after"]
+HoldStatus = Literal["ACTIVE", "RELEASED", "EXPIRED"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
 LABELS: Final[tuple[Label, ...]] = get_args(Label)
@@ -37,6 +40,16 @@ ACTIVE: Final[frozenset[State]] = frozenset({"queued", "running"})
 # What a claim returns and a settlement gives back: only the driver that made it looks inside. A job's id is accepted
 # wherever a handle is.
 Handle: TypeAlias = Any
+
+
+class NewGroup(Struct, frozen=True, kw_only=True, gc=False):
+    """A group that comes into being with its members, in the transaction that stores them. Its members are those jobs of
+    the batch that name it; with `sequential` each waits for the one before it, in the order of their `group_seq`."""
+
+    group_id: str
+    name: str = ""
+    mode: GroupMode = "parallel"
+    on_failure: OnFailure = "stop"
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -75,6 +88,9 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     payload: bytes = b"{}"
     idempotency_expires_at: Micros | None = None
     on_duplicate: OnDuplicate = "ignore"
+    after: tuple[str, ...] = ()  # ids of jobs that must have ended before, of the same batch too
+    after_rule: AfterRule = "cancel"  # when one of them ends badly
+    opens: NewGroup | None = None  # said by at least one of the members
 
 
 class Job(Struct, frozen=True, kw_only=True, gc=False):
@@ -127,6 +143,7 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     group_seq: int | None
     waiting_on: int
     after_rule: AfterRule
+    awaited: bool
     parked_on: str | None
     limit_keys: tuple[str, ...]
     permits: tuple[str, ...]  # limits that the claim counted it in; whoever ends the lease gives them back
@@ -220,6 +237,25 @@ class Group(Struct, frozen=True, kw_only=True, gc=False):
     finished_at: Micros | None = None
 
 
+class Dependency(Struct, frozen=True, kw_only=True, gc=False):
+    """One job waits for another, or has waited: `done` once the end of the parent has been told to the job."""
+
+    job_id: str
+    parent_id: str
+    rule: AfterRule
+    done: bool
+
+
+class MemberCount(Struct, frozen=True, kw_only=True, gc=False):
+    """How many members of a group are in one state; `begun`: they have run, or are running. Links of retry chains that
+    others took over from are not counted."""
+
+    group_id: str
+    state: State
+    begun: bool
+    jobs: int
+
+
 class Limit(Struct, frozen=True, kw_only=True, gc=False):
     """What bounds the jobs of one key: how many valid leases, how many claims per second, and whether any at all."""
 
@@ -291,6 +327,30 @@ class Schedule(Struct, frozen=True, kw_only=True, gc=False):
     updated_at: Micros = 0
 
 
+class Hold(Struct, frozen=True, kw_only=True, gc=False):
+    """A queue taken for direct execution: a row of `reservations`. Active from `reserved_at`, granted once nothing of the
+    queue runs any more."""
+
+    hold_id: str
+    queue: str
+    by: str
+    status: HoldStatus
+    reserved_at: Micros
+    granted_at: Micros | None
+    expires_at: Micros
+    ended_at: Micros | None = None
+
+
+class AuditLine(Struct, frozen=True, kw_only=True, gc=False):
+    """What was done to the store by, or instead of, somebody; never changed, never removed."""
+
+    at: Micros
+    actor: str
+    action: str
+    subject: str
+    detail: str | None = None
+
+
 class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):
     """A worker as the registry knows it. `is_leader` and `leader_until` come from the leader's row, not from the worker."""
 
@@ -335,6 +395,26 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
     wait_us: int = 0
     cpu_us: int = 0
     peak_rss: int | None = None  # the largest
+
+
+class Webhook(Struct, frozen=True, kw_only=True, gc=False):
+    """Somebody who wants to hear of events: of one organisation, or of all."""
+
+    webhook_id: str
+    url: str
+    events: tuple[str, ...]
+    secret: str
+    org_id: str | None = None
+    enabled: bool = True
+    created_at: Micros = 0
+
+
+class Fault(Struct, frozen=True, gc=False):
+    """Rows that contradict each other. The engine writes none: they come from other hands, with the guards switched off."""
+
+    kind: FaultKind
+    subject: str  # the id of the run or of the job, or the key of the limit
+    detail: str
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):

@@ -105,7 +105,9 @@ ARGUMENTS = {
     ("enqueue",): ["hello", "name=Ada", "--app", "tasks"], ("worker",): ["tasks", "--drain"], ("tick",): ["tasks"],
     ("jobs", "show"): ["x"], ("jobs", "cancel"): ["x"], ("jobs", "retry"): ["x"], ("jobs", "delete"): ["x"],
     ("jobs", "run-now"): ["x"], ("jobs", "move"): ["x", "top"], ("watch",): ["x"], ("queues", "pause"): ["q"],
-    ("queues", "resume"): ["q"],
+    ("queues", "resume"): ["q"], ("queues", "show"): ["q"], ("queues", "renormalise"): ["q"], ("jobs", "swap"): ["x", "y"],
+    ("jobs", "priority"): ["x", "1"], ("holds", "acquire"): ["q"], ("holds", "release"): ["x"],
+    ("holds", "run"): ["q", "--", "true"],
 }  # fmt: skip
 SKIPPED = {("demo",), ("init",), ("completion",)}  # they open no store of ours
 

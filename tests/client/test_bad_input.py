@@ -420,6 +420,11 @@ def test_a_handle_refuses_nonsense(app: Windlass) -> None:
             (lambda: job.result(timeout=-1), "timeout: must not be negative"),
             (lambda: job.result(timeout="soon"), "timeout: 'soon' is not a duration"),
             (lambda: job.move("middle"), "to: must be one of bottom, top"),
+            (lambda: job.move_beside(job, "before"), "other_id: is the job itself"),
+            (lambda: job.swap(job.id), "other_id: is the job itself"),
+            (lambda: job.swap(7), "other: must be a job or its id"),
+            (lambda: job.set_priority("high"), "priority: must be a whole number"),
+            (lambda: job.set_priority(2**40), "priority: must be a whole number"),
             (lambda: job.words("celery"), "system: 'celery' has no words here"),
             (lambda: job.cancel(5), "reason: must be text"),
         ]

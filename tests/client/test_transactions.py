@@ -436,7 +436,11 @@ def test_what_would_wait_for_its_own_lock_is_refused_at_once(place: Place) -> No
     async def work(ctx: Context, other_id: str) -> None:
         job = app.job(other_id)
         async with ctx.transaction():
-            for call in (job.cancel, job.retry, job.run_now, lambda: job.move("top"), job.delete):
+            for call in (
+                job.cancel, job.retry, job.run_now, lambda: job.move("top"), job.delete, lambda: job.swap("other"),
+                lambda: job.move_beside("other", "after"), lambda: job.set_priority(3),
+                app.hold("idle", by="me").__aenter__,
+            ):  # fmt: skip
                 with pytest.raises(InvalidInput, match="before or after"):
                     await call()
             said.append((await job.fetch()).state)  # to look is no harm

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.positions import GAP, Place, between, beyond, dense, renormalised, tail
+from windlass.core.positions import FRONT, GAP, REAR, Place, between, dense, is_crowded, renormalised, stands, tail
 
 POSITIONS = st.integers(-(10**6), 10**6)
 
@@ -65,16 +65,29 @@ def test_renormalised_positions_rise_by_the_gap_from_the_first_gap_on(count: int
     assert fresh[:1] == [GAP][:count]
 
 
+@given(st.integers(1, 200), POSITIONS)
+def test_renormalised_positions_may_end_at_the_last_one_instead(count: int, last: int) -> None:
+    fresh = renormalised(count, last)
+    assert (len(fresh), fresh[-1]) == (count, last)
+    assert all(b - a == GAP for a, b in pairwise(fresh))
+
+
+@given(st.lists(POSITIONS, max_size=6))
+def test_a_queue_is_crowded_when_nobody_fits_between_two(positions: list[int]) -> None:
+    ordered = sorted(positions)
+    assert is_crowded(ordered) == any(b - a < 2 for a, b in pairwise(ordered))
+
+
 PLACES = st.tuples(st.integers(-3, 3), st.integers(0, 2))
 
 
-@given(st.lists(PLACES, min_size=1, max_size=6), st.integers(0, 5), st.sampled_from(("top", "bottom")))
-def test_a_moved_job_passes_all_others_or_stands_there_already(rows: list[tuple[int, int]], pick: int, to: str) -> None:
+@given(st.lists(PLACES, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 5))
+def test_a_job_stands_where_a_sort_would_leave_it(rows: list[tuple[int, int]], pick: int, at: int) -> None:
     places: list[Place] = [(position, created, seq) for seq, (position, created) in enumerate(rows)]
     own = places.pop(pick % len(places))
-    end = (min if to == "top" else max)(places, default=None)
-    position = beyond(own, end, to)  # type: ignore[arg-type]
-    moved = own if position is None else (position, *own[1:])
-    assert sorted([*places, moved])[0 if to == "top" else -1] == moved
-    assert (position is None) == (sorted([*places, own])[0 if to == "top" else -1] == own)
-    assert position is None or (end is not None and abs(position - end[0]) == GAP)
+    others = sorted(places)
+    index = at % (len(others) + 1)
+    before = others[index - 1] if index else None
+    after = others[index] if index < len(others) else None
+    assert stands(own, before, after) == (sorted([*others, own]).index(own) == index)
+    assert all(FRONT < place < REAR for place in (*places, own))

@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from windlass.core.changes import Ack, Fail, Release, Settlement
+from windlass.drivers.postgres import keys as postgres_keys
 from windlass.drivers.postgres import leases as postgres_leases
 from windlass.drivers.postgres import settlement as postgres_settlement
 from windlass.drivers.postgres.link import COMMIT, Link
-from windlass.drivers.sqlite import SqliteDriver, leases, settlement
+from windlass.drivers.sqlite import SqliteDriver, jobs, leases, settlement
 from windlass.drivers.sqlite.lane import Step
 from windlass.drivers.sqlite.transactions import SqliteTransaction
 from windlass.worker.holdings import Held
@@ -35,16 +36,22 @@ def _hands_back(change: Settlement) -> bool:
 
 
 OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
+    "enqueue": (jobs, "enqueue", lambda new, answers: True),
     "claim": (leases, "claim", lambda wish, jobs: bool(jobs)),
     "extend": (leases, "extend", lambda asked, answers: any(answer.answer == "applied" for answer in answers)),
     "settle": (settlement, "settle", lambda changes, _: any(isinstance(change, Ack) for change in changes)),
     "release": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
+    "failure": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
+    "recovery": (settlement, "settle", lambda changes, _: any(change.lapsed for change in changes)),
 }  # fmt: skip
 POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, whether it is one statement)
     "claim": [(postgres_leases, "claim", False)],  # where there are limits, and fleets have one, every claim goes this way
     "extend": [(postgres_leases, "extend", True)],
     "settle": [(postgres_settlement, "settle_free", False), (postgres_settlement, "ack_at_once", True)],
     "release": [(postgres_settlement, "settle_free", False)],
+    "failure": [(postgres_settlement, "settle_free", False)],
+    "recovery": [(postgres_settlement, "settle_free", False)],
+    "enqueue": [(postgres_keys, "enqueue", False)],  # of queues with dense positions, and of jobs with keys
 }
 CALLS: Final[dict[str, tuple[Any, str]]] = {
     "before_handler": (Held, "begin"),
@@ -62,7 +69,7 @@ def wrap(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
 def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
     """Arm this process. A worker that is to die while it releases its jobs is told to stop once a handler has begun."""
     done: list[str] = []
-    operation, _, step = point.partition(":")
+    operation = point.partition(":")[0]
     driver = tasks.app.client.driver
     turn: AbstractContextManager[object] = nullcontext()
     if isinstance(driver, SqliteDriver) and operation not in OPERATIONS and number == signal.SIGSTOP:
@@ -77,10 +84,7 @@ def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
                 os.kill(os.getpid(), number)
 
     if operation in OPERATIONS:
-        if isinstance(driver, SqliteDriver):
-            _at_commit(driver, OPERATIONS[operation], step, die)
-        else:
-            _at_commit_on_postgres(POSTGRES[operation], OPERATIONS[operation][2], step, die)
+        at_commit(driver, point, die)
         if operation == "release":
             _after_line("start", lambda: os.kill(os.getpid(), signal.SIGTERM))
     elif point == "before_duty":
@@ -91,6 +95,15 @@ def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
         wrap(*AFTER[point], lambda real: _around(real, after=die))
     else:
         _after_line(LINES[point], die)
+
+
+def at_commit(driver: Any, point: str, die: Callable[[], None]) -> None:
+    """`operation:before_commit` or `operation:after_commit`."""
+    operation, _, step = point.partition(":")
+    if isinstance(driver, SqliteDriver):
+        _at_commit(driver, OPERATIONS[operation], step, die)
+    else:
+        _at_commit_on_postgres(POSTGRES[operation], OPERATIONS[operation][2], step, die)
 
 
 def _nothing() -> None:

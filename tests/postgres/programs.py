@@ -13,7 +13,7 @@ from windlass.core.changes import Answer
 from windlass.core.settle import Execution, Succeeded
 from windlass.core.settle import settle as decide
 from windlass.drivers.ops import people
-from windlass.drivers.postgres import keys, leases, settlement
+from windlass.drivers.postgres import leases, linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Op
@@ -48,7 +48,7 @@ def new(**fields: Any) -> NewJob:
 
 
 def enqueue(stage: Stage, *jobs: NewJob) -> list[str]:
-    return [answer.id for answer in stage.do(keys.enqueue(jobs, NOW))]
+    return [answer.id for answer in stage.do(linking.enqueue(jobs, NOW))]
 
 
 def alter(stage: Stage, *changes: Alteration) -> None:
@@ -101,7 +101,8 @@ def wanted(*changes: Alteration, now: int = NOW) -> Op[list[AlterAnswer]]:
 
 
 def sweep(now: int = LATER) -> Op[tuple[int, list[Claimed]]]:
-    return (yield from transaction(leases.expire(now, 100)))
+    count, _, undecided = yield from transaction(leases.expire(now, 100))
+    return count, undecided
 
 
 def check(stage: Stage, outcome: Outcome) -> None:

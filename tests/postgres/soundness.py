@@ -39,8 +39,15 @@ RULES = {
           or (succeeded, failed, cancelled) <> (
              select count(*) filter (where state = 'succeeded'),
                     count(*) filter (where state = 'dead' and dead_kind <> 'superseded'),
-                    count(*) filter (where state = 'cancelled')
+                    count(*) filter (where state = 'cancelled' and superseded_by is null)
                from windlass.jobs where jobs.group_id = groups.group_id)""",
+    "a queued job counts the parents whose end it was not told": """
+      select id from windlass.jobs where state = 'queued'
+         and waiting_on <> (select count(*) from windlass.dependencies where job_seq = seq and not done)""",
+    "who is waited for will tell": """
+      select parent.id from windlass.dependencies join windlass.jobs as parent on parent.id = parent_id
+        join windlass.jobs as child on child.seq = job_seq
+       where not done and child.state = 'queued' and not parent.awaited""",
     "a key is held by one job": """
       select dedupe_key from windlass.jobs where dedupe_key is not null and state in ('queued', 'running')
        group by dedupe_key having count(*) > 1""",

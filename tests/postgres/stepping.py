@@ -28,20 +28,12 @@ from windlass.drivers.statement import Op, Row, Statement, T
 Program = Generator[Statement, list[Row], Any]
 
 TABLES = (
-    "jobs",
-    "runs",
-    "groups",
-    "limits",
-    "shares",
-    "queues",
-    "idempotency_keys",
-    "workers",
-    "leader",
-    "usage_hourly",
-    "templates",
-    "schedules",
-)
+    "jobs", "runs", "groups", "limits", "shares", "queues", "idempotency_keys", "workers", "leader", "usage_hourly",
+    "reservations", "templates", "schedules", "dependencies",
+)  # fmt: skip
+EMPTIED = (*TABLES, "audit")  # which nobody may write into as it was
 MOMENT = 0.004  # how long a statement may take before anybody asks whether it waits
+LOCKS = re.compile(r"\bpg_(locks|advisory)")  # looked at, or taken: seen by others who look
 WRITES = re.compile(r"\b(insert into|update windlass|delete from)\b")
 
 
@@ -69,11 +61,13 @@ class Side:
     def is_visible(self) -> bool:
         """Whether others may notice that the next statement was executed (but for its locks)."""
         sql = self._text()
-        return sql == "commit" or (not self._inside and WRITES.search(sql) is not None)
+        return sql == "commit" or "pg_locks" in sql or (not self._inside and WRITES.search(sql) is not None)
 
     def is_read(self) -> bool:
         sql = self._text()
-        return sql != "commit" and WRITES.search(sql) is None and "for update" not in sql and "lock table" not in sql
+        if WRITES.search(sql) or LOCKS.search(sql):
+            return False
+        return sql != "commit" and "for update" not in sql and "lock table" not in sql
 
     def _text(self) -> str:
         return "" if self.next is None else self.next.sql
@@ -181,7 +175,7 @@ class Stage:
 
     def clear(self) -> None:
         rest = "delete from windlass.meta where key = 'usage_watermark'"
-        self.run(self._without_triggers([rest, *(f"delete from windlass.{table}" for table in TABLES)]))
+        self.run(self._without_triggers([rest, *(f"delete from windlass.{table}" for table in EMPTIED)]))
 
     def save(self) -> None:
         """Keep the rows as they are now: every interleaving begins with them."""
@@ -191,7 +185,7 @@ class Stage:
         ))  # fmt: skip
         filled = [table for table in TABLES if self.ask(f"select from windlass.saved_{table} limit 1")]
         self._restore = self._without_triggers(
-            [f"delete from windlass.{table}" for table in TABLES]
+            [f"delete from windlass.{table}" for table in EMPTIED]
             + [f"insert into windlass.{table} table windlass.saved_{table}" for table in filled]
         )
 

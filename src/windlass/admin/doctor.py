@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
+from windlass.admin import repair
 from windlass.admin.views import Check, Diagnosis
 from windlass.admin.wording import in_words
 from windlass.client import Client
@@ -35,6 +36,7 @@ async def examine(client: Client) -> Diagnosis:
     checks += [Check(f.name, f.status, f.text, f.command) for f in await driver.examine(now=client.now())]
     checks += [*_other_stores(driver), _clock(client.now())]
     checks += [check async for check in _jobs(driver, client.now())]
+    checks.append(await repair.check(client))
     return Diagnosis(tuple(checks))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from windlass.admin import dead_letters, doctor, fleet, limits, logs, schedules
+from windlass.admin import dead_letters, doctor, fleet, groups, holding, limits, logs, repair, schedules
 from windlass.admin.filtering import last_run_of, search
+from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.schedules import ScheduleList
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
@@ -16,10 +17,13 @@ from windlass.admin.views import (
     ErrorGroups,
     Filter,
     Fleet,
+    Holds,
+    HoldView,
     JobDetail,
     JobList,
     JobView,
     LogView,
+    Mended,
     MigrationStatus,
     MigrationStep,
     Overview,
@@ -34,18 +38,21 @@ from windlass.admin.views import (
 from windlass.admin.why import why
 from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
-from windlass.core.admission import check_name
-from windlass.core.alterations import SetPaused
-from windlass.core.queries import AllQueues
+from windlass.core.alterations import Renormalise, SetPaused
+from windlass.core.holds import is_valid
+from windlass.core.queries import AllHolds, AllQueues, InOrder
 from windlass.core.uniqueness import stable_json
 from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
-from windlass.errors import InvalidInput, JobNotFound, UnknownTask
+from windlass.errors import JobNotFound, UnknownTask
+from windlass.groups import GroupHandle
+from windlass.holds import QueueHold, check_queue
 from windlass.limits import Limits, pausable
 from windlass.options import OF_JOB, JobOptions, check_options, plan
+from windlass.policies import Duration
 from windlass.presets import HARMONYK
 from windlass.schedules import Schedules, Templates
-from windlass.types import TERMINAL, End, Job, Label, Run
+from windlass.types import TERMINAL, End, Fault, Job, Label, Run, Side
 from windlass.words import System, did_you_mean
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ class Admin:
         wanted, now = wanted or Filter(), self.client.now()
         found, after = await search(self.client.driver, wanted, now, limit=limit, before=cursor)
         if not found and wanted.queue is not None:
-            await self._check_queue(wanted.queue)
+            await check_queue(self.client, wanted.queue)
         jobs = tuple(job_view(job, now, wanted.system, last_run_of(job)) for job in found)
         return JobList(at=moment(now), jobs=jobs, cursor=after)
 
@@ -84,6 +91,8 @@ class Admin:
             at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
             chain=tuple(link_view(job, now) for job, _ in chain),
             runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
+            parents=await groups.parents(self.client, job_id),
+            dependants=await groups.dependants(self.client, chain[-1][0].id),
         )  # fmt: skip
 
     async def why(self, job_id: str) -> Why:
@@ -138,8 +147,17 @@ class Admin:
         counts: dict[str, dict[Label, int]] = {name: {} for name in rows}
         for count in await self.client.driver.count(now=now):
             counts.setdefault(count.queue, {})[count.label] = count.jobs
-        views = [queue_view(name, rows.get(name), counts[name]) for name in sorted(counts)]
+        held = {hold.queue: hold for hold in await self.client.driver.read(AllHolds()) if is_valid(hold, now)}
+        for name in held:
+            counts.setdefault(name, {})
+        views = [queue_view(name, rows.get(name), counts[name], held.get(name)) for name in sorted(counts)]
         return Overview(at=moment(now), queues=tuple(views))
+
+    async def order(self, queue: str, *, limit: int = 50, system: System | None = None) -> JobList:
+        """The queued jobs of a queue as they will be dispatched, whatever they wait for, with their positions."""
+        await check_queue(self.client, queue)
+        found, now = await self.client.driver.read(InOrder(queue=queue, limit=limit)), self.client.now()
+        return JobList(at=moment(now), jobs=tuple(job_view(job, now, system) for job in found), cursor=None)
 
     async def workers(self) -> Fleet:
         """Who is registered as a worker, who of them lives, and who leads."""
@@ -148,6 +166,14 @@ class Admin:
     async def scheduled(self) -> ScheduleList:
         """Every schedule, what it makes and when, and whether code still declares it."""
         return await schedules.listed(self.client)
+
+    async def groups(self, limit: int = 50) -> GroupList:
+        """The newest groups, and how far each is."""
+        return await groups.all_groups(self.client, limit)
+
+    async def group(self, group_id: str, *, system: System | None = None) -> GroupDetail:
+        """One group with its members in their order."""
+        return await groups.one_group(self.client, group_id, system)
 
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""
@@ -158,26 +184,16 @@ class Admin:
 
     async def pause(self, queue: str) -> bool:
         """Stop claims from a queue; what runs goes on. False: it was paused already."""
-        await self._check_queue(queue)
+        await check_queue(self.client, queue)
         return await self._set_paused(queue, True)
 
     async def resume(self, queue: str) -> bool:
-        await self._check_queue(queue)
+        await check_queue(self.client, queue)
         return await self._set_paused(queue, False)
 
     async def _set_paused(self, queue: str, paused: bool) -> bool:
         [answer] = await self.client.driver.alter([SetPaused(queue, paused)], now=self.client.now())
         return answer == "applied"
-
-    async def _check_queue(self, queue: str) -> None:
-        """A queue nobody knows is a typing error: pausing it would stop nothing, and say that it did."""
-        check_name("queue", queue)
-        known = [view.name for view in (await self.overview()).queues]
-        if queue not in known and not (await self.client.driver.find(JobQuery(queues=(queue,), limit=1))).jobs:
-            hint = did_you_mean(queue, known)
-            raise InvalidInput(
-                "queue", f"there is no queue {queue!r} in this store{hint}; known: {', '.join(known) or '-'}"
-            )
 
     async def limits(self) -> limits.LimitList:
         """Every limit with how much of it is used, who holds it and how many wait."""
@@ -214,9 +230,34 @@ class Admin:
         await self._handle(job_id).move(to)
         return Changed(await self._head(job_id), "moved")
 
+    async def move_beside(self, job_id: str, other_id: str, side: Side, *, take_priority: bool = False) -> Changed:
+        await self._handle(job_id).move_beside(other_id, side, take_priority=take_priority)
+        return Changed(await self._head(job_id), "moved")
+
+    async def swap(self, job_id: str, other_id: str) -> Changed:
+        await self._handle(job_id).swap(other_id)
+        return Changed(await self._head(job_id), "swapped")
+
+    async def set_priority(self, job_id: str, priority: int) -> Changed:
+        await self._handle(job_id).set_priority(priority)
+        return Changed(await self._head(job_id), "priority changed")
+
+    async def renormalise(self, queue: str) -> bool:
+        """Fresh positions, in the same order. False: nothing had to change."""
+        await check_queue(self.client, queue)
+        [answer] = await self.client.driver.alter([Renormalise(queue)], now=self.client.now())
+        return answer == "applied"
+
     async def delete(self, job_id: str) -> Changed:
         await self._handle(job_id).delete()
         return Changed(job_id, "deleted")
+
+    async def cancel_group(self, group_id: str, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
+        return await GroupHandle(self.client, group_id).cancel(reason)
+
+    async def retry_group(self, group_id: str) -> int:
+        """How many members will run again."""
+        return await GroupHandle(self.client, group_id).retry()
 
     def _handle(self, job_id: str) -> JobHandle[Any]:
         return JobHandle(self.client, job_id, None)
@@ -238,6 +279,23 @@ class Admin:
             new = plan(type, options, HARMONYK, client.settings).make(client.ids.job(now), text, now)
         [answer] = await client.enqueue((new,), now)
         return Queued(answer.id, answer.existed)
+
+    # ------------------------------------------------------------------------------------------------------------ holds
+
+    async def holds(self, *, ended: bool = False) -> Holds:
+        """Who holds which queue; with `ended` also who did."""
+        return await holding.holds(self.client, ended=ended)
+
+    async def acquire(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> HoldView:
+        """Take a queue, and keep it until it is released or its time is over: nobody renews it."""
+        return await holding.acquire(self.client, queue, by, expires_in, wait)
+
+    async def release(self, hold_id: str, by: str) -> HoldView:
+        """End a hold, whosoever it is; the audit log says by whom."""
+        return await holding.release(self.client, hold_id, by)
+
+    def hold(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> QueueHold:
+        return QueueHold(self.client, queue, by, expires_in, wait)
 
     # ----------------------------------------------------------------------------------------------------- dead letters
 
@@ -262,6 +320,14 @@ class Admin:
         """What is wrong with the store, and with who works on it."""
         store = await doctor.examine(self.client)
         return Diagnosis((*store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client)))
+
+    async def faults(self) -> list[Fault]:
+        """Rows that contradict each other, which only others can have written."""
+        return await repair.faults(self.client)
+
+    async def repair(self, found: Sequence[Fault]) -> Mended:
+        """Put right what was found."""
+        return await repair.repair(self.client, found)
 
     def migrations(self) -> MigrationStatus:
         """Which steps the store has, without changing it."""

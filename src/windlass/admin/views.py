@@ -14,8 +14,9 @@ from msgspec import Struct
 from windlass.admin.wording import policy_in_words
 from windlass.clock import moment
 from windlass.core.eligibility import label_of
+from windlass.core.holds import is_valid
 from windlass.core.why import Kind
-from windlass.types import DeadKind, Job, Label, Micros, Queue, Run, RunStatus, State
+from windlass.types import AfterRule, DeadKind, Fault, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
 Health = Literal["ok", "warning", "problem"]
@@ -145,6 +146,18 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     chain: tuple[Link, ...]  # the same with what became of each
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
+    parents: tuple[LinkView, ...] = ()
+    dependants: tuple[LinkView, ...] = ()  # the first hundred
+
+
+class LinkView(Struct, frozen=True, kw_only=True):
+    """A job at the other end of a dependency."""
+
+    id: str
+    type: str | None  # None: it was pruned
+    state: State | None
+    rule: AfterRule  # of the one that waits, when the other ends badly
+    done: bool  # the end of the one was told to the other
 
 
 class WhyReason(Struct, frozen=True, kw_only=True):
@@ -179,11 +192,31 @@ class QueueView(Struct, frozen=True, kw_only=True):
     preset: str | None
     positions: str
     counts: dict[Label, int]  # of what has not ended, and of dead letters
+    held_by: str | None = None
 
 
 class Overview(Struct, frozen=True, kw_only=True):
     at: datetime
     queues: tuple[QueueView, ...]
+
+
+class HoldView(Struct, frozen=True, kw_only=True):
+    """A queue that is, or was, held for direct execution. `stale`: its time is over, and nobody has met it since."""
+
+    id: str
+    queue: str
+    by: str
+    status: HoldStatus
+    stale: bool
+    reserved_at: datetime
+    granted_at: datetime | None
+    expires_at: datetime
+    ended_at: datetime | None
+
+
+class Holds(Struct, frozen=True, kw_only=True):
+    at: datetime
+    holds: tuple[HoldView, ...]
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):
@@ -215,7 +248,9 @@ class Changed(Struct, frozen=True):
     """`job_id` is the link that was changed, or the one that will run."""
 
     job_id: str
-    what: Literal["cancelled", "cancel requested", "queued again", "due now", "moved", "deleted"]
+    what: Literal[
+        "cancelled", "cancel requested", "queued again", "due now", "moved", "swapped", "priority changed", "deleted"
+    ]
 
 
 class Queued(Struct, frozen=True):
@@ -263,6 +298,14 @@ class Diagnosis(Struct, frozen=True):
     def health(self) -> Health:
         found = {check.health for check in self.checks}
         return "problem" if "problem" in found else "warning" if "warning" in found else "ok"
+
+
+class Mended(Struct, frozen=True):
+    """How many rows were put right, how many jobs were ended or retried, and what is still wrong."""
+
+    rows: int
+    jobs: int
+    left: tuple[Fault, ...] = ()
 
 
 class MigrationStep(Struct, frozen=True):
@@ -316,11 +359,20 @@ def run_view(run: Run) -> RunView:
     )  # fmt: skip
 
 
-def queue_view(name: str, row: Queue | None, counts: dict[Label, int]) -> QueueView:
+def queue_view(name: str, row: Queue | None, counts: dict[Label, int], hold: Hold | None = None) -> QueueView:
     """A queue that nobody described has jobs and no row."""
     row = Queue(name=name) if row is None else row
     return QueueView(
-        name=name, paused_at=_at(row.paused_at), preset=row.preset, positions=row.positions, counts=counts
+        name=name, paused_at=_at(row.paused_at), preset=row.preset, positions=row.positions, counts=counts,
+        held_by=None if hold is None else hold.by,
+    )  # fmt: skip
+
+
+def hold_view(hold: Hold, now: Micros) -> HoldView:
+    return HoldView(
+        id=hold.hold_id, queue=hold.queue, by=hold.by, status=hold.status,
+        stale=hold.status == "ACTIVE" and not is_valid(hold, now), reserved_at=moment(hold.reserved_at),
+        granted_at=_at(hold.granted_at), expires_at=moment(hold.expires_at), ended_at=_at(hold.ended_at),
     )  # fmt: skip
 
 

@@ -21,9 +21,13 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   look      jobs list, jobs show, watch     what waits, runs, has failed, and why
             jobs logs ID [--follow]         what a job has logged
             queues list, dlq list           by queue; dead letters, also by error
+            queues show, holds list         one queue in order; who holds which
+            groups list, groups show        jobs that belong together, and how far they are
             workers                         who works here, who is silent, who leads
-  change    jobs retry, run-now, cancel, move, delete
-            queues pause, resume            dlq replay, purge
+  change    jobs retry, run-now, cancel, move, swap, priority, delete
+            queues pause, resume, renormalise             dlq replay, purge
+            holds acquire, release, run     a queue for yourself, or for one command
+            groups cancel, retry            a whole group
             limits list, set, remove        how many may run at once; pause a type or an org
   repeat    schedules list, show, preview   rules that make jobs, and when they will
             schedules create, update, pause, resume, run, delete
@@ -34,7 +38,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues", "limits", "schedules", "templates")
+GROUPS: Final = ("jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds")
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

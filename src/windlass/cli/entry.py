@@ -17,10 +17,13 @@ from windlass.cli.session import BrokenModule, NoStore
 from windlass.errors import (
     DuplicateId,
     DuplicateJob,
+    GroupRefused,
+    HoldNotFound,
     InUse,
     InvalidInput,
     JobNotFound,
     Refused,
+    ResourceBusy,
     StoreError,
     UnknownSchedule,
     UnknownStore,
@@ -106,8 +109,14 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return REFUSED, f"windlass {typed} --help"
         case UnknownSchedule() | UnknownTemplate():
             return FAILED, f"windlass {'schedules' if isinstance(error, UnknownSchedule) else 'templates'} list"
+        case GroupRefused():
+            return REFUSED, f"windlass groups show {error.group_id}"
         case JobNotFound():
             return FAILED, "windlass jobs list"
+        case HoldNotFound():
+            return FAILED, "windlass holds list --all"
+        case ResourceBusy():
+            return REFUSED, "windlass holds list"
         case StoreError():
             return UNREACHABLE, "windlass doctor" if typed != "doctor" else None
         case _:

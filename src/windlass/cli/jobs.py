@@ -12,9 +12,9 @@ from windlass.admin.views import Changed, JobView
 from windlass.admin.wording import age
 from windlass.cli.output import FAILED, OK, REFUSED, Part, one_line, state_of
 from windlass.cli.session import Common, Flag, Paging, Which, epilogue, opened
-from windlass.cli.show import show_job
+from windlass.cli.show import show_job, show_order
 from windlass.errors import InvalidInput, JobNotFound, Refused, WindlassError
-from windlass.types import End
+from windlass.types import End, Side
 
 app = App(name="jobs", help="Look at jobs, and change one.")
 
@@ -22,12 +22,15 @@ app = App(name="jobs", help="Look at jobs, and change one.")
 @app.command(
     name="list",
     help_epilogue=epilogue(
-        "windlass jobs list --state dead --queue mail", "windlass jobs list --words harmonyk --state failed"
+        "windlass jobs list --state dead --queue mail",
+        "windlass jobs list --words harmonyk --state failed",
+        "windlass jobs list --queue mail --order",
     ),
 )
 async def list_jobs(
     *,
     state: str | None = None,
+    order: Flag = False,
     which: Which = Which(),
     page: Paging = Paging(),
     common: Common = Common(),
@@ -36,7 +39,13 @@ async def list_jobs(
 
     Args:
         state: queued, running, succeeded, dead, cancelled; or a label: scheduled, blocked, parked, claimed
+        order: of one queue, what is queued, as it will be dispatched; the same as `queues show`
     """
+    if order:
+        if which.queue is None or (state, which.type, which.org, page.cursor) != (None, None, None, None):
+            raise InvalidInput("order", "is of one queue and of all that is queued there: --queue Q --order, and --limit")
+        await show_order(which.queue, page.limit, common)
+        return
     async with opened(common) as admin:
         wanted = Filter(state=state, system=common.words, queue=which.queue, type=which.type, org_id=which.org)
         found = await admin.jobs(wanted, limit=page.limit, cursor=page.cursor)
@@ -158,15 +167,54 @@ async def cancel(*job_ids: str, reason: str = "cancelled", common: Common = Comm
     return await _each(job_ids, common, lambda admin, job_id: admin.cancel(job_id, reason))
 
 
-@app.command(help_epilogue=epilogue("windlass jobs move ID top"))
-async def move(job_id: str, to: End, /, *, common: Common = Common()) -> int:
-    """Put a queued job before, or behind, all others of its queue and priority.
+@app.command(help_epilogue=epilogue("windlass jobs move ID --top", "windlass jobs move ID --before OTHER --take-priority"))
+async def move(
+    job_id: str, to: End | None = None, /, *, top: Flag = False, bottom: Flag = False, before: str | None = None,
+    after: str | None = None, take_priority: Flag = False, common: Common = Common(),
+) -> int:  # fmt: skip
+    """Put a queued job before, or behind, all others of its queue and priority, or directly beside one of them.
 
     Args:
         job_id: the job's id
-        to: top or bottom
+        to: top or bottom, as --top and --bottom
+        top: before all others
+        bottom: behind all others
+        before: directly before this job of the same queue
+        after: directly behind this job of the same queue
+        take_priority: beside a job of another priority, take that priority too
     """
-    return await _each((job_id,), common, lambda admin, one: admin.move(one, to))
+    ends: list[End] = [to] if to is not None else []
+    ends += ["top"] if top else []
+    ends += ["bottom"] if bottom else []
+    others: list[tuple[str, Side]] = [(before, "before")] if before is not None else []
+    others += [(after, "after")] if after is not None else []
+    if len(ends) + len(others) != 1:
+        raise InvalidInput("move", "say one of --top, --bottom, --before OTHER, --after OTHER")
+    if ends:
+        return await _each((job_id,), common, lambda admin, one: admin.move(one, ends[0]))
+    [(other, side)] = others
+    return await _each(
+        (job_id,), common, lambda admin, one: admin.move_beside(one, other, side, take_priority=take_priority)
+    )  # fmt: skip
+
+
+@app.command(help_epilogue=epilogue("windlass jobs swap ID OTHER"))
+async def swap(job_id: str, other: str, /, *, common: Common = Common()) -> int:
+    """Two queued jobs of one queue and priority change places."""
+    return await _each((job_id,), common, lambda admin, one: admin.swap(one, other))
+
+
+@app.command(help_epilogue=epilogue("windlass jobs priority ID 9"))
+async def priority(
+    job_id: str, number: Annotated[int, Parameter(allow_leading_hyphen=True)], /, *, common: Common = Common()
+) -> int:
+    """Give a queued job another priority, and the last place in it. Larger numbers go first.
+
+    Args:
+        job_id: the job's id
+        number: the priority, 0 unless said otherwise; -5 is less urgent
+    """
+    return await _each((job_id,), common, lambda admin, one: admin.set_priority(one, number))
 
 
 @app.command(help_epilogue=epilogue("windlass jobs delete ID"))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from cyclopts import App
 
+from windlass.admin.views import QueueView
 from windlass.admin.wording import relative
 from windlass.cli.output import STYLES, Part
 from windlass.cli.session import Common, epilogue, opened
+from windlass.cli.show import show_order
 from windlass.types import Label
 
 app = App(name="queues", help="What waits where, and which queues stand still.")
@@ -31,13 +34,40 @@ async def list_queues(*, common: Common = Common()) -> None:
     rows: list[tuple[Part, ...]] = []
     for queue in found.queues:
         numbers = [_number(queue.counts.get(label, 0), label) for label in used]
-        paused = f"paused {relative(queue.paused_at, found.at)}" if queue.paused_at else "open"
-        rows.append((queue.name, *numbers, (paused, "yellow" if queue.paused_at else "green"), queue.preset or ""))
+        rows.append((queue.name, *numbers, _claims(queue, found.at), queue.preset or ""))
     common.out.table(("QUEUE", *(label.upper() for label in used), "CLAIMS", "PRESET"), rows)
+
+
+def _claims(queue: QueueView, now: datetime) -> Part:
+    if queue.paused_at is not None:
+        return f"paused {relative(queue.paused_at, now)}", "yellow"
+    return ("open", "green") if queue.held_by is None else (f"held by {queue.held_by}", "yellow")
 
 
 def _number(count: int, label: Label) -> Part:
     return (f"{count:,}", STYLES[label]) if count else ("0", "dim")
+
+
+@app.command(help_epilogue=epilogue("windlass queues show mail", "windlass queues show mail --limit 500 --json"))
+async def show(queue: str, /, *, limit: int = 50, common: Common = Common()) -> None:
+    """What is queued in one queue, first to last as it will be dispatched, whatever it waits for, with its positions.
+
+    Args:
+        queue: the queue
+        limit: at most so many jobs
+    """
+    await show_order(queue, limit, common)
+
+
+@app.command(help_epilogue=epilogue("windlass queues renormalise mail"))
+async def renormalise(queue: str, /, *, common: Common = Common()) -> None:
+    """Give the queued jobs of a queue fresh positions, a gap apart and in the same order."""
+    async with opened(common) as admin:
+        changed = await admin.renormalise(queue)
+    if common.json:
+        common.out.emit(queue=queue, changed=changed)
+    else:
+        common.out.line(f"{queue} has fresh positions" if changed else f"{queue} had such positions already")
 
 
 @app.command(help_epilogue=epilogue("windlass queues pause mail"))

@@ -1,4 +1,4 @@
-"""One job as a page that a person reads from top to bottom."""
+"""One job as a page that a person reads from top to bottom, and one queue in its order."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from textwrap import fill, indent
 from typing import Any, Final
 
-from windlass.admin.views import Entry, JobDetail, JobView, Link, RunView
-from windlass.admin.wording import in_words, relative
+from windlass.admin.views import Entry, JobDetail, JobView, Link, LinkView, RunView
+from windlass.admin.wording import age, in_words, relative
 from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
-from windlass.cli.session import Common
+from windlass.cli.session import Common, opened
 
 DIM: Final = "dim"
 NAME: Final = 11
@@ -34,6 +34,8 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
         out.line(("Chain", "bold"))
         for number, link in enumerate(detail.chain):
             out.line(*_drawn(number, link, detail))
+    _links("Waits for", detail.parents, out)
+    _links("Awaited by", detail.dependants, out)
     out.line()
     out.line(("Timeline", "bold"))
     for entry in detail.timeline:
@@ -55,6 +57,16 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
         width = max(len(common.again(command)) for command, _ in steps)
         for command, why in steps:
             out.line("  ", common.again(command).ljust(width), "  ", (why, DIM))
+
+
+def _links(title: str, links: tuple[LinkView, ...], out: Output) -> None:
+    if links:
+        out.line()
+        out.line((title, "bold"))
+    for link in links:
+        state = link.state or "pruned"
+        rule = "" if link.done else ", if that fails it is cancelled" if link.rule == "cancel" else ", however that ends"
+        out.line("  ", link.id, "  ", one_line(link.type or "", 30), "  ", (state, STYLES.get(state, DIM)), (rule, DIM))
 
 
 def _facts(job: JobView) -> Iterator[tuple[str, str]]:
@@ -135,6 +147,8 @@ def _next_steps(job: JobView, traced: bool) -> Iterator[tuple[str, str]]:
     if job.state == "dead":
         yield f"jobs retry {job.id}", "run it again, with its whole allowance"
         yield f"dlq list --type {job.type} --by-error", "others that died like it"
+    if job.group_id is not None:
+        yield f"groups show {job.group_id}", "the others of its group"
     if job.label == "scheduled":
         yield f"jobs run-now {job.id}", "do not wait any longer"
     if job.state == "queued":
@@ -166,3 +180,25 @@ def _laid_out(value: Any, width: int) -> str:
         inside = fill(text[1:-1], width, break_long_words=False, break_on_hyphens=False)
     opens, closes = "{}" if isinstance(value, dict) else "[]"
     return f"{opens}\n{indent(inside, '  ')}\n{closes}"
+
+
+async def show_order(queue: str, limit: int, common: Common) -> None:
+    """What is queued in one queue, first to last."""
+    async with opened(common) as admin:
+        found = await admin.order(queue, limit=limit, system=common.words)
+    if common.json:
+        common.out.emit(found)
+        return
+    if not found.jobs:
+        common.out.note(f"nothing is queued in {queue}")
+        return
+    rows = [
+        (
+            str(place), job.id, one_line(job.type, 30), str(job.priority), str(job.position), state_of(job),
+            age(job.created_at, found.at),
+        )
+        for place, job in enumerate(found.jobs, 1)
+    ]  # fmt: skip
+    common.out.table(("#", "ID", "TYPE", "PRIORITY", "POSITION", "STATE", "AGE"), rows)
+    if len(found.jobs) == limit:
+        common.out.note(f"there may be more: --limit {limit * 2}")

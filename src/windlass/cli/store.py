@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from windlass.admin.views import MigrationStep
 
 
-async def doctor(*, common: Common = Common()) -> int:
-    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters, workers."""
+async def doctor(*, repair: Flag = False, common: Common = Common()) -> int:
+    """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters, workers, and
+    rows that contradict each other.
+
+    Args:
+        repair: put right what others wrote to the store: runs without a job, running jobs without a run or whose run has
+            ended, permits that nobody holds; each is printed before anything is done
+    """
+    if repair:
+        return await _repair(common)
     async with opened(common) as admin:
         found = await admin.doctor()
     if common.json:
@@ -25,6 +33,26 @@ async def doctor(*, common: Common = Common()) -> int:
             if check.next and check.health != "ok":
                 common.out.line("          try: ", (check.next, "bold"))
     return FAILED if found.health == "problem" else OK
+
+
+async def _repair(common: Common) -> int:
+    from windlass.admin.repair import plan_of
+
+    async with opened(common) as admin:
+        found = await admin.faults()
+        if not common.json:
+            for fault in found:
+                common.out.line(plan_of(fault))
+        mended = await admin.repair(found)
+    if common.json:
+        common.out.emit(found=found, rows=mended.rows, jobs=mended.jobs, left=mended.left)
+    elif not found:
+        common.out.line("nothing to repair: no row contradicts another")
+    else:
+        common.out.note(f"{mended.rows:,} rows put right, {mended.jobs:,} jobs ended or retried")
+        for fault in mended.left:
+            common.out.line(("left     ", STYLES["problem"]), plan_of(fault))
+    return FAILED if mended.left else OK
 
 
 async def migrate(

@@ -10,7 +10,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.config import Settings
 from windlass.coordinator.election import Election
-from windlass.core.duties import AgeJobs, Duty, ForgetKeys, Prune, RecountLimits, RollUpUsage
+from windlass.core.duties import AgeJobs, Duty, ForgetKeys, Prune, RecountLimits, RollUpUsage, TidyPositions
 from windlass.types import Micros
 
 EVERY: Final = 60 * SECOND
@@ -52,4 +52,5 @@ def upkeep(client: Client, election: Election) -> list[InBites]:
         InBites("limits", client, election, lambda now: RecountLimits()),
         InBites("ageing", client, election, lambda now: AgeJobs()),
         InBites("usage", client, election, lambda now: RollUpUsage(until=now - SETTLED_AFTER)),
+        InBites("positions", client, election, lambda now: TidyPositions()),
     ]

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Protocol, get_args
 
 import msgspec
 
 from windlass.core.alterations import (
+    Acquire,
     Alteration,
+    CancelGroup,
+    Grant,
+    Holding,
     Leave,
     Move,
+    MoveBeside,
     OfSchedules,
     PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
+    ReleaseHold,
     RemoveLimit,
+    Renew,
+    Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     SetPaused,
+    SetPriority,
+    Swap,
 )
 from windlass.core.duties import (
     AgeJobs,
@@ -31,14 +44,18 @@ from windlass.core.duties import (
     RemoveDeadWorkers,
     RollUpUsage,
     SampleQueues,
+    TidyPositions,
 )
+from windlass.core.events import EVENTS
 from windlass.core.limits import is_derived
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.types import (
+    AfterRule,
     CrashPolicy,
     End,
     GroupMode,
+    NewGroup,
     NewJob,
     OnDuplicate,
     OnFailure,
@@ -46,6 +63,7 @@ from windlass.types import (
     Order,
     Positions,
     RetryMode,
+    Side,
     WorkerInfo,
 )
 
@@ -65,6 +83,8 @@ ORDERS: Final = frozenset(get_args(Order))
 GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
 ENDS: Final = frozenset(get_args(End))
+SIDES: Final = frozenset(get_args(Side))
+AFTER_RULES: Final = frozenset(get_args(AfterRule))
 
 
 def check_name(field: str, value: object) -> None:
@@ -114,6 +134,8 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
         _check_keys(job)
     if job.group_id is not None or job.template_id is not None or job.schedule_id is not None:
         _check_origin(job)
+    if job.after != () or job.after_rule != "cancel" or job.opens is not None:
+        _check_links(job)
 
 
 def _check_policies(job: NewJob) -> None:
@@ -162,6 +184,27 @@ def _check_origin(job: NewJob) -> None:
             check_number(field, getattr(job, field))
 
 
+def _check_links(job: NewJob) -> None:
+    check_one_of("after_rule", job.after_rule, AFTER_RULES)
+    if not isinstance(job.after, tuple):
+        raise InvalidInput("after", f"must be a tuple of job ids, got {job.after!r}")
+    for parent_id in job.after:
+        check_text("after", parent_id)
+        if parent_id == job.id:
+            raise InvalidInput("after", f"the job {job.id!r} cannot wait for itself")
+    if job.opens is not None:
+        _check_group(job.opens)
+        if job.opens.group_id != job.group_id:
+            raise InvalidInput("group_id", f"a job opens the group that it is in, not {job.opens.group_id!r}")
+
+
+def _check_group(group: NewGroup) -> None:
+    check_name("group_id", group.group_id)
+    check_text("name", group.name)
+    check_one_of("mode", group.mode, GROUP_MODES)
+    check_one_of("on_failure", group.on_failure, ON_FAILURE)
+
+
 def check_number(field: str, value: object) -> None:
     if type(value) is not int or not 0 <= value <= LARGEST:
         raise InvalidInput(field, f"must be a whole number between 0 and 2**63 - 1, got {value!r}")
@@ -193,10 +236,14 @@ def _check_numbers(job: NewJob) -> None:
         check_number(field, getattr(job, field))
     if job.max_attempts and job.attempts > job.max_attempts:
         raise InvalidInput("attempts", f"{job.attempts} is more than max_attempts {job.max_attempts}")
-    if type(job.priority) is not int or not -(2**31) <= job.priority < 2**31:
-        raise InvalidInput("priority", f"must be a whole number of 32 bits, got {job.priority!r}")
+    check_priority(job.priority)
     if job.run_at is not None:
         check_number("run_at", job.run_at)
+
+
+def check_priority(priority: object) -> None:
+    if type(priority) is not int or not -(2**31) <= priority < 2**31:
+        raise InvalidInput("priority", f"must be a whole number of 32 bits, got {priority!r}")
 
 
 def check_claim(claim: Claim, now: object) -> None:
@@ -254,6 +301,15 @@ def check_progress(progress: float | None) -> None:
         raise InvalidInput("progress", f"must be between 0 and 1, got {progress!r}")
 
 
+def check_alterations(changes: Sequence[Alteration]) -> None:
+    for change in changes:
+        check_alteration(change)
+    acquired = {change.hold_id for change in changes if isinstance(change, Acquire)}
+    for change in changes:
+        if isinstance(change, Grant) and change.hold_id in acquired:
+            raise InvalidInput("hold_id", f"{change.hold_id!r} is acquired in this very call; grant it in a later one")
+
+
 def check_alteration(change: Alteration) -> None:
     match change:
         case PutQueue():
@@ -277,10 +333,31 @@ def check_alteration(change: Alteration) -> None:
             check_one_of("on_failure", change.on_failure, ON_FAILURE)
             if change.total == 0:
                 raise InvalidInput("total", "a group has at least one member")
+            if change.mode == "sequential":
+                raise InvalidInput("mode", "a sequential group comes with its members; enqueue them together (NewGroup)")
+        case CancelGroup():
+            check_name("group_id", change.group_id)
+        case RetryGroup():
+            check_name("group_id", change.group_id)
+            for _, child_id in change.members:
+                check_id(child_id)
+        case PutWebhook():
+            check_webhook(change)
         case Replay():
             check_id(change.child_id)
         case Move():
             check_one_of("to", change.to, ENDS)
+        case MoveBeside() | Swap():
+            if change.job_id == change.other_id:
+                raise InvalidInput("other_id", f"is the job itself, {change.job_id!r}; name another one")
+            if isinstance(change, MoveBeside):
+                check_one_of("side", change.side, SIDES)
+        case SetPriority():
+            check_priority(change.priority)
+        case Renormalise():
+            check_name("queue", change.queue)
+        case Acquire() | Grant() | Renew() | ReleaseHold():
+            check_hold(change)
         case Revoke() | Leave():
             check_name("worker_id", change.worker_id)
         case SetPaused():
@@ -333,6 +410,35 @@ def check_flag(field: str, value: object) -> None:
         raise InvalidInput(field, f"must be True or False, got {value!r}")
 
 
+def check_hold(change: Holding) -> None:
+    check_name("hold_id", change.hold_id)
+    if isinstance(change, Acquire):
+        check_name("queue", change.queue)
+        check_name("by", change.by)
+    if isinstance(change, ReleaseHold):
+        if change.by is not None:
+            check_name("by", change.by)
+    elif type(change.expires_in) is not int or not 0 < change.expires_in <= LATEST:
+        raise InvalidInput("expires_in", f"must be more than zero, got {change.expires_in!r}")
+
+
+def check_webhook(change: PutWebhook) -> None:
+    check_name("webhook_id", change.webhook_id)
+    for field in ("url", "secret"):
+        check_text(field, getattr(change, field))
+    if not change.url.startswith(("http://", "https://")):
+        raise InvalidInput("url", f"must begin with http:// or https://, got {change.url!r:.80}")
+    named: object = change.events
+    if not isinstance(named, tuple | list) or not named:
+        raise InvalidInput("events", f"give a non-empty sequence of event names, got {change.events!r}")
+    for event in change.events:
+        check_one_of("events", event, EVENTS)
+    if change.org_id is not None:
+        check_name("org_id", change.org_id)
+    if not isinstance(change.enabled, bool):
+        raise InvalidInput("enabled", f"must be True or False, got {change.enabled!r}")
+
+
 def check_worker(worker: WorkerInfo) -> None:
     check_name("worker_id", worker.id)
     for field in ("hostname", "version", "wakeups"):
@@ -351,7 +457,7 @@ def check_duty(duty: Duty) -> None:
             for field in ("succeeded", "cancelled", "dead"):
                 if getattr(duty, field) is not None:
                     check_number(field, getattr(duty, field))
-        case ForgetKeys():
+        case ForgetKeys() | TidyPositions():
             check_limit(duty.limit)
         case RemoveDeadWorkers():
             check_number("silent_for", duty.silent_for)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Order, Overlap, Positions
+from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Order, Overlap, Positions, Side
 
 
 class Cancel(Struct, frozen=True):
@@ -38,6 +38,38 @@ class Move(Struct, frozen=True):
 
     job_id: str
     to: End
+
+
+class MoveBeside(Struct, frozen=True):
+    """A queued job goes directly before, or behind, another queued job of its queue. One of another priority is `apart`,
+    unless the job is to take that priority too. Where no room is left between two jobs, all of that queue and priority get
+    fresh positions, in their order."""
+
+    job_id: str
+    other_id: str
+    side: Side
+    take_priority: bool = False
+
+
+class Swap(Struct, frozen=True):
+    """Two queued jobs of one queue and priority change places; nobody else's place in the order changes."""
+
+    job_id: str
+    other_id: str
+
+
+class SetPriority(Struct, frozen=True):
+    """A queued job gets another priority, and the last place among the jobs that have it."""
+
+    job_id: str
+    priority: int
+
+
+class Renormalise(Struct, frozen=True):
+    """Fresh positions for the queued jobs of a queue, by priority and in their order: 100, 200, 300 … where positions are
+    dense; else a gap apart, up to the last one's, so that those which come back from running still find their place."""
+
+    queue: str
 
 
 class Delete(Struct, frozen=True):
@@ -104,13 +136,33 @@ class PauseLimit(Struct, frozen=True):
 
 
 class PutGroup(Struct, frozen=True):
-    """Declare a group of `total` members before they are enqueued."""
+    """Declare a group of `total` members before they are enqueued one by one. Nothing is known of their order then, so
+    it is parallel; a sequential group comes with its members (`NewGroup`)."""
 
     group_id: str
     total: int
     name: str = ""
     mode: GroupMode = "parallel"
     on_failure: OnFailure = "stop"
+
+
+class CancelGroup(Struct, frozen=True):
+    """Queued members of a group are cancelled at once, running ones are asked to stop. `requested`: there were only
+    running ones."""
+
+    group_id: str
+    reason: str = "cancelled"
+
+
+class RetryGroup(Struct, frozen=True):
+    """Run members of a group again that died or were cancelled: (the member's id, an id for the job that takes over from
+    it). A dead `same_job` row comes back in place, every other is taken over by a manual child, because neither a
+    cancelled row nor a `new_job` row ever moves again. Those that are brought back wait for each other as they did
+    before; jobs outside stay as they are. Members in another state are passed over; an id that is no member of the
+    group is `not_found`, a dedupe key that somebody else holds is `duplicate`, and then nothing is changed."""
+
+    group_id: str
+    members: tuple[tuple[str, str], ...]
 
 
 class PutTemplate(Struct, frozen=True, kw_only=True):
@@ -188,12 +240,73 @@ class Fire(Struct, frozen=True, kw_only=True):
     jobs: tuple[NewJob, ...] = ()
 
 
-Alteration: TypeAlias = (
-    Cancel | Replay | RunNow | Move | Delete | Revoke | Leave | SetPaused | PutQueue | PutLimit | RemoveLimit | PauseLimit
-    | PutGroup | PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled
-    | DeleteSchedule | Fire
-)  # fmt: skip
+class Acquire(Struct, frozen=True):
+    """Take a queue for oneself: from now on nothing of it is claimed. At most one hold of a queue is active; one whose
+    time is over ends here, with a line in the audit log. The hold is not granted yet: that takes a later call, `Grant`."""
+
+    hold_id: str
+    queue: str
+    by: str
+    expires_in: Micros
+
+
+class Grant(Struct, frozen=True):
+    """Give an active hold fresh time, and grant it when no job of its queue has a valid lease, nor can get one from a
+    claim that is under way. Leases that have lapsed cannot be extended any more from then on, whatever clock their worker
+    has. `requested`: not yet, ask again."""
+
+    hold_id: str
+    expires_in: Micros
+
+
+class Renew(Struct, frozen=True):
+    """Give an active hold fresh time."""
+
+    hold_id: str
+    expires_in: Micros
+
+
+class ReleaseHold(Struct, frozen=True):
+    """End a hold. `by` is whoever ends a hold that is not his own, and leaves a line in the audit log."""
+
+    hold_id: str
+    by: str | None = None
+
+
+class PutWebhook(Struct, frozen=True, kw_only=True):
+    """Subscribe to events, or change a subscription. From now on each of them leaves a row in the outbox."""
+
+    webhook_id: str
+    url: str
+    events: tuple[str, ...]
+    secret: str
+    org_id: str | None = None
+    enabled: bool = True
+
+
+Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
+Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold
 OfSchedules: TypeAlias = (
     PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled | DeleteSchedule | Fire
 )
-AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate"]
+Alteration: TypeAlias = (
+    Cancel
+    | Replay
+    | RunNow
+    | Delete
+    | Revoke
+    | Leave
+    | SetPaused
+    | PutQueue
+    | PutLimit
+    | RemoveLimit
+    | PauseLimit
+    | PutGroup
+    | Ordering
+    | Holding
+    | OfSchedules
+    | PutWebhook
+    | CancelGroup
+    | RetryGroup
+)
+AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy"]

@@ -23,17 +23,18 @@ def give_back(used: int, returned: int = 1) -> int:
     return max(used - returned, 0)
 
 
-def count_member(group: Group, ending: Ending, now: Micros) -> Group:
-    """One member has ended. A group that has no member left is not counted further."""
+def count_member(group: Group, ending: Ending, now: Micros, members: int = 1) -> Group:
+    """So many members have ended. A group that has no member left is not counted further."""
     if group.remaining == 0:
         return group
-    remaining = group.remaining - 1
+    members = min(members, group.remaining)
+    remaining = group.remaining - members
     return replace(
         group,
         remaining=remaining,
-        succeeded=group.succeeded + (ending == "succeeded"),
-        failed=group.failed + (ending == "failed"),
-        cancelled=group.cancelled + (ending == "cancelled"),
+        succeeded=group.succeeded + members * (ending == "succeeded"),
+        failed=group.failed + members * (ending == "failed"),
+        cancelled=group.cancelled + members * (ending == "cancelled"),
         finished_at=now if remaining == 0 else None,
     )
 

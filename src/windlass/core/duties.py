@@ -64,6 +64,14 @@ class RecountLimits(Struct, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
+class TidyPositions(Struct, frozen=True, kw_only=True):
+    """In queues with dense positions: where there is no room left between two queued jobs of one priority, all of that
+    priority get fresh positions, in their order. Queues with more than `limit` queued jobs are left to the move that needs
+    the room. `Done.rows` are the jobs whose position changed."""
+
+    limit: int = 1_000
+
+
 class AgeJobs(Struct, frozen=True, kw_only=True):
     """Raise the priority of jobs that have waited for their queue's `age_after`, since they were due or last raised, by
     one, up to its `age_to`. They keep their positions. At most `limit` jobs of a queue, those first that wait longest in
@@ -72,7 +80,15 @@ class AgeJobs(Struct, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
-Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | RecountLimits | AgeJobs
+class Mend(Struct, frozen=True, kw_only=True):
+    """Put rows right that contradict each other (`windlass.core.queries.Faults`), as far as no decision is needed: a run
+    without a job is deleted, a running job without its run is given one that is open, permits are counted anew and who
+    waits for them is let through. `Done.rows` are the rows put right. What becomes of the jobs is settled afterwards."""
+
+
+Duty: TypeAlias = (
+    Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | TidyPositions | RecountLimits | AgeJobs | Mend
+)
 
 
 class Done(Struct, frozen=True, gc=False):

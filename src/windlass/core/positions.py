@@ -8,12 +8,16 @@ Gaps let a job be put between two others without touching them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, TypeAlias
 
-from windlass.types import End, Micros
+from windlass.types import Micros
 
 GAP: Final = 100
 Place: TypeAlias = tuple[int, Micros, int]  # position, created_at, seq: the dispatch order within a priority
+FRONT: Final[Place] = (-(2**63), 0, 0)  # before every place
+REAR: Final[Place] = (2**63 - 1, 0, 0)
 
 
 def tail(seq: int) -> int:
@@ -37,14 +41,17 @@ def between(before: int | None, after: int | None) -> int | None:
     return middle if before < middle < after else None
 
 
-def beyond(own: Place, others: Place | None, to: End) -> int | None:
-    """The position that puts a job at one end of its queue and priority, or None when it stands there already. `others` is
-    the place of the job that stands at that end among the others, None when there is no other."""
-    if others is None or (own < others if to == "top" else own > others):
-        return None
-    return between(None, others[0]) if to == "top" else between(others[0], None)
+def stands(own: Place, before: Place | None, after: Place | None) -> bool:
+    """Whether a job stands between two others already (None = nobody on that side)."""
+    return (before is None or before < own) and (after is None or own < after)
 
 
-def renormalised(count: int) -> list[int]:
-    """Fresh positions for `count` queued jobs, in their order."""
-    return [GAP * n for n in range(1, count + 1)]
+def renormalised(count: int, last: int | None = None) -> list[int]:
+    """Fresh positions for `count` queued jobs, in their order: from the gap upwards, or up to the `last` one's."""
+    first = GAP if last is None else last - GAP * (count - 1)
+    return [first + GAP * n for n in range(count)]
+
+
+def is_crowded(positions: Sequence[int]) -> bool:
+    """Whether there is no room left between two neighbours."""
+    return any(between(before, after) is None for before, after in pairwise(positions))

@@ -9,16 +9,23 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from windlass.types import (
+    AuditLine,
+    Dependency,
     Event,
+    Fault,
     Group,
+    Hold,
+    Job,
     Limit,
     LimitUse,
+    MemberCount,
     Micros,
     Queue,
     QueueSample,
     Schedule,
     Template,
     Usage,
+    Webhook,
     WorkerInfo,
 )
 
@@ -35,6 +42,32 @@ class AllQueues(Query[Queue], frozen=True):
 
 class AllGroups(Query[Group], frozen=True):
     """Groups, sorted by id."""
+
+
+class GroupsById(Query[Group], frozen=True, kw_only=True):
+    """Those of these groups that there are, sorted by id."""
+
+    ids: tuple[str, ...]
+
+
+class MembersOf(Query[MemberCount], frozen=True, kw_only=True):
+    """How the members of these groups stand, sorted by group, state and whether they have begun."""
+
+    ids: tuple[str, ...]
+
+
+class ParentsOf(Query[Dependency], frozen=True, kw_only=True):
+    """What a job waits for or has waited for, sorted by the parents' ids. A link of a retry chain answers for the first
+    link before it that has parents."""
+
+    job_id: str
+
+
+class DependantsOf(Query[Dependency], frozen=True, kw_only=True):
+    """Who waits for a job, or has waited for it or for an earlier link of its chain, oldest first."""
+
+    job_id: str
+    limit: int = 100
 
 
 class AllLimits(Query[Limit], frozen=True):
@@ -54,6 +87,10 @@ class NextRefill(Query[Micros], frozen=True, kw_only=True):
 
     queues: tuple[str, ...]
     now: Micros
+
+
+class AllWebhooks(Query[Webhook], frozen=True):
+    """Who subscribed to events, sorted by id."""
 
 
 class AllEvents(Query[Event], frozen=True):
@@ -94,6 +131,11 @@ class DueSchedules(Query[Schedule], frozen=True, kw_only=True):
     limit: int = 100
 
 
+class Faults(Query[Fault], frozen=True):
+    """Rows that contradict each other, by kind and subject: runs without a job, running jobs without their run or whose run
+    has ended, limits that count other permits than are held. Looks at every run: for people, not for workers."""
+
+
 class JobsAhead(Query[int], frozen=True, kw_only=True):
     """How many ready jobs of its queue stand before a queued job in dispatch order, counted up to `most`: one number. No
     answer for a job that is not queued."""
@@ -102,8 +144,18 @@ class JobsAhead(Query[int], frozen=True, kw_only=True):
     most: int = 10_000
 
 
-class PermitHolders(Query[str], frozen=True, kw_only=True):
-    """The ids of running jobs that hold a permit of this key, in the order of their numbers, at most `limit`."""
+class InOrder(Query[Job], frozen=True, kw_only=True):
+    """The first `limit` queued jobs of a queue in dispatch order, whatever they wait for."""
 
-    key: str
-    limit: int = 10
+    queue: str
+    limit: int = 50
+
+
+class AllHolds(Query[Hold], frozen=True):
+    """Holds, active or ended, in the order in which they were asked for (and then by id)."""
+
+
+class AuditLog(Query[AuditLine], frozen=True, kw_only=True):
+    """Lines of the audit log, written at `since` or later, oldest first."""
+
+    since: Micros = 0

@@ -15,20 +15,23 @@ def kept_for(duty: Prune) -> dict[State, Micros | None]:
 
 def prunable(
     jobs: Sequence[Job], keep: Mapping[State, Micros | None], now: Micros, limit: int, open_groups: Collection[str] = (),
-    uncounted: Collection[int] = (),
+    uncounted: Collection[int] = (), needed: Collection[str] = (),
 ) -> list[list[Job]]:  # fmt: skip
     """The rows of at most `limit` chains, oldest first. Retention is counted from finished_at; None keeps for ever.
     Groups that still wait for members are kept whole. `uncounted`: the seqs of jobs with runs that no roll-up has counted
-    yet; they keep their chain and their group."""
+    yet; they keep their chain and their group. `needed`: the ids of jobs that others, which have not ended, wait for or
+    have waited for; those may still read their results."""
 
     def is_old(job: Job) -> bool:
         kept = keep.get(job.state)
         return job.state in TERMINAL and kept is not None and (job.finished_at or 0) + kept <= now
 
     by_id = {job.id: job for job in jobs}
-    heads = [job for job in jobs if job.dead_kind != "superseded"]
+    heads = [job for job in jobs if job.superseded_by is None]
     held = {job.group_id for job in heads if job.group_id is not None and not is_old(job)} | set(open_groups)
     held |= {job.group_id for job in jobs if job.group_id is not None and job.seq in uncounted}
+    held |= {job.group_id for job in heads if job.group_id is not None and job.id in needed}
+    heads = [job for job in heads if job.id not in needed]
     old = [job for job in heads if is_old(job) and (job.group_id is None or job.group_id not in held)]
     old.sort(key=lambda job: (job.finished_at or 0, job.seq))
     chains = ([head, *_links_before(head, by_id)] for head in old)

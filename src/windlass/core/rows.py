@@ -31,7 +31,8 @@ def enqueued(new: NewJob, *, seq: int, position: int, now: Micros) -> Job:
         idempotency_scope=new.idempotency_scope, idempotency_key=new.idempotency_key, dedupe_key=new.dedupe_key,
         template_id=new.template_id, template_version=new.template_version, schedule_id=new.schedule_id,
         fire_at=new.fire_at, group_id=new.group_id, group_seq=new.group_seq, waiting_on=0, after_rule="cancel",
-        parked_on=None, limit_keys=new.limit_keys, permits=(), aged_at=None, tags=new.tags, retry_of=None, manual=False,
+        awaited=False, parked_on=None, limit_keys=new.limit_keys, permits=(), aged_at=None, tags=new.tags,
+        retry_of=None, manual=False,
         superseded_by=None, cancel_requested_at=None, progress=None, progress_note=None, headers=new.headers or {},
         codec=new.codec, last_error="", result=None, payload=new.payload,
     )  # fmt: skip
@@ -50,9 +51,9 @@ def child_of(parent: Job, child: RetryChild, *, seq: int, position: int, now: Mi
         retry_policy=parent.retry_policy, idempotency_scope=None, idempotency_key=None, dedupe_key=parent.dedupe_key,
         template_id=parent.template_id, template_version=parent.template_version, schedule_id=parent.schedule_id,
         fire_at=parent.fire_at, group_id=parent.group_id, group_seq=parent.group_seq, waiting_on=0,
-        after_rule=parent.after_rule, parked_on=None, limit_keys=parent.limit_keys, permits=(), aged_at=None,
-        tags=parent.tags, retry_of=parent.id, manual=child.manual, superseded_by=None, cancel_requested_at=None,
-        progress=None, progress_note=None, headers=parent.headers, codec=parent.codec, last_error="", result=None,
+        after_rule=parent.after_rule, awaited=False, parked_on=None, limit_keys=parent.limit_keys, permits=(),
+        aged_at=None, tags=parent.tags, retry_of=parent.id, manual=child.manual, superseded_by=None,
+        cancel_requested_at=None, progress=None, progress_note=None, headers=parent.headers, codec=parent.codec, last_error="", result=None,
         payload=parent.payload,
     )  # fmt: skip
 
@@ -171,13 +172,19 @@ def replayed(job: Job, change: Replay, now: Micros) -> Job:
     )  # fmt: skip
 
 
-def moved(job: Job, position: int, now: Micros) -> Job:
-    return replace(job, position=position, updated_at=touched(job, now))
+def placed(job: Job, priority: int, position: int, now: Micros) -> Job:
+    return replace(job, priority=priority, position=position, updated_at=touched(job, now))
 
 
 def revoked(job: Job, now: Micros) -> Job:
     """The lease of a worker that is dead ends now; everything else is left to whoever takes the job back."""
     return replace(job, lease_expires_at=now, updated_at=touched(job, now))
+
+
+def fenced(job: Job, now: Micros) -> Job:
+    """A lapsed lease that nobody can extend any more, however far behind the clock of its worker is: that clock has passed
+    the moment of the claim."""
+    return replace(job, lease_expires_at=job.claimed_at, updated_at=touched(job, now))
 
 
 def brought_forward(job: Job, now: Micros) -> Job:

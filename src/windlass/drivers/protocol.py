@@ -213,6 +213,11 @@ class Driver(Protocol):
         `ignore` changes no byte of it, `touch` only updated_at and not while it runs (its heartbeats do), `replace` its
         payload and time while nobody has begun it, `raise` raises `DuplicateJob`. An idempotency key stays taken after the
         job has ended and after it was pruned, until it expires.
+
+        A job that names others (`after`) is blocked until all of them have ended: the last links of their chains, of the
+        same batch too. What has ended already counts at once: a success as done, a bad end by `after_rule` (core:
+        verdict), which may end the new job as skipped. An id that is not there, or a circle, is `InvalidInput`. A group
+        that jobs open comes into being with them; a member that is a duplicate raises `DuplicateJob`.
         """
         ...
 
@@ -223,11 +228,12 @@ class Driver(Protocol):
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         """Lease up to `limit` runnable jobs and answer them in dispatch order; an empty list when there is none.
 
-        In one transaction: (1) unless told not to, take back expired leases of these queues that need no decision
-        (`Expire`: back to the queue, run_at None, lost + 1, run closed); (2) promote every job whose time has come; (3)
-        pick in the one total order over all queues named, skipping paused queues, other types, with `unhandled` what does
-        not say on_unknown="dead", and jobs without a permit (those are parked); (4) write state, token, expiry =
-        now + lease_for, worker, claimed_at, executions + 1, started_at (None with start=False) and the run row.
+        In one transaction: (1) unless told not to, end holds of these queues whose time is over, and take back expired
+        leases that need no decision (`Expire`: back to the queue, run_at None, lost + 1, run closed, the event
+        `job.recovered` where a webhook asks for it); (2) promote every job whose time has come; (3) pick in the one total
+        order over all queues named, skipping paused and held queues, other types, with `unhandled` what does not say
+        on_unknown="dead", and jobs without a permit (those are parked); (4) write state, token, expiry = now + lease_for,
+        worker, claimed_at, executions + 1, started_at (None with start=False) and the run row.
 
         Never answers a job under a valid lease or a finished one. `lease_for` <= 0 raises `InvalidLeaseDuration`.
         """
@@ -256,6 +262,11 @@ class Driver(Protocol):
         stored as a cancellation. A refused unit's riders leave no trace. An ended run never changes again. One that ended
         so long ago that the roll-up of usage has passed it (core: late_until) is added to the usage here.
 
+        The end of a job is told to those who wait for it, once each, as a delta: they are released, or skipped and so on
+        down (core: verdict), in the same transaction up to a bound (core: INLINE); the job owes the rest, which `expire`
+        pays. The next link of a chain takes over who waits for it. A member's bad end may skip the queued ones of its
+        group (core: stops).
+
         A unit whose row somebody holds may be waited for after the others were stored. Should that take too long, the call
         raises although they are; the same call again tells so: `repeated`.
         """
@@ -263,7 +274,8 @@ class Driver(Protocol):
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         """The sweep over all queues: take back what needs no decision, at most `limit` jobs, and answer how many;
-        with them the lapsed jobs that do need one (at most `limit`), as they stand. Core decides, `settle` applies."""
+        with them the lapsed jobs that do need one (at most `limit`), as they stand. Core decides, `settle` applies.
+        Also pays what ended jobs owe to those who wait for them."""
         ...
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
@@ -271,11 +283,16 @@ class Driver(Protocol):
 
         Cancel: queued → cancelled (`applied`), running → `requested`, cancelled → `unchanged`, else `wrong_state`.
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
-        Move: queued only, `unchanged` when it stands there already; later arrivals are not bound by it. Delete: finished,
-        with every link of its chain, else `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing
-        else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
+        Move, MoveBeside, Swap, SetPriority: queued only, `unchanged` when it stands there already, `apart` where the two
+        have not one queue and priority; later arrivals are not bound by it. Renormalise: `unchanged` when nothing moves.
+        Acquire: `busy` when the queue is held, `unchanged` when it is by this very hold. Grant: `requested` while a job of
+        the queue has a valid lease. Renew, Grant: an active hold whose time is not over, else `wrong_state`. ReleaseHold:
+        `unchanged` when it has ended. Delete: finished, with every link of its chain, else `wrong_state`. Revoke: the valid
+        leases of a worker end at `now` and nothing else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
         `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
-        PutGroup: insert or change. A job that is not there is `not_found`.
+        PutGroup, PutWebhook: insert or change. CancelGroup, RetryGroup: as they say of themselves. A job, or a group,
+        that is not there is `not_found`. A cancelled job's dependants are told like those of any other end; one that owes
+        is not deleted.
 
         PutTemplate, PutSchedule: insert or change by name, `unchanged` when it is so already, `duplicate` when the id of a
         new one is in use; a schedule without its template is `not_found`. DeleteTemplate: `wrong_state` while a schedule
@@ -304,7 +321,7 @@ class Driver(Protocol):
 
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
         """The types among the first `limit` ready jobs of each queue in dispatch order, by queue, type and on_unknown (and
-        sorted so). None = every queue that has ready jobs. Paused queues are left out."""
+        sorted so). None = every queue that has ready jobs. Paused and held queues are left out."""
         ...
 
     async def read(self, query: Query[R]) -> list[R]:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from windlass.core.limits import keys_of
 from windlass.drivers.statement import Row
-from windlass.types import Claimed, Handle, Job, QueueSample, RetryMode, Run, Schedule, State, WorkerInfo
+from windlass.types import (
+    Claimed,
+    Dependency,
+    Handle,
+    Job,
+    MemberCount,
+    QueueSample,
+    RetryMode,
+    Run,
+    Schedule,
+    State,
+    Webhook,
+    WorkerInfo,
+)
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -17,7 +32,7 @@ _histogram = msgspec.json.Decoder(dict[int, int]).decode
 
 # Places of the columns that are stored as json, or on SQLite as 0/1.
 _FIELDS = list(Job.__struct_fields__)
-_READY, _MANUAL = _FIELDS.index("ready"), _FIELDS.index("manual")
+_READY, _MANUAL, _AWAITED = _FIELDS.index("ready"), _FIELDS.index("manual"), _FIELDS.index("awaited")
 _LISTS, _HEADERS = [_FIELDS.index(name) for name in ("limit_keys", "permits", "tags")], _FIELDS.index("headers")
 EXECUTIONS = list(Claimed.__struct_fields__).index("executions") - list(Claimed.__struct_fields__).index("id") + 1
 LIMITED = "limited"  # in a handle: the lease holds permits, so that its end is more than one statement
@@ -45,9 +60,15 @@ def strings_in(text: str | None) -> tuple[str, ...]:
     return _strings(text) if text else ()
 
 
+def limits_of(row: Sequence[Any]) -> tuple[str, ...]:
+    """The keys on which a job may be parked, from its limit keys, type, org and tags."""
+    return keys_of(strings_in(row[0]), row[1], row[2], strings_in(row[3]))
+
+
 def job_in(row: Row) -> Job:
     values = list(row)
     values[_READY], values[_MANUAL] = bool(values[_READY]), bool(values[_MANUAL])
+    values[_AWAITED] = bool(values[_AWAITED])
     for place in _LISTS:
         values[place] = strings_in(values[place])
     values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
@@ -69,6 +90,19 @@ def worker_in(row: Row) -> WorkerInfo:
 def schedule_in(row: Row) -> Schedule:
     fields = dict(zip(Schedule.__struct_fields__, row, strict=True))
     return Schedule(enabled=bool(fields.pop("enabled")), **fields)
+
+
+def webhook_in(row: Row) -> Webhook:
+    fields = dict(zip(Webhook.__struct_fields__, row, strict=True))
+    return Webhook(events=strings_in(fields.pop("events")), enabled=bool(fields.pop("enabled")), **fields)
+
+
+def dependency_in(row: Row) -> Dependency:
+    return Dependency(job_id=row[0], parent_id=row[1], rule=row[2], done=bool(row[3]))
+
+
+def member_count_in(row: Row) -> MemberCount:
+    return MemberCount(group_id=row[0], state=row[1], begun=bool(row[2]), jobs=row[3])
 
 
 def sample_in(row: Row) -> QueueSample:
@@ -101,7 +135,7 @@ def all_claimed_in(
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
-    """What `core.guards.judge` and `core.settle.honour_cancel` look at."""
+    """What `core.guards.judge` and `core.settle.honour_cancel` look at, and whether others wait for the job."""
 
     seq: int
     state: State
@@ -113,3 +147,5 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     cancel_requested_at: int | None
     group_id: str | None
     permits: str | None
+    id: str
+    awaited: bool

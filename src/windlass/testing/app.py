@@ -26,8 +26,9 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
+from windlass.apart import apart
 from windlass.app import Windlass
-from windlass.client import Client, apart, joined
+from windlass.client import Client, joined
 from windlass.clock import ManualClock, SystemClock, duration, instant
 from windlass.context import current
 from windlass.drivers.protocol import Enqueued, JobQuery

@@ -23,12 +23,14 @@ from windlass.core.alterations import (
     Move,
     PutGroup,
     PutQueue,
+    PutWebhook,
     Replay,
     Revoke,
     RunNow,
     SetPaused,
 )
-from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues
+from windlass.core.events import RECOVERED
+from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues, AllWebhooks
 from windlass.core.recovery import recover
 from windlass.core.settle import (
     Execution,
@@ -46,12 +48,15 @@ from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked
 from windlass.testing.model_fleet import WORKERS, FleetRules
+from windlass.testing.model_groups import GroupRules
 from windlass.testing.model_limits import QUEUES, LimitRules
 from windlass.testing.model_machine import Change
+from windlass.testing.model_order import OrderRules
 from windlass.testing.model_schedules import ScheduleRules
 from windlass.testing.model_soundness import SoundRows
 from windlass.types import NewJob
 
+ON_FAILURE = st.sampled_from(("stop", "continue", "skip"))
 KEYS = ("k1", "k2")
 POLICIES = (
     None, Retry(backoff=fixed(5)).encode(), Retry(backoff=fixed(0), count_lost=False).encode(),
@@ -108,7 +113,7 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules, ScheduleRules, LimitRules, SoundRows):
+class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, SoundRows):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))
@@ -234,7 +239,16 @@ class _Differential(FleetRules, ScheduleRules, LimitRules, SoundRows):
         change=st.one_of(
             st.builds(SetPaused, st.sampled_from(QUEUES), SELDOM),
             st.builds(Revoke, st.sampled_from((*WORKERS, "nobody"))),
-            st.builds(PutGroup, st.just("g"), st.sampled_from((1, 2, 5))),
+            st.builds(lambda total, rule: PutGroup("g", total, on_failure=rule), st.sampled_from((1, 2, 5)), ON_FAILURE),
+            st.builds(
+                PutWebhook,
+                webhook_id=st.sampled_from(("h1", "h2")),
+                url=st.just("http://x"),
+                events=st.just((RECOVERED,)),
+                secret=st.just(""),
+                org_id=st.sampled_from((None, None, "acme")),
+                enabled=st.booleans(),
+            ),
         )
     )
     def configure(self, change: Alteration) -> None:
@@ -253,7 +267,7 @@ class _Differential(FleetRules, ScheduleRules, LimitRules, SoundRows):
         jobs = self._jobs(self.spec)
         for mine, other in zip(ranked(jobs), ranked(self._jobs(self.driver)), strict=True):
             assert mine == other, difference(mine, other)
-        for query in (AllQueues(), AllGroups(), AllLimits(), AllEvents()):
+        for query in (AllQueues(), AllGroups(), AllLimits(), AllWebhooks(), AllEvents()):
             self.both("read", query)
         self.both("count", now=self.now)
         self.both("waiting_types", None, limit=3)

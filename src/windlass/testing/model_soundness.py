@@ -62,7 +62,7 @@ def _check_row(job: Job, runs: list[Run]) -> None:
     assert (job.state == "running") == (job.lease_token is not None) == (job.lease_expires_at is not None)
     assert (job.state in TERMINAL) == (job.finished_at is not None)
     assert (job.state == "dead") == (job.dead_kind is not None) == (job.dead_at is not None)
-    assert (job.dead_kind == "superseded") == (job.superseded_by is not None)
+    assert job.state == "cancelled" or (job.dead_kind == "superseded") == (job.superseded_by is not None)
     assert len(runs) == job.executions, "executions are run rows"
     assert [run.status for run in runs[:-1]].count(None) == 0, "only the last run may be open"
     assert (bool(runs) and runs[-1].status is None) == (job.state == "running"), "running has an open run, others none"

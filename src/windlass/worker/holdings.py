@@ -14,6 +14,7 @@ from windlass.client import Client
 from windlass.context import Context
 from windlass.core.changes import Report, Settlement
 from windlass.core.settle import Execution, Succeeded, settle
+from windlass.parents import Parent, parents_of
 from windlass.runlogs import RunLog, log_line
 from windlass.tasks import Task
 from windlass.transaction import JobTransaction
@@ -67,6 +68,9 @@ class Held:
     def begin_transaction(self) -> JobTransaction:
         alone = self._client.driver.capabilities.single_writer
         return JobTransaction(self._client, self, self._client.settings.lease // 3 if alone else None)
+
+    async def parents(self) -> list[Parent]:
+        return await parents_of(self._client.driver, self.job.id)
 
     def success(self, result: Any) -> Settlement:
         """The settlement of a transaction's end."""

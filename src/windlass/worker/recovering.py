@@ -4,15 +4,20 @@ settlement names the lapsed token."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from windlass.client import Client
+from windlass.core import events
 from windlass.core.alterations import Leave, Revoke
-from windlass.core.changes import Settlement, due_of
+from windlass.core.changes import Settlement, due_of, effect_of
+from windlass.core.queries import AllWebhooks
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
 from windlass.errors import WindlassError
-from windlass.types import Claimed, Micros
+from windlass.types import Claimed, Micros, Webhook
 
 BITE: Final = 500
 log: Final = logging.getLogger("windlass.worker")
@@ -24,7 +29,8 @@ async def recover_lapsed(client: Client) -> int:
     while True:
         now = client.now()
         taken_back, undecided = await client.driver.expire(now=now, limit=BITE)
-        changes = [change for job in undecided if (change := _decide(client, job, now)) is not None]
+        webhooks = await client.driver.read(AllWebhooks()) if undecided else []
+        changes = [change for job in undecided if (change := _decide(client, job, webhooks, now)) is not None]
         answers = await client.driver.settle(changes, now=now) if changes else []
         decided = answers.count("applied")
         for change in changes:
@@ -46,10 +52,12 @@ async def take_back(client: Client, worker_id: str) -> None:
         log.warning("jobs of %s come back when their leases lapse: %s", worker_id, error)
 
 
-def _decide(client: Client, job: Claimed, now: Micros) -> Settlement | None:
+def _decide(client: Client, job: Claimed, webhooks: Sequence[Webhook], now: Micros) -> Settlement | None:
     child_id = client.ids.job(now) if job.retry_mode == "new_job" else ""
     try:
-        return recover(job, Execution(now, None, child_id, client.ids.random.random()))
+        change = recover(job, Execution(now, None, child_id, client.ids.random.random()))
+        told = events.recovered(webhooks, [events.lost_of(job)], effect_of(change).error or "")
+        return replace(change, riders=(*change.riders, *told)) if told else change
     except Exception:  # its stored policy cannot be read here: perhaps by a newer worker; the others must not wait for it
         log.exception("job %s: its lease has lapsed, and what becomes of it cannot be decided", job.id)
         return None

@@ -236,7 +236,7 @@ def test_a_lapsed_job_is_recovered_once_whoever_decides(stage: Stage) -> None:
     alter(stage, PutGroup("g", 1))
     enqueue(stage, new(crash_policy="fail", group_id="g"), new(crash_policy="fail", retry_mode="new_job", max_attempts=3))
     claimed(stage)
-    _, undecided = stage.do(leases.expire(LATER, 10))
+    _, _, undecided = stage.do(leases.expire(LATER, 10))
     assert len(undecided) == 2
 
     def decided(who: str) -> Op[list[Answer]]:

@@ -11,11 +11,13 @@ from windlass.core.duties import (
     Done,
     Duty,
     ForgetKeys,
+    Mend,
     Prune,
     RecountLimits,
     RemoveDeadWorkers,
     RollUpUsage,
     SampleQueues,
+    TidyPositions,
 )
 from windlass.core.eligibility import is_expired, label_of
 from windlass.core.leadership import is_silent, may_maintain
@@ -26,6 +28,7 @@ from windlass.core.usage import bite, duration, latest
 from windlass.drivers.memory.fairness import age_jobs
 from windlass.drivers.memory.inspect import count
 from windlass.drivers.memory.limits import recount
+from windlass.drivers.memory.order import tidy
 from windlass.drivers.memory.settlement import count_usage
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Job, Micros, Run
@@ -47,17 +50,22 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
             return sample_queues(tables, duty, now)
         case RollUpUsage():
             return roll_up_usage(tables, duty, now)
+        case TidyPositions():
+            return tidy(tables, duty, now)
         case RecountLimits():
             return recount(tables, duty, now)
         case AgeJobs():
             return age_jobs(tables, duty, now)
+        case Mend():
+            return Done(0)  # nobody else writes here
 
 
 def prune(tables: Tables, duty: Prune, now: Micros) -> Done:
     open_groups = [group.group_id for group in tables.groups.values() if group.remaining > 0]
     watermark = tables.watermark
     uncounted = set() if watermark is None else {seq for seq, run in ended_runs(tables) if ended_at(run) > watermark}
-    chains = prunable(list(tables.jobs.values()), kept_for(duty), now, duty.limit, open_groups, uncounted)
+    needed = {parent_id for parent_id, seq in tables.edges if tables.jobs[seq].finished_at is None}
+    chains = prunable(list(tables.jobs.values()), kept_for(duty), now, duty.limit, open_groups, uncounted, needed)
     doomed = [job for chain in chains for job in chain]
     for job in doomed:
         tables.remove(job)

@@ -4,36 +4,47 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from windlass.core.admission import check_limit, check_queues
+from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.eligibility import dispatch_order, label_of
 from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
+    AllHolds,
     AllLimits,
     AllQueues,
     AllSchedules,
     AllTemplates,
+    AllWebhooks,
     AllWorkers,
+    AuditLog,
+    DependantsOf,
     DueSchedules,
+    Faults,
+    GroupsById,
+    InOrder,
     JobsAhead,
     LimitUses,
+    MembersOf,
     NextRefill,
-    PermitHolders,
+    ParentsOf,
     Query,
     R,
     SamplesSince,
     UsageSince,
 )
+from windlass.drivers.memory.dependencies import edges_before, links_before
 from windlass.drivers.memory.fleet import workers
+from windlass.drivers.memory.holds import is_open
+from windlass.drivers.memory.order import in_order as in_dispatch_order
 from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
-from windlass.types import Job, LimitUse, Micros, OnUnknown, Queue, Run
+from windlass.types import Dependency, Job, LimitUse, MemberCount, Micros, OnUnknown, Run
 
 T = TypeVar("T")
 
@@ -78,7 +89,7 @@ def waiting_types(tables: Tables, queues: Sequence[str] | None, limit: int) -> l
         check_queues(queues)
     counted: Counter[tuple[str, str, OnUnknown]] = Counter()
     for name in tables.ready if queues is None else dict.fromkeys(queues):
-        if tables.queues.get(name, Queue(name=name)).paused_at is None:
+        if is_open(tables, name):
             first = [tables.jobs[order[3]] for order in tables.ready.get(name, [])[:limit]]
             counted.update((name, job.type, job.on_unknown) for job in first)
     return [WaitingType(*kind, number) for kind, number in sorted(counted.items())]
@@ -91,6 +102,14 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = in_order(tables.queues)
         case AllGroups():
             rows = in_order(tables.groups)
+        case GroupsById():
+            rows = [tables.groups[group_id] for group_id in sorted(set(query.ids)) if group_id in tables.groups]
+        case MembersOf():
+            rows = members(tables, query.ids)
+        case ParentsOf():
+            rows = edges_before(tables, query.job_id)
+        case DependantsOf():
+            rows = dependants(tables, query)
         case AllLimits():
             rows = in_order(tables.limits)
         case LimitUses():
@@ -100,10 +119,20 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             limits = [limit for limit in tables.limits.values() if limit.wake_at is not None or limit.key in caps]
             at = next_refill(limits, query.now)
             rows = [] if at is None else [at]
+        case AllWebhooks():
+            rows = in_order(tables.webhooks)
         case AllEvents():
             rows = tables.outbox
         case AllWorkers():
             rows = workers(tables)
+        case AllHolds():
+            rows = sorted(tables.holds.values(), key=lambda hold: (hold.reserved_at, hold.hold_id))
+        case AuditLog():
+            rows = [line for line in tables.audit if line.at >= query.since]
+        case InOrder():
+            check_name("queue", query.queue)
+            check_limit(query.limit)
+            rows = in_dispatch_order(tables, query.queue)[: query.limit]
         case SamplesSince():
             rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
         case UsageSince():
@@ -115,11 +144,10 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case DueSchedules():
             check_limit(query.limit)
             rows = due(tables, query)
+        case Faults():
+            rows = []  # nobody else writes here
         case JobsAhead():
             rows = ahead(tables, query)
-        case PermitHolders():
-            held = (tables.jobs[seq] for seq in sorted(tables.leased))
-            rows = [job.id for job in held if query.key in job.permits][: query.limit]
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     return list(rows)
@@ -136,6 +164,26 @@ def limit_use(tables: Tables, key: str, limit: int) -> LimitUse:
     waiting = sum(job.parked_on == key for job in tables.jobs.values())
     holders = [tables.jobs[seq].id for seq in sorted(tables.leased) if key in tables.jobs[seq].permits]
     return LimitUse(key=key, waiting=waiting, holders=tuple(holders[:limit]))
+
+
+def members(tables: Tables, groups: Collection[str]) -> list[MemberCount]:
+    counted = Counter(
+        (job.group_id, job.state, job.executions > 0) for job in tables.jobs.values()
+        if job.group_id is not None and job.group_id in groups and job.superseded_by is None
+    )  # fmt: skip
+    return [
+        MemberCount(group_id=group_id, state=state, begun=begun, jobs=jobs)
+        for (group_id, state, begun), jobs in sorted(counted.items())
+    ]
+
+
+def dependants(tables: Tables, query: DependantsOf) -> list[Dependency]:
+    check_limit(query.limit)
+    found: dict[int, Dependency] = {}
+    for link in links_before(tables, query.job_id):  # the latest link's word goes first
+        for seq, edge in tables.edges_to(link.id):
+            found.setdefault(seq, edge)
+    return [found[seq] for seq in sorted(found)][: query.limit]
 
 
 def in_order(table: Mapping[str, T]) -> list[T]:

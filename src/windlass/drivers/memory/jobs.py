@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from windlass.core import rows
 from windlass.core.admission import check_job
 from windlass.core.changes import RetryChild
+from windlass.core.dependencies import is_linked
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import is_taken, may_replace, may_touch
+from windlass.drivers.memory.dependencies import chain_head, link
 from windlass.drivers.memory.limits import keys_of, let_through
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Enqueued
@@ -21,7 +23,10 @@ from windlass.types import Job, Micros, NewJob, Queue
 def enqueue(tables: Tables, jobs: Sequence[NewJob], now: Micros) -> list[Enqueued]:
     for job in jobs:
         check_job(job)
-    return [enqueue_one(tables, job, now) for job in jobs]
+    answers = [enqueue_one(tables, job, now) for job in jobs]
+    if is_linked(jobs):
+        link(tables, jobs, answers, now)
+    return answers
 
 
 def enqueue_one(tables: Tables, new: NewJob, now: Micros) -> Enqueued:
@@ -54,10 +59,14 @@ def insert_child(tables: Tables, parent: Job, child: RetryChild, now: Micros) ->
 def next_place(tables: Tables, queue: str, priority: int) -> tuple[int, int]:
     """A new seq and the position at the tail."""
     seq = tables.next_seq()
-    if tables.queues.get(queue, Queue(name=queue)).positions == "tail":
+    if not is_dense(tables, queue):
         return seq, tail(seq)
     peers = [j.position for j in tables.jobs.values() if (j.queue, j.priority, j.state) == (queue, priority, "queued")]
     return seq, dense(max(peers, default=None))
+
+
+def is_dense(tables: Tables, queue: str) -> bool:
+    return tables.queues.get(queue, Queue(name=queue)).positions == "dense"
 
 
 def holder_of(tables: Tables, new: NewJob, now: Micros) -> str | None:
@@ -71,13 +80,6 @@ def holder_of(tables: Tables, new: NewJob, now: Micros) -> str | None:
         fired = tables.fires.get((new.schedule_id, new.fire_at))
         return None if fired is None else chain_head(tables, tables.jobs[fired].id)
     return None
-
-
-def chain_head(tables: Tables, job_id: str) -> str:
-    job = tables.find(job_id)
-    while job is not None and job.superseded_by is not None:
-        job_id, job = job.superseded_by, tables.find(job.superseded_by)
-    return job_id
 
 
 def duplicate(tables: Tables, new: NewJob, holder: str, now: Micros) -> Enqueued:

@@ -9,22 +9,27 @@ from msgspec.structs import replace
 from windlass.core import rows
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import Expire, storable
+from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import is_expired, is_promotable, is_wanted, needs_decision
 from windlass.core.guards import judge
 from windlass.core.settle import riders_of
+from windlass.drivers.memory.dependencies import pay
+from windlass.drivers.memory.events import announce
 from windlass.drivers.memory.fairness import Fairness
+from windlass.drivers.memory.holds import end_stale, is_open
 from windlass.drivers.memory.limits import free_permits, may_give, take_permits, wake
 from windlass.drivers.memory.settlement import apply, ride
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Claim, Extended, Renewal
-from windlass.types import Claimed, Job, Micros, Queue
+from windlass.types import Claimed, Job, Micros
 
 
 def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
     check_claim(wish, now)
     if wish.reclaim:
+        end_stale(tables, wish.queues, wish.worker_id, now)
         take_back(tables, now, queues=wish.queues)
-    queues = [q for q in dict.fromkeys(wish.queues) if tables.queues.get(q, Queue(name=q)).paused_at is None]
+    queues = [queue for queue in dict.fromkeys(wish.queues) if is_open(tables, queue)]
     promote(tables, queues, now)
     prefix = rows.run_prefix(wish.token, now)
     wake(tables, now)
@@ -102,6 +107,7 @@ def extend_one(tables: Tables, renewal: Renewal, expires_at: Micros, now: Micros
 def expire(tables: Tables, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
     check_limit(limit)
     taken_back = take_back(tables, now, limit=limit)
+    pay(tables, now, SWEPT)
     undecided = [job for job in lapsed(tables, now) if needs_decision(job)][:limit]
     return taken_back, [rows.as_claimed(j, tables.runs[j.seq][-1].run_id, (j.seq, j.executions)) for j in undecided]
 
@@ -116,6 +122,7 @@ def take_back(tables: Tables, now: Micros, *, queues: Sequence[str] | None = Non
         change = Expire(handle=handle, token=job.lease_token, at=now, lapsed=True, riders=riders_of(job, None))
         ride(tables, job, apply(tables, job, change, now), now)
     free_permits(tables, [key for job in back for key in job.permits], now)
+    announce(tables, sorted(back, key=lambda job: job.seq), now)
     return len(back)
 
 

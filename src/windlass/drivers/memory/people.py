@@ -7,39 +7,53 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.admission import check_alteration
+from windlass.core.admission import check_alterations
 from windlass.core.alterations import (
+    Acquire,
     AlterAnswer,
     Alteration,
     Cancel,
+    CancelGroup,
     Delete,
+    Grant,
     Leave,
     Move,
+    MoveBeside,
     PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
+    ReleaseHold,
     RemoveLimit,
+    Renew,
+    Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     RunNow,
     SetPaused,
+    SetPriority,
+    Swap,
 )
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
-from windlass.core.positions import Place, beyond
 from windlass.drivers.memory import schedules
+from windlass.drivers.memory.dependencies import advance, hand_over, stop
+from windlass.drivers.memory.events import put_webhook
 from windlass.drivers.memory.fleet import leave
+from windlass.drivers.memory.groups import cancel_group, retry_group
+from windlass.drivers.memory.holds import hold
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import keys_of, let_through, pause_limit, put_limit, remove_limit
+from windlass.drivers.memory.order import reorder
 from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
 from windlass.types import ACTIVE, TERMINAL, Group, Job, Micros, Queue
 
 
 def alter(tables: Tables, changes: Sequence[Alteration], now: Micros) -> list[AlterAnswer]:
-    for change in changes:
-        check_alteration(change)
+    check_alterations(changes)
     return [alter_one(tables, change, now) for change in changes]
 
 
@@ -51,8 +65,10 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return replay(tables, change, now)
         case RunNow():
             return run_now(tables, change, now)
-        case Move():
-            return move(tables, change, now)
+        case Move() | MoveBeside() | Swap() | SetPriority() | Renormalise():
+            return reorder(tables, change, now)
+        case Acquire() | Grant() | Renew() | ReleaseHold():
+            return hold(tables, change, now)
         case Delete():
             return delete(tables, change)
         case Revoke():
@@ -71,6 +87,12 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return pause_limit(tables, change, now)
         case PutGroup():
             return put_group(tables, change, now)
+        case CancelGroup():
+            return cancel_group(tables, change, now)
+        case RetryGroup():
+            return retry_group(tables, change, now)
+        case PutWebhook():
+            return put_webhook(tables, change, now)
         case _:
             return schedules.alter(tables, change, now)
 
@@ -87,9 +109,12 @@ def cancel(tables: Tables, change: Cancel, now: Micros) -> AlterAnswer:
     if job.state != "queued":
         return "wrong_state"
     tables.put(rows.cancelled(job, storable(change.reason), now))
+    ended = [job.id] if job.awaited else []
     if job.group_id is not None:
         count(tables, job.group_id, "cancelled", now)
+        ended += stop(tables, job.group_id, "cancelled", now)
     let_through(tables, keys_of(job), now)
+    advance(tables, ended, now)
     return "applied"
 
 
@@ -107,6 +132,8 @@ def replay(tables: Tables, change: Replay, now: Micros) -> AlterAnswer:
         child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
         insert_child(tables, job, child, now)
         tables.put(replace(job, dead_kind="superseded", superseded_by=child.id, updated_at=rows.touched(job, now)))
+        if job.awaited:
+            hand_over(tables, job, child.id, now)
     else:
         tables.put(rows.replayed(job, change, now))
     if job.group_id is not None:
@@ -122,32 +149,12 @@ def run_now(tables: Tables, change: RunNow, now: Micros) -> AlterAnswer:
     return "applied"
 
 
-def move(tables: Tables, change: Move, now: Micros) -> AlterAnswer:
-    job = tables.find(change.job_id)
-    if job is None or job.state != "queued":
-        return "not_found" if job is None else "wrong_state"
-    peers = [
-        place(other) for other in tables.jobs.values()
-        if (other.queue, other.priority, other.state) == (job.queue, job.priority, "queued") and other.seq != job.seq
-    ]  # fmt: skip
-    end = min(peers, default=None) if change.to == "top" else max(peers, default=None)
-    position = beyond(place(job), end, change.to)
-    if position is None:
-        return "unchanged"
-    tables.put(rows.moved(job, position, now))
-    return "applied"
-
-
-def place(job: Job) -> Place:
-    return (job.position, job.created_at, job.seq)
-
-
 def delete(tables: Tables, change: Delete) -> AlterAnswer:
     job = tables.find(change.job_id)
     if job is None:
         return "not_found"
     chain = links(tables, job)
-    if any(link.state not in TERMINAL for link in chain):
+    if any(link.state not in TERMINAL or link.awaited for link in chain):  # who owes others the word of its end, stays
         return "wrong_state"
     for link in chain:
         tables.remove(link)

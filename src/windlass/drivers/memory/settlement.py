@@ -16,9 +16,11 @@ from windlass.core.changes import (
     effect_of,
 )
 from windlass.core.counters import count_member, uncount_member
+from windlass.core.dependencies import ends_for_others
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import added, key_of, late_until
+from windlass.drivers.memory.dependencies import advance, hand_over, stop
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import free_permits
 from windlass.drivers.memory.tables import Tables
@@ -35,9 +37,11 @@ def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[A
             answers[index] = judge(job, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
             if job is not None and answers[index] == "applied":
                 applied.append((job, apply(tables, job, change, now)))
+        ended: list[str] = []
         for job, change in applied:
-            ride(tables, job, change, now)
+            ended += ride(tables, job, change, now)
         free_permits(tables, [key for job, _ in applied for key in job.permits], now)
+        advance(tables, ended, now)
     return [answers[index] for index in range(len(changes))]
 
 
@@ -58,21 +62,27 @@ def count_usage(tables: Tables, run: Run) -> None:
     tables.put_in(tables.usage, key, added(tables.usage.get(key), run))
 
 
-def ride(tables: Tables, job: Job, change: Settlement, now: Micros) -> None:
+def ride(tables: Tables, job: Job, change: Settlement, now: Micros) -> list[str]:
+    """Answers the jobs that have ended by it and that others wait for."""
+    ended = [job.id] if job.awaited and ends_for_others(change) else []
     for rider in change.riders:
         match rider:
             case RetryChild():
                 insert_child(tables, job, rider, now)
+                if job.awaited:
+                    hand_over(tables, job, rider.id, now)
             case CountMember():
                 count(tables, rider.group_id, rider.ending, now)
+                ended += stop(tables, rider.group_id, rider.ending, now)
             case AddEvent(event=event, job_id=job_id, org_id=org_id, body=body):
                 tables.add_event(Event(event=event, job_id=job_id, org_id=org_id, body=body, created_at=now))
+    return ended
 
 
-def count(tables: Tables, group_id: str, ending: Ending, now: Micros) -> None:
+def count(tables: Tables, group_id: str, ending: Ending, now: Micros, members: int = 1) -> None:
     group = tables.groups.get(group_id)
     if group is not None:
-        tables.put_in(tables.groups, group_id, count_member(group, ending, now))
+        tables.put_in(tables.groups, group_id, count_member(group, ending, now, members))
 
 
 def uncount(tables: Tables, group_id: str, ending: Ending) -> None:

@@ -8,7 +8,24 @@ from windlass.core.fairness import Share
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.types import Event, Group, Job, Limit, Micros, Queue, QueueSample, Run, Schedule, Template, Usage, WorkerInfo
+from windlass.types import (
+    AuditLine,
+    Dependency,
+    Event,
+    Group,
+    Hold,
+    Job,
+    Limit,
+    Micros,
+    Queue,
+    QueueSample,
+    Run,
+    Schedule,
+    Template,
+    Usage,
+    Webhook,
+    WorkerInfo,
+)
 
 
 class Snapshot(Struct):
@@ -20,26 +37,30 @@ class Snapshot(Struct):
     keys: list[tuple[tuple[str, str], tuple[str, Micros | None]]]  # pairs, because a key in JSON is text
     queues: list[Queue]
     groups: list[Group]
+    edges: list[Dependency]
     limits: list[Limit]
     templates: list[Template]
     schedules: list[Schedule]
     shares: list[tuple[tuple[str, str], Share]]
+    webhooks: list[Webhook]
     outbox: list[Event]
     workers: list[WorkerInfo]
     leader: Leadership
     samples: list[QueueSample]
     usage: list[Usage]
     watermark: Micros | None
+    holds: list[Hold]
+    audit: list[AuditLine]
 
 
 def snapshot(t: Tables) -> Snapshot:
     return Snapshot(
         last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
-        queues=list(t.queues.values()), groups=list(t.groups.values()), limits=list(t.limits.values()),
-        templates=list(t.templates.values()), schedules=list(t.schedules.values()), shares=list(t.shares.items()),
-        outbox=t.outbox,
+        queues=list(t.queues.values()), groups=list(t.groups.values()), edges=list(t.edges.values()),
+        limits=list(t.limits.values()), templates=list(t.templates.values()), schedules=list(t.schedules.values()),
+        shares=list(t.shares.items()), webhooks=list(t.webhooks.values()), outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
-        usage=list(t.usage.values()), watermark=t.watermark,
+        usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()), audit=t.audit,
     )  # fmt: skip
 
 
@@ -50,10 +71,14 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.last_seq, t.runs, t.keys, t.outbox = rows.last_seq, rows.runs, dict(rows.keys), rows.outbox
     t.queues = {row.name: row for row in rows.queues}
     t.groups = {row.group_id: row for row in rows.groups}
+    for edge in rows.edges:
+        t.put_edge(t.seqs[edge.job_id], edge)
     t.limits = {row.key: row for row in rows.limits}
     t.templates = {(row.template_id, row.version): row for row in rows.templates}
     t.schedules = {row.schedule_id: row for row in rows.schedules}
     t.shares = dict(rows.shares)
+    t.webhooks = {row.webhook_id: row for row in rows.webhooks}
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark
+    t.holds, t.audit = {row.hold_id: row for row in rows.holds}, rows.audit

@@ -14,9 +14,12 @@ from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
 from windlass.types import (
     ACTIVE,
+    AuditLine,
+    Dependency,
     Event,
     Group,
     Handle,
+    Hold,
     Job,
     Limit,
     Micros,
@@ -26,6 +29,7 @@ from windlass.types import (
     Schedule,
     Template,
     Usage,
+    Webhook,
     WorkerInfo,
 )
 
@@ -42,15 +46,19 @@ class Tables:
         self.keys: dict[tuple[str, str], tuple[str, Micros | None]] = {}
         self.queues: dict[str, Queue] = {}
         self.groups: dict[str, Group] = {}
+        self.edges: dict[tuple[str, int], Dependency] = {}  # (parent's id, dependant's seq)
         self.limits: dict[str, Limit] = {}
         self.templates: dict[tuple[str, int], Template] = {}  # every version
         self.schedules: dict[str, Schedule] = {}
         self.shares: dict[tuple[str, str], Share] = {}  # by queue and org, of fair queues
+        self.webhooks: dict[str, Webhook] = {}
         self.outbox: list[Event] = []
         self.workers: dict[str, WorkerInfo] = {}
         self.leader = Leadership()  # as it was last granted, also after it has lapsed
         self.samples: dict[tuple[Micros, str], QueueSample] = {}
         self.usage: dict[UsageKey, Usage] = {}
+        self.holds: dict[str, Hold] = {}
+        self.audit: list[AuditLine] = []
         self.watermark: Micros | None = None  # up to here all runs are in `usage`
         # Derived from the jobs, kept in step by `put`.
         self.seqs: dict[str, int] = {}
@@ -59,6 +67,9 @@ class Tables:
         self.ready: defaultdict[str, list[Order]] = defaultdict(list)
         self.waiting: defaultdict[str, set[int]] = defaultdict(set)
         self.leased: set[int] = set()
+        # Never taken back: what is not in `edges` is not there.
+        self.dependants: defaultdict[str, set[int]] = defaultdict(set)
+        self.parents: defaultdict[int, set[str]] = defaultdict(set)
         self._undo: list[Callable[[], object]] = []
 
     @property
@@ -105,7 +116,24 @@ class Tables:
         self._move(before, job)
         return job
 
+    def put_edge(self, seq: int, edge: Dependency) -> None:
+        self.dependants[edge.parent_id].add(seq)
+        self.parents[seq].add(edge.parent_id)
+        self.put_in(self.edges, (edge.parent_id, seq), edge)
+
+    def edges_of(self, seq: int) -> list[Dependency]:
+        """What a job waits for, sorted by the parents' ids."""
+        keys = [(parent_id, seq) for parent_id in sorted(self.parents.get(seq, ()))]
+        return [self.edges[key] for key in keys if key in self.edges]
+
+    def edges_to(self, parent_id: str) -> list[tuple[int, Dependency]]:
+        """Who waits for a job, oldest first."""
+        keys = [(parent_id, seq) for seq in sorted(self.dependants.get(parent_id, ()))]
+        return [(key[1], self.edges[key]) for key in keys if key in self.edges]
+
     def remove(self, job: Job) -> None:
+        for edge in self.edges_of(job.seq):
+            self.drop_from(self.edges, (edge.parent_id, job.seq))
         runs = self.runs.pop(job.seq, [])
         self._undo.append(lambda: self._bring_back(job, runs))
         self._move(job, None)
@@ -181,3 +209,7 @@ class Tables:
     def add_event(self, event: Event) -> None:
         self.outbox.append(event)
         self._undo.append(self.outbox.pop)
+
+    def add_audit(self, line: AuditLine) -> None:
+        self.audit.append(line)
+        self._undo.append(self.audit.pop)

@@ -35,6 +35,11 @@ class Dialect(ABC):
         """Hold all that the changes may touch, in the order that everybody keeps."""
 
     @abstractmethod
+    def hold_parents(self, ids: Sequence[str]) -> Op[list[Row]]:
+        """(id asked for, id of its chain's last link, its seq, its state) of those that there are; none of them that has
+        not ended does so before this transaction is over."""
+
+    @abstractmethod
     def find(self, query: JobQuery) -> Statement:
         """A page of jobs and one more, newest first."""
 
@@ -57,3 +62,8 @@ class Dialect(ABC):
     @abstractmethod
     def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
         """Delete whole chains, but for those that are not ended any more; answers the group of each deleted link."""
+
+    @abstractmethod
+    def outlast_claims(self) -> Op[bool]:
+        """Wait until every claim that was under way has ended, for a moment; False when one of them has not. Those that
+        begin later see what is stored now. Where there is one writer, none is under way."""

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from windlass.core.admission import check_duty, check_now
-from windlass.core.duties import AgeJobs, Done, ForgetKeys, Prune, RecountLimits, RemoveDeadWorkers, RollUpUsage
+from windlass.core.duties import (
+    AgeJobs,
+    Done,
+    ForgetKeys,
+    Mend,
+    Prune,
+    RecountLimits,
+    RemoveDeadWorkers,
+    RollUpUsage,
+    TidyPositions,
+)
 from windlass.core.retention import kept_for
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
+from windlass.drivers.ops.order import tidy
+from windlass.drivers.ops.repair import mend
 from windlass.drivers.ops.usage import roll_up_usage, watermark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
-Written = Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | RecountLimits | AgeJobs
+Here = Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | TidyPositions | RecountLimits | AgeJobs | Mend
 
 
-def maintain(db: Dialect, duty: Written, epoch: int | None, now: Micros) -> Op[Done | None]:
+def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done | None]:
     check_duty(duty)
     check_now(now)
     if not (yield from is_allowed(db, epoch, now)):
@@ -29,10 +41,14 @@ def maintain(db: Dialect, duty: Written, epoch: int | None, now: Micros) -> Op[D
             return (yield from remove_dead_workers(db, duty, now))
         case RollUpUsage():
             return (yield from roll_up_usage(db, duty, now))
+        case TidyPositions():
+            return (yield from tidy(db, duty, now))
         case RecountLimits():
             return (yield from db.gate.recount(duty, now))
         case AgeJobs():
             return (yield from age_jobs(db, duty, now))
+        case Mend():
+            return (yield from mend(db, now))
 
 
 def age_jobs(db: Dialect, duty: AgeJobs, now: Micros) -> Op[Done]:

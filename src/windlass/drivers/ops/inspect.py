@@ -7,21 +7,29 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from windlass.core.admission import check_limit, check_queues
+from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
+    AllHolds,
     AllLimits,
     AllQueues,
     AllSchedules,
     AllTemplates,
+    AllWebhooks,
     AllWorkers,
+    AuditLog,
+    DependantsOf,
     DueSchedules,
+    Faults,
+    GroupsById,
+    InOrder,
     JobsAhead,
     LimitUses,
+    MembersOf,
     NextRefill,
-    PermitHolders,
+    ParentsOf,
     Query,
     R,
     SamplesSince,
@@ -29,11 +37,23 @@ from windlass.core.queries import (
 )
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.limits import limit_in
+from windlass.drivers.ops.order import in_order
+from windlass.drivers.ops.repair import faults
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
-from windlass.drivers.rows import job_in, run_in, sample_in, schedule_in, strings_in, worker_in
+from windlass.drivers.rows import (
+    dependency_in,
+    job_in,
+    member_count_in,
+    run_in,
+    sample_in,
+    schedule_in,
+    strings_in,
+    webhook_in,
+    worker_in,
+)
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
-from windlass.types import Event, Group, Job, LimitUse, Micros, Queue, Run, Template, Usage
+from windlass.types import AuditLine, Event, Fault, Group, Hold, Job, LimitUse, Micros, Queue, Run, Template, Usage
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -85,6 +105,15 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             rows, make = (yield db.sql.all_queues()), fields_of(Queue)
         case AllGroups():
             rows, make = (yield db.sql.all_groups()), fields_of(Group)
+        case GroupsById():
+            rows, make = (yield db.sql.groups_by_id(ids=db.texts(query.ids))), fields_of(Group)
+        case MembersOf():
+            rows, make = (yield db.sql.members_of(ids=db.texts(query.ids))), member_count_in
+        case ParentsOf():
+            rows, make = (yield db.sql.edges_before(id=query.job_id)), dependency_in
+        case DependantsOf():
+            check_limit(query.limit)
+            rows, make = (yield db.sql.dependants_of(id=query.job_id, limit=query.limit)), dependency_in
         case AllLimits():
             rows, make = (yield db.sql.all_limits()), limit_in
         case LimitUses():
@@ -95,10 +124,23 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             found_limits = yield db.sql.refilling(keys=db.texts(caps))
             at = next_refill([limit_in(row) for row in found_limits], query.now)
             rows, make = [] if at is None else [(at,)], itemgetter(0)
+        case AllWebhooks():
+            rows, make = (yield db.sql.all_webhooks()), webhook_in
         case AllEvents():
             rows, make = (yield db.sql.all_events()), fields_of(Event)
+        case Faults():
+            rows, make = (yield from faults(db)), fields_of(Fault)
         case AllWorkers():
             rows, make = (yield db.sql.all_workers()), worker_in
+        case AllHolds():
+            rows, make = (yield db.sql.all_holds()), fields_of(Hold)
+        case AuditLog():
+            rows, make = (yield db.sql.audit_log(since=query.since)), fields_of(AuditLine)
+        case InOrder():
+            check_name("queue", query.queue)
+            check_limit(query.limit)
+            jobs: list[Any] = yield from in_order(db, query)
+            return jobs
         case SamplesSince():
             rows, make = (yield db.sql.all_samples(since=query.since)), sample_in
         case UsageSince():
@@ -121,8 +163,6 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
                 most=query.most,
             )  # fmt: skip
             make = itemgetter(0)
-        case PermitHolders():
-            rows, make = (yield db.sql.permit_holders(key=query.key, limit=query.limit)), itemgetter(0)
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     found: list[Any] = [make(row) for row in rows]

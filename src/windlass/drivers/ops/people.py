@@ -4,38 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.admission import check_alteration
+from windlass.core.admission import check_alterations
 from windlass.core.alterations import (
+    Acquire,
     AlterAnswer,
     Alteration,
     Cancel,
+    CancelGroup,
     Delete,
+    Grant,
     Leave,
     Move,
+    MoveBeside,
     PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
+    PutWebhook,
+    ReleaseHold,
     RemoveLimit,
+    Renew,
+    Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     RunNow,
     SetPaused,
+    SetPriority,
+    Swap,
 )
 from windlass.core.changes import RetryChild, storable
-from windlass.core.positions import beyond
 from windlass.drivers.ops import schedules
+from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.events import put_webhook
 from windlass.drivers.ops.fleet import leave
+from windlass.drivers.ops.groups import cancel_group, retry_group
+from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.ops.limits import keys_of
+from windlass.drivers.ops.order import reorder
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Job, Micros
 
 
 def alter(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
-    for change in changes:
-        check_alteration(change)
+    check_alterations(changes)
     yield from db.lock_for(changes, now)
     answers: list[AlterAnswer] = []
     for change in changes:
@@ -52,8 +66,10 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from replay(db, change, now))
         case RunNow():
             return (yield from run_now(db, change, now))
-        case Move():
-            return (yield from move(db, change, now))
+        case Move() | MoveBeside() | Swap() | SetPriority() | Renormalise():
+            return (yield from reorder(db, change, now))
+        case Acquire() | Grant() | Renew() | ReleaseHold():
+            return (yield from hold(db, change, now))
         case Delete():
             return (yield from delete(db, change))
         case Revoke():
@@ -71,12 +87,18 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from db.gate.remove(change, now))
         case PauseLimit():
             return (yield from db.gate.pause(change, now))
+        case PutWebhook():
+            return (yield from put_webhook(db.sql, change, now))
         case PutGroup():
             rows = yield db.sql.put_group(
                 group_id=change.group_id, name=change.name, mode=change.mode, on_failure=change.on_failure,
                 total=change.total, now=now,
             )  # fmt: skip
             return "applied" if rows else "unchanged"
+        case CancelGroup():
+            return (yield from cancel_group(db, change, now))
+        case RetryGroup():
+            return (yield from retry_group(db, change, now))
         case _:
             return (yield from schedules.alter(db, change, now))
 
@@ -104,9 +126,11 @@ def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
     if job.state != "queued":
         return "wrong_state"
     yield db.sql.cancel_queued(id=job.id, reason=storable(change.reason), now=now)
+    ended = [job.id] if job.awaited else []
     if job.group_id is not None:
-        yield db.sql.count_member(group_id=job.group_id, ending="cancelled", now=now)
+        ended += yield from count_member(db, job.group_id, "cancelled", now)
     yield from db.gate.let_through(keys_of(job), now)
+    yield from advance(db, ended, now)
     return "applied"
 
 
@@ -137,6 +161,8 @@ def bring_back(db: Dialect, job: Job, change: Replay, now: Micros) -> Op[None]:
         child = RetryChild(change.child_id, None, 0 if change.reset_attempts else job.attempts, manual=True)
         yield from db.insert_child(job.seq, job.queue, job.priority, child, now)
         yield db.sql.supersede(id=job.id, child_id=child.id, now=now)
+        if job.awaited:
+            yield from hand_over(db, job.id, child.id, now)
     else:
         yield db.sql.replay(id=job.id, reset=change.reset_attempts, now=now)
 
@@ -149,25 +175,11 @@ def run_now(db: Dialect, change: RunNow, now: Micros) -> Op[AlterAnswer]:
     return "applied"
 
 
-def move(db: Dialect, change: Move, now: Micros) -> Op[AlterAnswer]:
-    [job] = yield from get(db, [change.job_id])
-    if job is None or job.state != "queued":
-        return "not_found" if job is None else "wrong_state"
-    block = db.sql.first_place if change.to == "top" else db.sql.last_place
-    found = yield block(queue=job.queue, priority=job.priority, seq=job.seq)
-    end = (found[0][0], found[0][1], found[0][2]) if found else None
-    position = beyond((job.position, job.created_at, job.seq), end, change.to)
-    if position is None:
-        return "unchanged"
-    yield db.sql.move_job(seq=job.seq, position=position, now=now)
-    return "applied"
-
-
 def delete(db: Dialect, change: Delete) -> Op[AlterAnswer]:
     chain = yield db.sql.links(id=change.job_id)
     if not chain:
         return "not_found"
-    if any(state not in TERMINAL for _, state in chain):
+    if any(state not in TERMINAL or awaited for _, state, awaited in chain):  # who owes others the word of its end, stays
         return "wrong_state"
-    yield db.sql.delete_jobs(seqs=db.ints(seq for seq, _ in chain))
+    yield db.sql.delete_jobs(seqs=db.ints(seq for seq, *_ in chain))
     return "applied"

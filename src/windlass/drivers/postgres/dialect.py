@@ -15,17 +15,23 @@ from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.limits import GATE
-from windlass.drivers.postgres.locking import lock_all, still_ended
+from windlass.drivers.postgres.locking import hold_parents, lock_all, still_ended
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob
 
+PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)  # seconds between looks at claims that are under way
+
 
 class Postgres(Dialect):
     sql = SQL
     gate = GATE
+
+    def __init__(self, *, ours: bool) -> None:
+        """`ours`: transactions are ours and end soon; others last as long as a caller likes."""
+        self._ours = ours
 
     def texts(self, values: Iterable[str]) -> Texts:
         return Texts(values)
@@ -37,7 +43,10 @@ class Postgres(Dialect):
         yield getattr(SQL, block)(**params)
 
     def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
-        yield from lock_all(changes, now)
+        yield from lock_all(self, changes, now)
+
+    def hold_parents(self, ids: Sequence[str]) -> Op[list[Row]]:
+        return (yield from hold_parents(ids, ours=self._ours))
 
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query, POSTGRES)
@@ -58,5 +67,14 @@ class Postgres(Dialect):
         doomed = yield from still_ended(heads)
         return (yield SQL.delete_jobs(seqs=Ints(doomed))) if doomed else []
 
+    def outlast_claims(self) -> Op[bool]:
+        under_way = Texts(row[0] for row in (yield SQL.claims_under_way()))
+        for pause in PAUSES:
+            if not under_way or not (yield SQL.still_under_way(transactions=under_way)):
+                return True
+            yield SQL.pause(seconds=pause)
+        return not (yield SQL.still_under_way(transactions=under_way))
 
-DIALECT: Final = Postgres()
+
+DIALECT: Final = Postgres(ours=True)
+CALLERS: Final = Postgres(ours=False)

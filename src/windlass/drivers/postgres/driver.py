@@ -19,10 +19,11 @@ from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
+from windlass.core.dependencies import is_linked
 from windlass.core.duties import Done, Duty, SampleQueues
 from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
-from windlass.drivers.postgres import health, jobs, keys, leases, settlement
+from windlass.drivers.postgres import health, jobs, keys, leases, linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
 from windlass.drivers.postgres.lane import Lane, Watch
@@ -147,9 +148,9 @@ class PostgresDriver:
         return answers
 
     def _enqueue(self, link: Link, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
-        if not jobs.is_keyed(new) and link.run(jobs.insert_at_once(new, now)):
+        if not jobs.is_keyed(new) and not is_linked(new) and link.run(jobs.insert_at_once(new, now)):
             return jobs.answered(new)
-        return link.transact(keys.enqueue(new, now))
+        return link.transact(linking.enqueue(new, now))
 
     def _look(self, link: Link, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
         """The answer to an earlier try was lost. It was stored whole or not at all, so one id that is there tells."""
@@ -229,7 +230,7 @@ class PostgresDriver:
         told = await self._settles.submit(work, work)
         held = tuple(unit for unit, answer in zip(units, told, strict=True) if answer is None)
         waited = iter(await self._settle_held(held, now) if held else ())
-        if held or settlement.brings_work(units):
+        if held or settlement.brings_work(units):  # whom others wait for is among those that were held back
             self._tell_all()
         return [next(waited) if answer is None else answer for answer in told]  # no other settlement waits behind those
 
@@ -240,8 +241,8 @@ class PostgresDriver:
         return await self._writes.submit(work, work)
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
-        count, undecided = await self._keep_up(lambda: leases.expire(now, limit))
-        if count:
+        count, paid, undecided = await self._keep_up(lambda: leases.expire(now, limit))
+        if count or paid:
             self._tell_all()
         return count, undecided
 
@@ -299,10 +300,10 @@ class PostgresDriver:
             connection, tuple(jobs_), now, notify, lambda: self._reads.submit(_who, _who)
         )  # fmt: skip
 
-    def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement]) -> None:
+    def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement], releases: bool) -> None:
         for new, answers, now in stored:
             self._tell_of(new, answers, now)
-        if settlement.brings_work(settled):
+        if releases or settlement.brings_work(settled):
             self._tell_all()
 
     # ---------------------------------------------------------------------------------------------------------- reads

@@ -35,7 +35,7 @@ _NUMBERS: Final = frozenset(
 _COLUMNS: Final[list[tuple[int, str, Any, Any]]] = [
     (place, name, Ints if name in _NUMBERS else Texts, _ENCODED.get(name))
     for place, name in enumerate(_FIELDS)
-    if name not in ("id", "payload", "idempotency_expires_at", "on_duplicate")
+    if name not in ("id", "payload", "idempotency_expires_at", "on_duplicate", "after", "after_rule", "opens")
 ]
 _ID, _PAYLOAD, _QUEUE = _FIELDS.index("id"), _FIELDS.index("payload"), _FIELDS.index("queue")
 # Two who insert the same keys in another order must not wait for each other in a ring

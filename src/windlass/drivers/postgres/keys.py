@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from windlass.core.eligibility import is_due
-from windlass.core.limits import keys_of as keys_of_limits
 from windlass.core.uniqueness import keys_of
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.jobs import insert, insert_free, is_keyed
 from windlass.drivers.postgres.limits import GATE, lock
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued
-from windlass.drivers.rows import mapping_out, strings_in
-from windlass.drivers.statement import Op, Row
+from windlass.drivers.rows import limits_of, mapping_out
+from windlass.drivers.statement import Op
 from windlass.errors import DuplicateId, DuplicateJob, TransactionConflict
 from windlass.types import Micros, NewJob
 
@@ -136,11 +135,6 @@ def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[set[str]]:
         changed.update(row[0] for row in rows)
         yield from lock(key for row in rows for key in limits_of(row[1:]))
     return {row[0] for row in (yield SQL.lock_holders(ids=Texts(changed)))} if changed else set()
-
-
-def limits_of(row: Row) -> tuple[str, ...]:
-    """From limit keys, type, org and tags."""
-    return keys_of_limits(strings_in(row[0]), row[1], row[2], strings_in(row[3]))
 
 
 def chain_head(job_id: str) -> Op[str]:

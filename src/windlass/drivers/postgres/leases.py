@@ -7,11 +7,16 @@ from typing import Any, Final
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
+from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import Books, caps_of
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.dependencies import pay
+from windlass.drivers.ops.events import announce
+from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.limits import GATE, Locked, PostgresPicking
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
@@ -68,8 +73,10 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
 def claim_whole(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], bool]]:
     """In a transaction: take back, promote, pick, take permits or park, lease. Tells also whether it met limits."""
     queues = list(dict.fromkeys(wish.queues))
-    [(lapsed, _, limited)] = yield SQL.glance(queues=Texts(queues), now=now)
+    [(lapsed, _, limited, stale)] = yield SQL.glance(queues=Texts(queues), now=now)
     locked = Locked()
+    if stale and wish.reclaim:
+        yield from end_stale(DIALECT, queues, wish.worker_id, now)
     if lapsed and wish.reclaim:
         yield from take_back(queues, now, locked)
     queues = [row[0] for row in (yield SQL.open_queues(queues=Texts(queues)))]
@@ -153,20 +160,24 @@ def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None 
         free = Ints(row[0] for row in rows if elsewhere.isdisjoint(strings_in(row[1])))
         expired = yield SQL.expire(seqs=free, now=now, error=EXPIRED)
         yield from GATE.free([strings_in(row[1]) for row in expired], now)
+        if expired:
+            yield from announce(SQL, expired, now)
         count += len(expired)
         if len(rows) < bite or not expired:
             break
     return count
 
 
-def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
+def expire(now: Micros, limit: int) -> Op[tuple[int, int, list[Claimed]]]:
+    """How many were taken back, how many dependants of ended jobs were told of it late, and what needs a decision."""
     check_limit(limit)
+    paid = yield from pay(DIALECT, now, SWEPT)
     queues = [row[0] for row in (yield SQL.leased_queues())]
     if not queues:
-        return 0, []
+        return 0, paid, []
     count = yield from take_back(queues, now, Locked(), limit)
     rows = yield SQL.undecided(queues=Texts(queues), now=now, limit=limit)
-    return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
+    return count, paid, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 
 
 def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:

@@ -3,57 +3,79 @@ keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from windlass.core.alterations import (
     Alteration,
     Cancel,
+    CancelGroup,
     Delete,
     Fire,
     Move,
+    MoveBeside,
     OfSchedules,
+    Ordering,
     PauseLimit,
     PutLimit,
     PutQueue,
     RemoveLimit,
+    Renormalise,
     Replay,
+    RetryGroup,
     Revoke,
     RunNow,
     SetPaused,
+    SetPriority,
+    Swap,
 )
-from windlass.core.limits import keys_of
+from windlass.core.dependencies import INLINE
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.order import plan
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.rows import strings_in
-from windlass.drivers.statement import Op
-from windlass.types import Micros
+from windlass.drivers.rows import limits_of, strings_in
+from windlass.drivers.statement import Op, Row
+from windlass.errors import WrongConnection
+from windlass.types import TERMINAL, Micros
 
-BY_JOB = Cancel | Replay | RunNow | Move | Delete
+BY_JOB = Cancel | Replay | RunNow | Delete | Move | MoveBeside | Swap | SetPriority
+PLACES = Replay | RetryGroup | Move | MoveBeside | Swap | SetPriority  # what they do depends on the others of a queue
+WHOLE_GROUP = CancelGroup | RetryGroup
 
 
-def lock_all(changes: Sequence[Alteration], now: Micros) -> Op[None]:
+def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None]:
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     yield from lock_schedules(changes)
     yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
-    seqs = yield from named(changes, now)
+    found = yield from named(changes, now)
+    seqs = Ints(found)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}
     queues |= {change.queue for change in changes if isinstance(change, SetPaused)}
     queues |= {job.queue for change in changes if isinstance(change, Fire) for job in change.jobs}
     keys = {change.key for change in changes if isinstance(change, PutLimit | RemoveLimit | PauseLimit)}
-    groups: set[str] = set()
+    groups: set[str] = {change.group_id for change in changes if isinstance(change, WHOLE_GROUP)}
+    ordered = {change.queue for change in changes if isinstance(change, Renormalise)}
     if seqs:
-        if any(isinstance(change, Replay) for change in changes):  # its child takes a place in a queue
-            queues.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
-        for group_id, permits, limit_keys, kind, org_id, tags in (yield SQL.concerning(seqs=seqs)):
+        if any(isinstance(change, PLACES) for change in changes):
+            ordered.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
+        for group_id, permits, *about in (yield SQL.concerning(seqs=seqs)):
             groups.update([group_id] if group_id is not None else [])
-            keys.update(strings_in(permits), keys_of(strings_in(limit_keys), kind, org_id, strings_in(tags)))
-    if queues:
-        yield SQL.hold_queues(names=Texts(queues))
+            keys.update(strings_in(permits), limits_of(about))
+        if any(isinstance(change, Cancel | CancelGroup) for change in changes):
+            more, others, theirs = yield from reached(found, groups, deep=True)
+            seqs, groups, keys = Ints(found | more), groups | others, keys | theirs
+    if ordered:
+        yield SQL.lock_order(names=Texts(ordered))
+    if queues | ordered:
+        yield SQL.hold_queues(names=Texts(queues | ordered))
     yield from limits.lock(keys)
     if groups:
         yield SQL.lock_groups(ids=Texts(groups))
+    if ordered:
+        placed = yield from all_placed(db, changes)
+        seqs = Ints({*seqs, *placed})
     if seqs:
         yield SQL.lock_jobs(seqs=seqs)
 
@@ -67,19 +89,70 @@ def lock_schedules(changes: Sequence[Alteration]) -> Op[None]:
         yield SQL.lock_schedules(ids=fired)
 
 
-def named(changes: Sequence[Alteration], now: Micros) -> Op[Ints]:
+def all_placed(db: Dialect, changes: Sequence[Alteration]) -> Op[set[int]]:
+    """The jobs that a change of the order moves: many, where positions are made afresh. It is planned once more when
+    they are locked."""
+    seqs: set[int] = set()
+    for change in changes:
+        if isinstance(change, Ordering):
+            _, spots = yield from plan(db, change)
+            seqs.update(spot.seq for spot in spots)
+    return seqs
+
+
+def reached(seqs: Iterable[int], groups: Iterable[str], *, deep: bool) -> Op[tuple[set[int], set[str], set[str]]]:
+    """What the end of these jobs, members of these groups, may touch besides them, without locks: jobs, groups, limit keys.
+    Who begins to wait for one of them after this look is told without waiting, or by a sweep."""
+    more: set[int] = set()
+    keys: set[str] = set()
+    names = Texts(sorted(set(groups)))
+    if names:
+        for seq, *about in (yield SQL.stopped_with(ids=names)):
+            more.add(seq)
+            keys.update(limits_of(about))
+    found = yield SQL.reach(seqs=Ints({*seqs, *more}), deep=deep, limit=2 * INLINE)
+    more.update(row[0] for row in found)
+    return more, {row[1] for row in found if row[1] is not None}, keys
+
+
+def hold_parents(ids: Sequence[str], *, ours: bool) -> Op[list[Row]]:
+    """The last links of these jobs' chains; those that have not ended are locked. Another may take over while one waits
+    for the lock of one. A running job is its worker's: a lock on it must not outlast its heartbeat, so a caller's
+    transaction, which may be long, cannot have one."""
+    held: set[int] = set()
+    while True:
+        heads = yield SQL.heads_of(ids=Texts(ids))
+        open_heads = {row[2]: row for row in heads if row[3] not in TERMINAL}
+        running = next((row[0] for row in open_heads.values() if row[3] == "running"), None)
+        if running is not None and not ours:
+            raise WrongConnection(
+                f"after: the job {running!r} is running, and a lock on it until your commit would keep its worker from "
+                "renewing its lease; enqueue what waits for it after your own commit"
+            )
+        if open_heads.keys() <= held:
+            return heads
+        held.update(row[0] for row in (yield SQL.lock_open(seqs=Ints(sorted(open_heads.keys() - held)))))
+
+
+def named(changes: Sequence[Alteration], now: Micros) -> Op[set[int]]:
     """The jobs that the changes are about: with a deletion all links of the chain, with a dead worker what it leased."""
     seqs: set[int] = set()
-    ids = Texts(dict.fromkeys(change.job_id for change in changes if isinstance(change, BY_JOB)))
+    ids = Texts(dict.fromkeys(
+        job_id for change in changes if isinstance(change, BY_JOB)
+        for job_id in ([change.job_id, change.other_id] if isinstance(change, MoveBeside | Swap) else [change.job_id])
+    ))  # fmt: skip
     workers = Texts(change.worker_id for change in changes if isinstance(change, Revoke))
     if ids:
         seqs.update(row[1] for row in (yield SQL.seqs_of(ids=ids)))
     if workers:
         seqs.update(row[0] for row in (yield SQL.leased_by(workers=workers, now=now)))
+    whole = Texts(sorted({change.group_id for change in changes if isinstance(change, WHOLE_GROUP)}))
+    if whole:
+        seqs.update(row[0] for row in (yield SQL.members_in(ids=whole)))
     for change in changes:
         if isinstance(change, Delete):
             seqs.update(row[0] for row in (yield SQL.links(id=change.job_id)))
-    return Ints(seqs)
+    return seqs
 
 
 def still_ended(heads: Sequence[int]) -> Op[list[int]]:

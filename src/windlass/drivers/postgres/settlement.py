@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from windlass.core.changes import (
@@ -17,14 +17,18 @@ from windlass.core.changes import (
     effect_of,
     stored_report,
 )
+from windlass.core.dependencies import ends_for_others
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
+from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.usage import watermark
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.jobs import insert_child
+from windlass.drivers.postgres.locking import reached
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
 from windlass.drivers.statement import Op, Statement
@@ -103,26 +107,29 @@ def indexed(tokens: Sequence[str]) -> tuple[Texts, Ints]:
 
 def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
     """Any batch, in a transaction. Waits for rows that others hold."""
-    answers = yield from _settle(changes, now, SQL.lock_guards)
+    answers = yield from _settle(changes, now, wait=True)
     return [answer for answer in answers if answer is not None]
 
 
 def settle_free(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | None]]:
-    """The same for those whose rows nobody holds; None for the others, of which nothing is changed."""
-    return (yield from _settle(changes, now, SQL.try_guards))
+    """The same for those whose rows nobody holds and whose end touches no other job; None for the others, of which nothing
+    is changed."""
+    return (yield from _settle(changes, now, wait=False))
 
 
-def _settle(changes: Sequence[Settlement], now: Micros, take: Callable[..., Statement]) -> Op[list[Answer | None]]:
+def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[list[Answer | None]]:
     answers: list[Answer | None] = ["applied"] * len(changes)
     seqs = yield from addressed([change.handle for change in changes])
-    yield from lock_shared(seqs, changes)
-    passed: set[int] = set()
+    batch = Batch(wait, (yield from lock_shared(seqs, changes, wait=wait)))
     for turn in rounds(zip(seqs, enumerate(changes), strict=True)):
-        held, permits = yield from judged(turn, answers, now, take, passed)
-        yield from move(held, now)
+        held = yield from judged(turn, answers, now, batch)
+        yield from move(held, batch.awaited, now)
+        ended = [batch.awaited[seq] for seq, (_, change) in held if seq in batch.awaited and ends_for_others(change)]
         for seq, (_, change) in held:
-            yield from ride(seq, change, now)
-        yield from limits.GATE.free(permits, now)
+            ended += yield from ride(seq, batch.awaited.get(seq), change, now)
+        yield from limits.GATE.free([batch.permits[seq] for seq, _ in held], now)
+        if ended:
+            yield from advance(DIALECT, ended, now)
     edge = late_until(now)
     late = [seqs[index] for index, change in enumerate(changes) if change.at <= edge and answers[index] == "applied"]
     if late:
@@ -138,9 +145,30 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
         yield SQL.count_late(seqs=Ints(seqs), counted=counted)
 
 
-def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
+class Batch:
+    """What is known of a batch while it is settled."""
+
+    def __init__(self, wait: bool, stopping: set[str]) -> None:
+        self.wait = wait
+        self.stopping = stopping  # groups in which the end of a member may cancel others
+        self.passed: set[int] = set()
+        self.permits: dict[int, tuple[str, ...]] = {}  # of the leases that end
+        self.awaited: dict[int, str] = {}  # ids of those that others wait for
+
+    def is_apart(self, guard: Guard, change: Settlement) -> bool:
+        """Whether the change touches other jobs, for which it may have to wait."""
+        if guard.awaited and (ends_for_others(change) or any(isinstance(rider, RetryChild) for rider in change.riders)):
+            return True
+        return any(
+            isinstance(rider, CountMember) and rider.ending != "succeeded" and rider.group_id in self.stopping
+            for rider in change.riders
+        )
+
+
+def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement], *, wait: bool) -> Op[set[str]]:
     """Everything that a batch may touch besides its jobs, before its jobs: queues, limits, groups, in this order and each
-    in the order of keys."""
+    in the order of keys. With `wait` also the jobs, and those that wait for them. Answers the groups in which the end of a
+    member may cancel others."""
     rows = yield SQL.shared_rows_of(seqs=Ints(seqs))
     groups = {group_id for group_id, _ in rows if group_id is not None}
     keys = {key for _, permits in rows for key in strings_in(permits)}
@@ -151,22 +179,27 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
     if any(isinstance(rider, RetryChild) for change in changes for rider in change.riders):
         places = yield SQL.places(seqs=Ints(seqs))
         yield SQL.lock_queues(names=Texts({queue for _, queue, _ in places}))
+    more: set[int] = set()
+    if wait:
+        deep = any(type(change) is not Ack for change in changes)
+        more, others, theirs = yield from reached(seqs, groups if deep else (), deep=deep)
+        groups, keys = groups | others, keys | theirs
     yield from limits.lock(keys)
-    if groups:
-        yield SQL.lock_groups(ids=Texts(sorted(groups)))
+    rules = (yield SQL.lock_groups(ids=Texts(sorted(groups)))) if groups else []
+    if more:
+        yield SQL.lock_jobs(seqs=Ints(sorted({*seqs, *more})))
+    return {group_id for group_id, may_stop in rules if may_stop}
 
 
-def judged(
-    units: Sequence[Unit], answers: list[Answer | None], now: Micros, take: Callable[..., Statement], passed: set[int]
-) -> Op[tuple[list[Unit], list[tuple[str, ...]]]]:
-    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change; and the permits
-    that their leases hold. Their rows are locked. What others hold is passed over, and so is what comes after it for the
+def judged(units: Sequence[Unit], answers: list[Answer | None], now: Micros, batch: Batch) -> Op[list[Unit]]:
+    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. Their rows are
+    locked, and what their leases hold is noted. What others hold is passed over, and so is what comes after it for the
     same job."""
     seqs = [seq for seq, _ in units]
+    take, passed = SQL.lock_guards if batch.wait else SQL.try_guards, batch.passed
     guards = {row[0]: Guard(*row) for row in (yield take(seqs=Ints(seqs)))}
     unlocked = yield from guards_of([seq for seq in seqs if seq not in guards])
     held: list[Unit] = []
-    permits: list[tuple[str, ...]] = []
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq) or unlocked.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
@@ -178,14 +211,20 @@ def judged(
             continue
         wish = guard.cancel_requested_at is not None
         turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
+        if not batch.wait and batch.is_apart(guard, turned):
+            passed.add(seq)
+            answers[index] = None
+            continue
         held.append((seq, (index, turned)))
-        permits.append(strings_in(guard.permits))
-    return held, permits
+        batch.permits[seq] = strings_in(guard.permits)
+        if guard.awaited:
+            batch.awaited[seq] = guard.id
+    return held
 
 
-def move(units: Sequence[Unit], now: Micros) -> Op[None]:
+def move(units: Sequence[Unit], awaited: Container[int], now: Micros) -> Op[None]:
     plain = [(seq, change) for seq, (_, change) in units if type(change) is Ack and change.result is None]
-    plain = [(seq, change) for seq, change in plain if change.report is None and not change.lapsed]
+    plain = [(seq, change) for seq, change in plain if change.report is None and not change.lapsed and seq not in awaited]
     if plain:
         yield ack([seq for seq, _ in plain], [change for _, change in plain], now, limited=True)
     done = {seq for seq, _ in plain}
@@ -218,16 +257,21 @@ def moves(rest: Sequence[tuple[int, Settlement, Effect]], now: Micros) -> Statem
     )  # fmt: skip
 
 
-def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
+def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[list[str]]:
+    """`awaited`: the job's id if others wait for it. Answers those that have ended with it and that others wait for."""
+    ended: list[str] = []
     for rider in change.riders:
         match rider:
             case RetryChild():
                 [(_, queue, priority)] = yield SQL.places(seqs=Ints([seq]))
                 yield from insert_child(seq, queue, priority, rider, now)
+                if awaited is not None:
+                    yield from hand_over(DIALECT, awaited, rider.id, now)
             case CountMember():
-                yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
+                ended += yield from count_member(DIALECT, rider.group_id, rider.ending, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
+    return ended
 
 
 def brings_work(changes: Sequence[Settlement]) -> bool:

@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 
 from windlass.clock import ticking
 from windlass.core.changes import OUTCOME_OF, Answer, Cancelled, Settlement
-from windlass.drivers.postgres import body, jobs, keys, settlement
+from windlass.drivers.postgres import body, jobs, linking, settlement
 from windlass.drivers.postgres.faults import Overdue, is_lost, translate
 from windlass.drivers.postgres.lane import FIRST_PAUSE, Watch
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
@@ -38,7 +38,7 @@ FAILED: Final = (
 )
 
 Stored = tuple[Sequence[NewJob], list[Enqueued], Micros]
-Tell = Callable[[Sequence[Stored], Sequence[Settlement]], None]
+Tell = Callable[[Sequence[Stored], Sequence[Settlement], bool], None]
 
 
 class Held(Link):
@@ -138,6 +138,7 @@ class PostgresTransaction:
         self._xid: str | None = None
         self._stored: list[Stored] = []
         self._settled: list[Settlement] = []
+        self._releases = False  # others may be claimable with its end
 
     # ------------------------------------------------------------------------------------------ the caller's statements
 
@@ -192,7 +193,7 @@ class PostgresTransaction:
         batch = tuple(new)
         self._held()
         jobs.check(batch)
-        answers = self._run(keys.enqueue(batch, now)) if batch else []
+        answers = self._run(linking.enqueue(batch, now, ours=False)) if batch else []
         self._stored.append((batch, answers, now))
         return answers
 
@@ -200,6 +201,7 @@ class PostgresTransaction:
         units = (change,)
         [answer] = self._run(settlement.ack_at_once(units, now)) if settlement.is_simple(units, now) else (None,)
         if answer is None:  # it is not so simple, or somebody holds the row
+            self._releases = True
             [answer] = self._run(settlement.settle(units, now))
         if answer == "applied":
             self._settled.append(change)
@@ -235,7 +237,7 @@ class PostgresTransaction:
             if not self._was_stored():
                 raise StoreUnreachable(str(self._place), "the connection broke before the commit took effect") from error
         self.rollback()  # nothing is left to undo
-        self._tell(self._stored, self._settled)
+        self._tell(self._stored, self._settled, self._releases)
 
     def rollback(self) -> None:
         self._begun = True

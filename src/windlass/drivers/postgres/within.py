@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from windlass.drivers.postgres import jobs, keys
+from windlass.drivers.postgres import jobs, linking
 from windlass.drivers.postgres.arrays import Texts
 from windlass.drivers.postgres.callers import awaited, blocking
 from windlass.drivers.postgres.callers.kinds import Hooked
@@ -77,7 +77,7 @@ class Within:
         def whole() -> Op[list[Enqueued]]:
             isolation = yield from compare(seen, self._place)
             yield from check_isolation(isolation, new)
-            answers = yield from keys.enqueue(new, now)
+            answers = yield from linking.enqueue(new, now, ours=False)
             if notify and not caller.hooks and (queues := jobs.brought(new, answers, now)):
                 yield SQL.tell(channel=self._place.channel, queues=Texts(sorted(queues)))
             return answers

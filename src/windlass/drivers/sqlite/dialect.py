@@ -35,6 +35,9 @@ class Sqlite(Dialect):
     def lock_for(self, changes: Sequence[Alteration], now: Micros) -> Op[None]:
         yield from ()
 
+    def hold_parents(self, ids: Sequence[str]) -> Op[list[Row]]:
+        return (yield SQL.heads_of(ids=self.texts(ids)))
+
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query)
 
@@ -53,6 +56,10 @@ class Sqlite(Dialect):
     def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
         links = yield SQL.chains(seqs=self.ints(heads))
         return (yield SQL.delete_jobs(seqs=self.ints(seq for _, seq, _ in links)))
+
+    def outlast_claims(self) -> Op[bool]:
+        yield from ()
+        return True
 
 
 DIALECT: Final = Sqlite()

@@ -34,7 +34,7 @@ from windlass.drivers.protocol import (
     WaitingType,
     no_async_connection,
 )
-from windlass.drivers.sqlite import jobs, leases, settlement
+from windlass.drivers.sqlite import jobs, leases, linking, settlement
 from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
 from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.files import Identity, OpenFiles, prepare
@@ -114,11 +114,11 @@ class SqliteDriver:
 
     async def enqueue(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
         new = tuple(jobs_)  # the writer's thread reads it later; the caller may change a list meanwhile
-        return await self._writer.submit(lambda: jobs.enqueue(new, now), weight=jobs.weight(new))
+        return await self._writer.submit(lambda: linking.enqueue(new, now), weight=jobs.weight(new))
 
     def enqueue_sync(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
         new = tuple(jobs_)
-        return self._writer.submit_sync(lambda: jobs.enqueue(new, now), weight=jobs.weight(new))
+        return self._writer.submit_sync(lambda: linking.enqueue(new, now), weight=jobs.weight(new))
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         return await self._write(lambda: leases.claim(claim, now))
@@ -210,7 +210,7 @@ class SqliteDriver:
     ) -> list[Enqueued]:
         self._check_open()
         new = tuple(jobs_)
-        return within(connection, jobs.enqueue(new, now), self._place, self.library, guarded=self._guarded)
+        return within(connection, linking.enqueue(new, now), self._place, self.library, guarded=self._guarded)
 
     async def enqueue_within_async(
         self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True

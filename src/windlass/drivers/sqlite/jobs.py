@@ -11,11 +11,10 @@ from windlass.core.admission import check_job
 from windlass.core.changes import RetryChild, bounded
 from windlass.core.eligibility import is_due
 from windlass.core.fairness import share_of
-from windlass.core.limits import keys_of as limits_of
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import keys_of
 from windlass.drivers.protocol import Enqueued
-from windlass.drivers.rows import mapping_out, strings_in, strings_out, to_json
+from windlass.drivers.rows import limits_of, mapping_out, strings_out, to_json
 from windlass.drivers.sqlite.library import CONSTRAINT
 from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.sql import SQL
@@ -152,7 +151,7 @@ def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
         for row in replaced:  # it may have been the one that was let through
-            yield from GATE.let_through(limits_of(strings_in(row[0]), row[1], row[2], strings_in(row[3])), now)
+            yield from GATE.let_through(limits_of(row), now)
     if job.idempotency_key is not None:
         held = yield SQL.key_holder(scope=job.idempotency_scope, key=job.idempotency_key, now=now)
         if not held:  # answered by another key: the same call again must be answered alike

@@ -7,12 +7,17 @@ from typing import Any
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
+from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import Books, caps_of
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.dependencies import pay
+from windlass.drivers.ops.events import announce
+from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, strings_out, to_json
+from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.limits import GATE, SqlitePicking
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
@@ -23,10 +28,12 @@ from windlass.types import Claimed, Micros
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     check_claim(wish, now)
     queues = list(dict.fromkeys(wish.queues))
-    [(lapsed, due, special, paused)] = yield SQL.glance(queues=to_json(queues), now=now)
+    [(lapsed, due, special, closed)] = yield SQL.glance(queues=to_json(queues), now=now)
     if lapsed and wish.reclaim:
         yield from take_back(queues, now)
-    if paused:
+    if closed:
+        if wish.reclaim:
+            yield from end_stale(DIALECT, queues, wish.worker_id, now)
         queues = [row[0] for row in (yield SQL.open_queues(queues=to_json(queues)))]
     if due:
         yield from promote(queues, now)
@@ -129,6 +136,7 @@ def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[in
         if rows:
             yield SQL.close_expired(seqs=to_json([row[0] for row in rows]), error=EXPIRED, now=now)
             yield from GATE.free([strings_in(row[0]) for row in held], now)
+            yield from announce(SQL, rows, now)
         count += len(rows)
         if len(rows) < bite:
             break
@@ -139,6 +147,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
     check_limit(limit)
     queues = yield SQL.leased_queues()
     count = yield from take_back([row[0] for row in queues], now, limit)
+    yield from pay(DIALECT, now, SWEPT)
     rows = yield SQL.undecided(now=now, limit=limit)
     return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 

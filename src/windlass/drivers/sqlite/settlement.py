@@ -18,12 +18,15 @@ from windlass.core.changes import (
     effect_of,
     stored_report,
 )
+from windlass.core.dependencies import ends_for_others
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
+from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.usage import watermark
 from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
+from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.sql import SQL
@@ -93,6 +96,8 @@ def settle_round(
             ridden[index] = change
     permits = yield from permits_of(changes, turn, (*plain.values(), *begun.values()))
     refused: set[int] = set()
+    held: list[Unit] = []
+    awaited: dict[int, str] = {}
     for token, ends in plain.items():
         refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, bool(permits), now)))
     for token, spans in begun.items():
@@ -102,15 +107,19 @@ def settle_round(
         rest = sorted({*rest, *(index for index in turn if seqs[index] in refused)})
     if rest:
         units = [(seqs[index], (index, changes[index])) for index in rest]
-        held, more = yield from judged(units, answers, now)
+        held, more, awaited = yield from judged(units, answers, now)
         freed += more
         yield from move(held, now)
         for index in rest:
             ridden.pop(index, None)
         ridden |= {index: change for _, (index, change) in held if change.riders}
+    ended: list[str] = []
     for index in sorted(ridden):
-        yield from ride(seqs[index], ridden[index], now)
+        ended += yield from ride(seqs[index], awaited.get(seqs[index]), ridden[index], now)
     yield from GATE.free(freed, now)
+    ended += [awaited[seq] for seq, (_, change) in held if seq in awaited and ends_for_others(change)]
+    if ended:
+        yield from advance(DIALECT, ended, now)
 
 
 def permits_of(
@@ -143,12 +152,15 @@ def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], limit
     return ()
 
 
-def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[tuple[list[Unit], list[tuple[str, ...]]]]:
-    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. And the permits
-    that their leases hold."""
+def judged(
+    units: Sequence[Unit], answers: list[Answer], now: Micros
+) -> Op[tuple[list[Unit], list[tuple[str, ...]], dict[int, str]]]:
+    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. With them the
+    permits that their leases hold, and the ids of those jobs that others wait for."""
     guards = yield from guards_of([seq for seq, _ in units])
     held: list[Unit] = []
     permits: list[tuple[str, ...]] = []
+    awaited: dict[int, str] = {}
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
@@ -157,7 +169,9 @@ def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[tupl
             turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
             held.append((seq, (index, turned)))
             permits.append(strings_in(guard.permits))
-    return held, permits
+            if guard.awaited:
+                awaited[seq] = guard.id
+    return held, permits, awaited
 
 
 def move(units: Sequence[Unit], now: Micros) -> Op[None]:
@@ -189,13 +203,18 @@ def _report_row(seq: int, report: Report) -> Row:
     )  # fmt: skip
 
 
-def ride(seq: int, change: Settlement, now: Micros) -> Op[None]:
+def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[list[str]]:
+    """`awaited`: the job's id if others wait for it. Answers those that have ended with it and that others wait for."""
+    ended: list[str] = []
     for rider in change.riders:
         match rider:
             case RetryChild():
                 [(queue, priority)] = yield SQL.place(seq=seq)
                 yield from insert_children([(seq, queue, priority, rider)], now)
+                if awaited is not None:
+                    yield from hand_over(DIALECT, awaited, rider.id, now)
             case CountMember():
-                yield SQL.count_member(group_id=rider.group_id, ending=rider.ending, now=now)
+                ended += yield from count_member(DIALECT, rider.group_id, rider.ending, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
+    return ended

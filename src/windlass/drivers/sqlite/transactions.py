@@ -16,7 +16,7 @@ from typing import Any
 
 from windlass.core.changes import Answer, Settlement
 from windlass.drivers.protocol import Enqueued, WithoutNetwork
-from windlass.drivers.sqlite import jobs, settlement
+from windlass.drivers.sqlite import linking, settlement
 from windlass.drivers.sqlite.library import ERRORS, Connection, Library, StdlibConnection, run_within, translate
 from windlass.drivers.sqlite.place import Place
 from windlass.drivers.sqlite.sql import SQL
@@ -70,7 +70,7 @@ class SqliteTransaction(WithoutNetwork):
                 raise
 
     def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
-        return self._run(jobs.enqueue(tuple(new), now))
+        return self._run(linking.enqueue(tuple(new), now))
 
     def settle(self, change: Settlement, *, now: Micros) -> Answer:
         return self._run(settlement.settle([change], now))[0]

@@ -11,12 +11,16 @@ and every method's docstring is a line of the contract.
 
 from windlass.testing.conformance.chains import ChainPromises
 from windlass.testing.conformance.concurrency import ConcurrencyPromises
+from windlass.testing.conformance.dependencies import DependencyPromises
 from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
+from windlass.testing.conformance.events import EventPromises
 from windlass.testing.conformance.fairness import FairnessPromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
+from windlass.testing.conformance.groups import GroupPromises
+from windlass.testing.conformance.holds import HoldPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
@@ -25,6 +29,7 @@ from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
+from windlass.testing.conformance.reordering import ReorderPromises
 from windlass.testing.conformance.schedules import SchedulePromises
 from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
@@ -35,6 +40,8 @@ from windlass.testing.conformance.uniqueness import UniquenessPromises
 class DriverConformance(
     EnqueuePromises,
     OrderPromises,
+    ReorderPromises,
+    HoldPromises,
     LeasePromises,
     SettlementPromises,
     RecoveryPromises,
@@ -43,6 +50,9 @@ class DriverConformance(
     SharedRowPromises,
     LimitPromises,
     FairnessPromises,
+    EventPromises,
+    DependencyPromises,
+    GroupPromises,
     PeoplePromises,
     SchedulePromises,
     FiringPromises,
@@ -58,13 +68,17 @@ class DriverConformance(
 __all__ = [
     "ChainPromises",
     "ConcurrencyPromises",
+    "DependencyPromises",
     "DriverConformance",
     "DurabilityPromises",
     "DutyPromises",
     "EnqueuePromises",
+    "EventPromises",
     "FairnessPromises",
     "FiringPromises",
     "FleetPromises",
+    "GroupPromises",
+    "HoldPromises",
     "InspectionPromises",
     "LeasePromises",
     "LifecyclePromises",
@@ -72,6 +86,7 @@ __all__ = [
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",
+    "ReorderPromises",
     "SchedulePromises",
     "SettlementPromises",
     "SharedRowPromises",

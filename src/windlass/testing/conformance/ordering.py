@@ -137,7 +137,7 @@ class OrderPromises(Suite):
         assert await t.jobs(others) == before
         after = await t.job(ids[2])
         assert (after.position, after.updated_at > moved.updated_at) == (before[2].position - GAP, True)
-        assert (await t.job(ids[1])).position == before[3].position + GAP
+        assert (await t.job(ids[1])).position > before[3].position
         assert [job.id for job in await t.claim()] == [urgent, ids[2], ids[0], ids[3], ids[1], low]
 
     @promise

@@ -11,6 +11,7 @@ from windlass.clock import SECOND, ManualClock
 from windlass.core.alterations import Alteration
 from windlass.core.changes import Ack, Answer, Fail, Retry, Settlement
 from windlass.core.duties import Done, Duty, Prune
+from windlass.core.queries import InOrder
 from windlass.core.settle import Execution, Outcome, settle
 from windlass.drivers.protocol import Claim, Driver, Enqueued, Extended, Leadership, Renewal
 from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
@@ -115,6 +116,10 @@ class Trial:
     async def alter(self, change: Alteration) -> str:
         [answer] = await self.driver.alter([change], now=self.now)
         return answer
+
+    async def order(self, queue: str = "default") -> list[str]:
+        """The queued jobs of a queue, first to last."""
+        return [job.id for job in await self.driver.read(InOrder(queue=queue, limit=10_000))]
 
     def worker(self, worker_id: str, **fields: Any) -> WorkerInfo:
         told = {

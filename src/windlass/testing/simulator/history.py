@@ -40,6 +40,9 @@ SOMETIMES: Final = {
     "poison": "a handler killed its own process",
     "parked": "a job waited for a permit",
     "chained": "a never-twice job was followed by its next link",
+    "blocked": "a job waited for others to end",
+    "unblocked": "a job that had waited for others began",
+    "skipped_with": "a job was skipped because of how another ended",
     "snoozed": "a handler asked for another time",
     "duplicate": "an enqueue met a job that held its key",
     "revoked": "the leases of a dead worker ended at once, because its supervisor said so",
@@ -51,6 +54,9 @@ SOMETIMES: Final = {
     "fired": "a schedule made jobs",
     "caught_up": "a schedule made the jobs of several times at once, because nobody had fired them",
     "fired_by_another": "a firing was refused: somebody else had fired that time",
+    "hold_granted": "a queue was held for direct execution",
+    "hold_waited": "a hold waited for jobs that ran",
+    "hold_expired": "a hold ended because its holder was dead or cut off",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 

@@ -4,7 +4,7 @@ Judged from rows and from the history of effects, never from what the code under
 written once more here, in other words than in `core`, so that a mistake there is not a mistake here.
 
 Conservation, one lease per job, stale calls change nothing, liveness, attempts, terminal is final, finished ⇔ terminal,
-uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, pruning, and batches of
+uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, holds, pruning, and batches of
 settlements that are cut off at any point. Schedules: each time once, none missed. Left out: how many a rate lets through,
 turns of orgs and ageing, which the model checks; dependencies, enqueueing in the caller's transaction.
 """
@@ -17,15 +17,17 @@ from typing import Final, Protocol
 
 from windlass.core.alterations import Cancel, Replay, Revoke
 from windlass.core.changes import OUTCOME_OF, Release, Settlement
+from windlass.core.dependencies import FAILED_BEFORE
 from windlass.core.eligibility import dispatch_order
 from windlass.core.limits import concerns
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
 from windlass.testing.simulator.history import History, Lease
+from windlass.testing.simulator.holding import Holding
 from windlass.testing.simulator.rhythm import Rhythm
 from windlass.testing.simulator.succession import Succession
-from windlass.types import ACTIVE, TERMINAL, Group, Handle, Job, Limit, Micros, Queue, Run
+from windlass.types import ACTIVE, TERMINAL, Group, Handle, Hold, Job, Limit, Micros, Queue, Run
 
 LATE: Final = ("expired", "mismatch", "not_inflight")
 FROZEN: Final = (
@@ -51,6 +53,7 @@ class Rows(Protocol):
     def groups(self) -> Iterable[Group]: ...
     def queue(self, name: str) -> Queue | None: ...
     def workers(self) -> Collection[str]: ...
+    def holds(self) -> Iterable[Hold]: ...
 
 
 class Place(Protocol):
@@ -78,12 +81,14 @@ class Checker:
         self._keys: dict[tuple[str, str], str] = {}
         self.open: dict[int, None] = {}  # jobs that have not ended
         self.pruned: set[str] = set()
+        self._waited: set[str] = set()  # jobs that had to wait for others
         self._members: Counter[tuple[str | None, str]] = Counter()  # of groups, that were deleted: how they had ended
         self.answered: set[Lease] = set()  # executions whose outcome the store has judged, whatever it said
         self.cancel_asked: dict[Lease, Micros] = {}  # executions that somebody wanted to stop, and when
         self.on_lost: Callable[[Job], None] = lambda job: None
         self.succession: Final = Succession(world.history, world.believers)
         self.rhythm: Final = Rhythm(world.history)
+        self.holding: Final = Holding(world.history)
         self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
 
     def observe(self, call: Call) -> bool:
@@ -121,6 +126,7 @@ class Checker:
         if call.error is None:
             self.succession.judge(call, self._rows, changed, gone)
             self.rhythm.judge(call)
+            self.holding.judge(call, self._rows)
         match call.method:  # answers are judged against the rows as they were before the call
             case "claim" if call.error is None:
                 self._claimed(call)
@@ -169,6 +175,9 @@ class Checker:
             free = before.state == "queued" or (before.state == "running" and lapsed(before, call.now))
             require(free, "at most one valid lease per job", f"{job.id} was {before.state} until {before.lease_expires_at}")
             require(before.cancel_requested_at is None, "a job that was asked to cancel never runs again", job.id)
+            require(before.waiting_on == 0, "nobody runs before those that it waits for have ended", job.id)
+            if job.id in self._waited:
+                self._history.sometimes("unblocked")
             came_back = before.state == "running" or before.run_at is None
             require(came_back or (before.run_at or 0) <= self._latest, "nothing runs before its time", job.id)
             queue = self._rows.queue(job.queue)
@@ -187,7 +196,8 @@ class Checker:
             if job.state != "queued" or not job.ready or job.queue not in wish.queues or wish.unhandled:
                 continue
             queue = self._rows.queue(job.queue)
-            suits = (wish.types is None or job.type in wish.types) and (queue is None or queue.paused_at is None)
+            is_open = (queue is None or queue.paused_at is None) and job.queue not in self.holding.held
+            suits = (wish.types is None or job.type in wish.types) and is_open
             require(not suits or dispatch_order(job) > last, "no ready job is passed over", job.id)
 
     def _guarded(self, call: Call) -> None:
@@ -253,7 +263,11 @@ class Checker:
     # ------------------------------------------------------------------------------------------------------- by row
 
     def _born(self, job: Job) -> None:
-        require(job.state == "queued" and job.executions == 0, "a job begins as queued", job.id)
+        skipped = job.state == "cancelled" and job.last_error == FAILED_BEFORE
+        require(skipped or (job.state == "queued" and job.executions == 0), "a job begins as queued", job.id)
+        if skipped or job.waiting_on:
+            self._history.sometimes("skipped_with" if skipped else "blocked")
+            self._waited.add(job.id)
         self.rhythm.born(job, self._rows.jobs())
         if job.manual or job.retry_of in self._generous:
             self._generous.add(job.id)
@@ -268,6 +282,9 @@ class Checker:
         require(job.position == old.position or call.method == "alter", "a job keeps its place", job.id)
         if job.parked_on is not None:
             self._history.sometimes("parked")
+        if job.state == "cancelled" and old.state == "queued" and job.last_error == FAILED_BEFORE:
+            self._history.sometimes("skipped_with")
+            require(job.executions == old.executions + 1, "who is skipped has a run that says so", job.id)
         if job.id in self._replayed:  # a person may begin anew
             return
         if old.state in TERMINAL:

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from random import Random
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.client import Client
 from windlass.clock import SECOND
@@ -25,17 +26,22 @@ from windlass.core.alterations import (
     Cancel,
     Delete,
     Move,
+    MoveBeside,
     PutGroup,
     PutLimit,
+    Renormalise,
     Replay,
     RunNow,
     SetPaused,
+    SetPriority,
+    Swap,
 )
 from windlass.core.duties import Prune
 from windlass.core.eligibility import label_of
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver
-from windlass.errors import DuplicateId, StoreError
+from windlass.errors import DuplicateId, HoldLost, InvalidInput, ResourceBusy, StoreError
+from windlass.holds import QueueHold
 from windlass.policies import Retry, fixed
 from windlass.testing.simulator.conduct import Conduct
 from windlass.testing.simulator.faults import Faults, FaultyDriver
@@ -43,7 +49,7 @@ from windlass.testing.simulator.history import History
 from windlass.testing.simulator.rhythm import schedules
 from windlass.testing.simulator.store import Store, run_now
 from windlass.testing.simulator.world import Process, World
-from windlass.types import End, Micros, NewJob
+from windlass.types import End, Micros, NewJob, OnFailure, Side
 from windlass.worker.recovering import take_back
 
 StoreName = Literal["memory", "sqlite"]
@@ -54,6 +60,7 @@ QUEUES: Final = ("a", "b")
 PLAIN, CAREFUL = "plain", "careful"  # types of jobs: the careful ones hold permits, or must never run twice
 PRODUCERS: Final = ("p1", "p2")
 ENDS: Final[tuple[End, ...]] = ("top", "bottom")
+SIDES: Final[tuple[Side, ...]] = ("before", "after")
 LIMITS: Final = {"l1": 1, "l2": 2, f"type:{CAREFUL}": 4, "org:o": 3}
 SCHEDULED: Final = 1_000_000  # the number of what schedules make
 GROUP, MEMBERS = "g", 1_000  # declared larger than it gets: jobs join it as they come
@@ -119,6 +126,7 @@ class Fleet:
         self._workers = rng.choice((1, 2, 2, 3))
         self._births = 0
         self._tells = rng.choice((0.0, 0.7))
+        self._on_failure: OnFailure = ("stop", "continue", "skip")[seed % 3]
         self.worker_timeout: Micros = (4, 8)[seed % 2] * SECOND  # shorter than a lease, or longer
         self._has_schedules = seed % 3 == 0 and worker in FIRES
         self._clocks_differ_for_ever = rng.random() < 0.3
@@ -126,15 +134,17 @@ class Fleet:
         self._lengths = QUICK if quick else LENGTHS
         self._pauses = (0, 0, 0, 0.01) if quick else (0, 0, 0.01, 0.5, 2.0)
         self._count = rng.choice((10, 25) if quick else (2, 3, 5, 8, 15))  # jobs of each producer
+        self._is_held = seed % 10 in (6, 9)  # not drawn: what other seeds tell stays as it was
         self.world.on_exit = self._forget
 
     # -------------------------------------------------------------------------------------------------------- a seed
 
     def run(self) -> None:
         world = self.world
+        group = PutGroup(GROUP, MEMBERS, on_failure=self._on_failure)
         shared: list[Alteration] = [
             *(PutLimit(key, most) for key, most in LIMITS.items()), PutLimit("l3", per_second=2.0, burst=2.0),
-            PutGroup(GROUP, MEMBERS),
+            group,
         ]  # fmt: skip
         if self._has_schedules:
             rhythm = schedules(world.now, PLAIN, "a", msgspec.json.encode(Plan(SCHEDULED, WELL, 5)))
@@ -146,6 +156,9 @@ class Fleet:
         for name in PRODUCERS:
             world.spawn(name, self._produce)
         world.spawn("operator", self._meddle)
+        if self._is_held:
+            holder = world.spawn("holder", self._hold)
+            world.at(world.now + holder.random.randrange(int(1.5 * self.faults.horizon)), holder.kill)
         self._supervise()
         world.run(until=lambda: not self.faults.raging, deadline=self.faults.horizon)
         world.now = max(world.now, self.faults.horizon)
@@ -173,7 +186,7 @@ class Fleet:
             process.carry_on()
             if not self._clocks_differ_for_ever:
                 process.clock.skew = 0
-            if process.name == "operator":  # a wish of his that is under way must not pause a queue for ever
+            if process.name in ("operator", "holder"):  # a wish of theirs must not pause a queue for ever
                 process.kill()
         for queue in QUEUES:
             run_now(self.store.driver.alter([SetPaused(queue, False)], now=self.world.now))
@@ -235,6 +248,9 @@ class Fleet:
             await asyncio.sleep(rng.choice(self._pauses))
             plan = Plan(number * 2 + (process.name == "p1"), rng.choice(SHAPES), rng.choice(self._lengths))
             new = draw_job(rng, f"{process.name}-{number}", plan, process.clock.now())
+            if self.ids and rng.random() < 0.3:  # a small graph grows: whoever it waits for may have ended, or be gone
+                after = tuple(dict.fromkeys(rng.choice(self.ids[-6:]) for _ in range(rng.choice((1, 2, 3)))))
+                new = replace(new, after=after, after_rule=rng.choice(("cancel", "continue", "continue")))
             await self._enqueue(driver, process, new)
 
     async def _enqueue(self, driver: FaultyDriver, process: Process, new: NewJob) -> None:
@@ -245,6 +261,9 @@ class Fleet:
                 job_id = answer.id
             except DuplicateId:
                 job_id = new.id
+            except InvalidInput:  # one that it was to wait for was pruned, or deleted
+                new = replace(new, after=())
+                continue
             except StoreError:
                 await asyncio.sleep(0.5)
                 continue
@@ -265,6 +284,10 @@ class Fleet:
                 SetPaused(queue, True), SetPaused(queue, False), SetPaused(queue, False),
                 Replay(job_id, f"manual-{rng.getrandbits(32):08x}", reset_attempts=rng.random() < 0.7),
             )  # fmt: skip
+            if self._is_held:
+                other = rng.choice(self.ids)
+                wishes += (SetPriority(job_id, rng.choice((0, 5))), Renormalise(queue))
+                wishes += (Swap(job_id, other), MoveBeside(job_id, other, rng.choice(SIDES))) if other != job_id else ()
             try:
                 if rng.random() < 0.05:
                     kept = rng.choice((None, 0, SECOND))
@@ -274,6 +297,19 @@ class Fleet:
                     await driver.alter([rng.choice(wishes)], now=process.clock.now())
             except StoreError:
                 continue
+
+    async def _hold(self, process: Process) -> None:
+        """Somebody who wants a queue for himself now and then, with the real hold; killed at some time, or not."""
+        driver, rng = FaultyDriver(self.store, process, self.faults), process.random
+        client = Client("memory://", Settings(), driver=driver, clock=process.clock, random=rng)
+        while self.faults.raging:
+            await asyncio.sleep(rng.choice((0.2, 1.0)))
+            hold = QueueHold(
+                client, rng.choice(QUEUES), by=process.name, expires_in=rng.choice((1, 3, 8)), wait=rng.choice((0, 3, None))
+            )
+            with suppress(StoreError, ResourceBusy, HoldLost, InvalidInput):  # the last: nobody knows that queue yet
+                async with hold:
+                    await asyncio.sleep(rng.choice((0.1, 1.0, 4.0)))
 
 
 def is_alive(process: Process) -> bool:

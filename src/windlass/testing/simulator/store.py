@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from windlass.core.queries import AllGroups, AllLimits, AllQueues, AllWorkers
+from windlass.core.queries import AllGroups, AllHolds, AllLimits, AllQueues, AllWorkers
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver, JobQuery
 from windlass.errors import WindlassError
@@ -14,7 +14,7 @@ from windlass.testing.simulator.calls import Call
 from windlass.testing.simulator.invariants import Checker
 from windlass.testing.simulator.loop import SimLoop
 from windlass.testing.simulator.world import Process, World
-from windlass.types import Group, Job, Limit, Queue, Run
+from windlass.types import Group, Hold, Job, Limit, Queue, Run
 
 T = TypeVar("T")
 OUTSIDE: Final = SimLoop(lambda: 0)  # type: ignore[abstract]  # drivers ask which loop is running, also when no process is
@@ -64,6 +64,9 @@ class DriverRows:
     def workers(self) -> Collection[str]:
         return [worker.id for worker in run_now(self._driver.read(AllWorkers()))]
 
+    def holds(self) -> Iterable[Hold]:
+        return run_now(self._driver.read(AllHolds()))
+
 
 class MemoryRows:
     """The rows of the memory driver, where they are: thousands of seeds a minute leave no time for asking."""
@@ -90,6 +93,9 @@ class MemoryRows:
 
     def workers(self) -> Collection[str]:
         return self._tables.workers
+
+    def holds(self) -> Iterable[Hold]:
+        return self._tables.holds.values()
 
 
 class Store:

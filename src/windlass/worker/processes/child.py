@@ -27,6 +27,7 @@ from windlass.context import Context, enter
 from windlass.core.settle import Failed, Outcome
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, WindlassError
+from windlass.parents import Parent, parents_of
 from windlass.tasks import Task
 from windlass.transaction import JobTransaction
 from windlass.types import Claimed
@@ -122,9 +123,10 @@ class ToldContext(Context):
 class Execution:
     """One job in this child, as its context sees it."""
 
-    def __init__(self, job: Claimed, wire: Wire) -> None:
+    def __init__(self, job: Claimed, wire: Wire, client: Client) -> None:
         self.job = job
         self._wire = wire
+        self._client = client
         self._context: Context | None = None
         self._interrupted = False
         self.cancel: Callable[[], object] | None = None  # interrupts an async handler
@@ -139,6 +141,9 @@ class Execution:
 
     def begin_transaction(self) -> JobTransaction:
         raise InvalidInput("transaction", NO_TRANSACTION)
+
+    async def parents(self) -> list[Parent]:
+        return await parents_of(self._client.driver, self.job.id)
 
     def write_log(self, level: str, text: str) -> None:
         self._wire.say(Line(level, text))
@@ -173,7 +178,7 @@ class Child:
             except EOFError:
                 end_with_all()
             if isinstance(said, Begin):
-                self._current = Execution(said.job, self._wire)
+                self._current = Execution(said.job, self._wire, self._app.client)
                 self._orders.put(said)
             elif self._current is not None:
                 self._current.interrupt()

@@ -75,6 +75,7 @@ create table windlass.jobs (
   group_seq           bigint,
   waiting_on          integer not null default 0,           -- predecessors that have not finished
   after_rule          text    collate "C" not null default 'cancel',  -- when a predecessor ends badly
+  awaited             boolean not null default false,       -- others wait for it; once it has ended: and were not all told
   parked_on           text    collate "C",                  -- the limit key this job waits for
   limit_keys          jsonb,                                -- array of keys
   permits             jsonb,                                -- array of keys: the limits that its lease is counted in
@@ -122,6 +123,7 @@ create index jobs_parked   on windlass.jobs (parked_on, queue, type, priority de
 create index jobs_blocked  on windlass.jobs (queue) where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on windlass.jobs (queue, lease_expires_at, seq) where state = 'running';
 create index jobs_finished on windlass.jobs (state, finished_at, seq) where finished_at is not null;
+create index jobs_owing    on windlass.jobs (seq) where awaited and finished_at is not null;
 create index jobs_dead     on windlass.jobs (queue, dead_at) where state = 'dead' and dead_kind <> 'superseded';
 create index jobs_group    on windlass.jobs (group_id, group_seq) where group_id is not null;
 create unique index jobs_dedupe        on windlass.jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
@@ -280,10 +282,13 @@ create index idempotency_keys_expiring on windlass.idempotency_keys (expires_at)
 
 create table windlass.dependencies (
   job_seq   bigint not null references windlass.jobs (seq) on delete cascade,
-  parent_id text   collate "C" not null,
+  parent_id text   collate "C" not null,                    -- outlives the parent: no foreign key
+  rule      text   collate "C" not null default 'cancel' check (rule in ('cancel', 'continue')),  -- when the parent ends badly
+  done      boolean not null default false,                 -- the parent's end was told
   primary key (parent_id, job_seq)
 );
-create index dependencies_job on windlass.dependencies (job_seq);
+create index dependencies_job  on windlass.dependencies (job_seq);
+create index dependencies_open on windlass.dependencies (parent_id, job_seq) where not done;
 
 create table windlass.groups (
   group_id    text    collate "C" primary key,

@@ -2,7 +2,8 @@
 
 -- name: prunable
 -- core/retention.py: the heads of chains that may go and ended in one state, oldest first. A null cutoff keeps for ever. What
--- ended after the watermark is not counted yet and keeps its chain and its group; without a watermark nothing does.
+-- ended after the watermark is not counted yet and keeps its chain and its group; without a watermark nothing does. So does
+-- what jobs need that have not ended.
 -- The index is walked row by row until there are enough: a bite costs the same however much there is to prune, and whatever
 -- the planner believes of it. `limit 1` keeps it from answering the other questions for all jobs at once.
 with recursive kept as materialized (
@@ -20,15 +21,21 @@ with recursive kept as materialized (
      order by finished_at, seq limit 1) as next
 )
 select windlass.micros(head.finished_at), head.seq from walk cross join lateral (
-  select seq, finished_at, group_id, retry_of, dead_kind from windlass.jobs where jobs.seq = walk.seq offset 0) as head
- where dead_kind is distinct from 'superseded'
+  select seq, id, finished_at, group_id, retry_of, superseded_by from windlass.jobs where jobs.seq = walk.seq offset 0) as head
+ where superseded_by is null
+   and (select true from windlass.dependencies cross join lateral (
+          select from windlass.jobs as waiting where waiting.seq = job_seq and waiting.finished_at is null offset 0) as open
+         where parent_id = head.id limit 1) is null
    and (group_id is null or (
      (select true from windlass.groups where groups.group_id = head.group_id and remaining > 0 limit 1) is null
      and (select true from windlass.jobs as member
-           where member.group_id = head.group_id and member.dead_kind is distinct from 'superseded'
-             and not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
-                              or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
-                              or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)
+           where member.group_id = head.group_id and member.superseded_by is null
+             and (not coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succeeded))
+                               or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
+                               or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)
+                  or (select true from windlass.dependencies cross join lateral (
+                        select from windlass.jobs as waiting where waiting.seq = job_seq and waiting.finished_at is null offset 0) as open
+                       where parent_id = member.id limit 1))
            limit 1) is null))
    and (:watermark::bigint is null or (
      (select true from windlass.runs where job_seq = head.seq and runs.finished_at > windlass.at(:watermark) limit 1) is null
@@ -57,7 +64,7 @@ select head, seq, group_id from doomed;
 
 -- name: lock_ended
 -- Those that are ended still and that nobody else holds, and whether another took over.
-select seq, dead_kind is not distinct from 'superseded' from windlass.jobs
+select seq, superseded_by is not null from windlass.jobs
  where seq = any(:seqs::bigint[]) and finished_at is not null order by seq for update skip locked;
 
 -- name: open_groups

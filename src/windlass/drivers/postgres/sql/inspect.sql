@@ -7,7 +7,7 @@ select seq, id, queue, type, org_id, state, ready, priority, position, windlass.
        windlass.micros(claimed_at), windlass.micros(started_at), windlass.micros(finished_at), windlass.micros(failed_at),
        last_token, last_outcome, dead_kind, windlass.micros(dead_at), dead_reason, retry_mode, crash_policy, on_unknown,
        retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
-       windlass.micros(fire_at), group_id, group_seq, waiting_on, after_rule, parked_on, limit_keys::text, permits::text,
+       windlass.micros(fire_at), group_id, group_seq, waiting_on, after_rule, awaited, parked_on, limit_keys::text, permits::text,
        windlass.micros(aged_at), tags::text, retry_of, manual, superseded_by, windlass.micros(cancel_requested_at), progress, progress_note, headers::text,
        codec, last_error, result, payload
   from windlass.jobs where id = any(:ids::text[]);
@@ -86,6 +86,3 @@ select count(*) from (
    where queue = :queue and state = 'queued' and ready and priority >= :priority
      and (priority > :priority or (position, created_at, seq) < (:position, windlass.at(:created_at), :seq))
    limit :most) as ahead;
-
--- name: permit_holders
-select id from windlass.jobs where state = 'running' and permits ? :key order by seq limit :limit;

@@ -26,13 +26,13 @@ with each as materialized (
   select array_agg(name) as names from windlass.queues where fairness = 'fair' and name = any(:names::text[])
 )
 insert into windlass.jobs (
-  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, manual,
+  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, payload,
   type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode, crash_policy,
   on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
   fire_at, group_id, group_seq, limit_keys, tags, headers, codec, share)
 select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= :now, true), coalesce(each.position, 100 * seq), windlass.at(:now),
-       windlass.at(:now), windlass.at(:now), 'queued', 0, 0, 0, 0, 'cancel', false, '', id, payload,
+       windlass.at(:now), windlass.at(:now), 'queued', 0, 0, 0, 0, 'cancel', false, false, '', id, payload,
        coalesce(each.type, :type::text), coalesce(each.queue, :queue::text), coalesce(each.org_id, :org_id::text),
        coalesce(each.priority, :priority::bigint), windlass.at(coalesce(each.run_at, :run_at::bigint)),
        coalesce(each.timeout_ns, :timeout_ns::bigint), coalesce(each.attempts, :attempts::bigint),
@@ -54,12 +54,12 @@ returning id;
 -- The same for one job, which needs no arrays: a third less work than a batch of one.
 with number as materialized (select nextval('windlass.jobs_seq') as seq)
 insert into windlass.jobs (
-  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, manual,
+  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, payload, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
   schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, share)
 select seq, coalesce(:run_at::bigint <= :now, true), 100 * seq, windlass.at(:now), windlass.at(:now), windlass.at(:now), 'queued',
-       0, 0, 0, 0, 'cancel', false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
+       0, 0, 0, 0, 'cancel', false, false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
        :attempts, :max_attempts, :max_lost, :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope,
        :idempotency_key, :dedupe_key, :template_id, :template_version::bigint, :schedule_id, windlass.at(:fire_at::bigint),
        :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec,
@@ -96,13 +96,13 @@ insert into windlass.jobs (
   seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
   attempts, executions, skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  waiting_on, after_rule, limit_keys, share, tags, retry_of, manual, headers, codec, last_error, payload)
+  waiting_on, after_rule, awaited, limit_keys, share, tags, retry_of, manual, headers, codec, last_error, payload)
 select
   number.seq, :id, queue, type, org_id, 'queued', :ready, priority, coalesce(:position::bigint, 100 * number.seq), windlass.at(:now),
   windlass.at(:now), windlass.at(:now), windlass.at(:run_at), timeout_ns,
   :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  0, after_rule, limit_keys,
+  0, after_rule, false, limit_keys,
   (select coalesce('=' || jobs.org_id, '') from windlass.queues where fairness = 'fair' and name = jobs.queue), tags, id, :manual, headers, codec, '', payload
 from windlass.jobs, number where jobs.seq = :parent_seq;
 

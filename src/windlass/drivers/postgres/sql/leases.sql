@@ -9,25 +9,29 @@
 -- cost them little; when one does, everything is left to a transaction that locks limits first. Inside a transaction nothing
 -- may be picked before that is known, because what is picked stays locked.
 with glance as materialized (
-  select paused,
+  select closed,
          case when fair or exists (select from windlass.limits where key in ('global', 'queue:' || :queue))
                 or exists (select from windlass.limits where wake_at <= windlass.at(:now))
                 or (not :look and exists (select from windlass.limits)) then 2
-              when :look and ((:reclaim and exists (
+              when :look and ((:reclaim and (exists (
                       select from windlass.jobs
                        where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now)
                          and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
-                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)))
-                or (not paused and exists (
+                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts))
+                      or exists (
+                      select from windlass.reservations
+                       where queue = :queue and status = 'ACTIVE' and expires_at <= windlass.at(:now))))
+                or (not closed and exists (
                       select from windlass.jobs
                        where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
                          and run_at <= windlass.at(:now)))) then 1
               else 0 end as todo
-    from (select coalesce(bool_or(paused_at is not null), false) as paused, coalesce(bool_or(fairness = 'fair'), false) as fair
-            from windlass.queues where name = :queue) as queue
+    from (select exists (select from windlass.queues where name = :queue and paused_at is not null)
+              or exists (select from windlass.reservations where queue = :queue and status = 'ACTIVE') as closed,
+                 exists (select from windlass.queues where name = :queue and fairness = 'fair') as fair) as queue
 ), picked as materialized (
   select seq, type, org_id, limit_keys, tags from windlass.jobs
-   where (select todo = 0 and not paused from glance)
+   where (select todo = 0 and not closed from glance)
      and queue = :queue and state = 'queued' and ready
      and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
    order by priority desc, position, created_at, seq
@@ -69,17 +73,21 @@ select case when todo = 0 and (select barred from barred) then 2 else todo end,
 with open_queues as materialized (
   select queue from unnest(:queues::text[]) as asked (queue)
    where not exists (select from windlass.queues where name = queue and paused_at is not null)
+     and not exists (select from windlass.reservations as hold where hold.queue = asked.queue and status = 'ACTIVE')
 ), glance as materialized (
   select case when exists (select from windlass.queues where fairness = 'fair' and name = any(:queues::text[]))
                 or exists (select from windlass.limits
                             where key = 'global' or key = any(array(select 'queue:' || queue from open_queues)))
                 or exists (select from windlass.limits where wake_at <= windlass.at(:now))
                 or (not :look and exists (select from windlass.limits)) then 2
-              when :look and ((:reclaim and exists (
+              when :look and ((:reclaim and (exists (
                       select from windlass.jobs
                        where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
                          and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
-                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)))
+                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts))
+                      or exists (
+                      select from windlass.reservations
+                       where queue = any(:queues::text[]) and status = 'ACTIVE' and expires_at <= windlass.at(:now))))
                 or exists (
                       select from windlass.jobs
                        where queue = any(array(select queue from open_queues)) and state = 'queued' and not ready
@@ -154,7 +162,9 @@ select exists (select from windlass.jobs
                 where queue = any(:queues::text[]) and state = 'queued' and not ready and waiting_on = 0
                   and parked_on is null and run_at <= windlass.at(:now)),
        exists (select from windlass.limits)
-       or exists (select from windlass.queues where fairness = 'fair' and name = any(:queues::text[]));
+       or exists (select from windlass.queues where fairness = 'fair' and name = any(:queues::text[])),
+       exists (select from windlass.reservations
+                where queue = any(:queues::text[]) and status = 'ACTIVE' and expires_at <= windlass.at(:now));
 
 -- name: promote
 -- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing. What another
@@ -172,7 +182,8 @@ returning seq;
 
 -- name: open_queues
 select queue from unnest(:queues::text[]) as asked (queue)
- where not exists (select from windlass.queues where name = queue and paused_at is not null);
+ where not exists (select from windlass.queues where name = queue and paused_at is not null)
+   and not exists (select from windlass.reservations as hold where hold.queue = asked.queue and status = 'ACTIVE');
 
 -- name: take
 -- Those of the picked rows that are still there and that nobody else holds. Said so that no index of ready jobs is thought of.
@@ -253,13 +264,13 @@ with locked as materialized (
          lease_token = null, lease_expires_at = null, worker_id = null, permits = null,
          updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from locked))
-  returning seq
+  returning seq, id, org_id, type, queue, executions, lost
 ), closed as (
   update windlass.runs set status = 'failed', error = :error, finished_at = windlass.at(:now),
                            started_at = coalesce(started_at, windlass.at(:now))
    where job_seq = any(array(select seq from expired)) and status is null
 )
-select seq, permits::text from expired join locked using (seq);
+select seq, permits::text, id, org_id, type, queue, executions, lost from expired join locked using (seq);
 
 -- name: leased_queues
 -- Found by jumping through the index.

@@ -129,7 +129,7 @@ with holding as materialized (
 ), held as materialized (
   select key, count(*) as permits from holding cross join lateral jsonb_array_elements_text(permits) as key group by key
 )
-select key from windlass.limits left join held using (key)
+select key, used, coalesce(held.permits, 0) from windlass.limits left join held using (key)
  where used <> coalesce(held.permits, 0)
     or exists (select from holding
                 where not holding.permits ? limits.key

@@ -1,5 +1,4 @@
--- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, moved,
--- revoked.
+-- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, revoked.
 
 -- name: cancel_queued
 update windlass.jobs
@@ -28,44 +27,6 @@ update windlass.jobs set dead_kind = 'superseded', superseded_by = :child_id, up
 update windlass.jobs set run_at = null, ready = (waiting_on = 0 and parked_on is null), updated_at = windlass.touched(updated_at, :now)
  where id = :id and state = 'queued';
 
--- name: first_place
--- core/positions.py: beyond. The first of the other queued jobs of a queue and priority, whatever they wait for. Those
--- that wait for their time, a permit or a predecessor are scanned: this serves a person, not a worker.
-select position, windlass.micros(created_at), seq from (
-  (select position, created_at, seq from windlass.jobs
-                  where queue = :queue and priority = :priority and state = 'queued' and ready and seq <> :seq
-                  order by position, created_at, seq limit 1)
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and not ready and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) as place order by position, created_at, seq limit 1;
-
--- name: last_place
--- The same at the other end.
-select position, windlass.micros(created_at), seq from (
-  (select position, created_at, seq from windlass.jobs
-                  where queue = :queue and priority = :priority and state = 'queued' and ready and seq <> :seq
-                  order by position desc, created_at desc, seq desc limit 1)
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and not ready and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) as place order by position desc, created_at desc, seq desc limit 1;
-
--- name: move_job
-update windlass.jobs set position = :position, updated_at = windlass.touched(updated_at, :now) where seq = :seq and state = 'queued';
-
 -- name: begin_replay
 savepoint replayed;
 
@@ -78,13 +39,13 @@ release savepoint replayed;
 
 -- name: links
 -- All links of a retry chain: what a job retries, and what took over from it.
-with recursive chain (seq, state, retry_of, superseded_by) as (
-  select seq, state, retry_of, superseded_by from windlass.jobs where id = :id
+with recursive chain (seq, state, awaited, retry_of, superseded_by) as (
+  select seq, state, awaited, retry_of, superseded_by from windlass.jobs where id = :id
   union
-  select jobs.seq, jobs.state, jobs.retry_of, jobs.superseded_by
+  select jobs.seq, jobs.state, jobs.awaited, jobs.retry_of, jobs.superseded_by
     from chain join windlass.jobs on jobs.id in (chain.retry_of, chain.superseded_by)
 )
-select seq, state from chain;
+select seq, state, awaited from chain;
 
 -- name: leased_by
 select seq from windlass.jobs where state = 'running' and lease_expires_at > windlass.at(:now) and worker_id = any(:workers::text[]);
@@ -119,9 +80,3 @@ select :queue, 'tail', case when :paused then windlass.at(:now) end, windlass.at
 on conflict (name) do update set paused_at = excluded.paused_at, updated_at = windlass.touched(queues.updated_at, :now)
  where (queues.paused_at is null) <> (excluded.paused_at is null)
 returning name;
-
--- name: put_group
-insert into windlass.groups (group_id, name, mode, on_failure, total, remaining, created_at)
-values (:group_id, :name, :mode, :on_failure, :total, :total, windlass.at(:now))
-on conflict (group_id) do nothing
-returning group_id;

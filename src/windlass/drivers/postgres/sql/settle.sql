@@ -7,18 +7,18 @@ select id, seq from windlass.jobs where id = any(:ids::text[]);
 -- name: guards
 -- Without a lock: to say why something was refused.
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, permits::text
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
   from windlass.jobs where seq = any(:seqs::bigint[]);
 
 -- name: lock_guards
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, permits::text
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
 
 -- name: try_guards
 -- The same without waiting: what somebody holds is passed over.
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, permits::text
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked;
 
 -- name: shared_rows_of
@@ -34,12 +34,10 @@ select group_id, permits::text from windlass.jobs
 with nothing as (update windlass.runs set status = status where false)
 select group_id, permits::text, limit_keys::text, type, org_id, tags::text from windlass.jobs where seq = any(:seqs::bigint[]);
 
--- name: lock_groups
-select group_id from windlass.groups where group_id = any(:ids::text[]) order by group_id for update;
-
 -- name: ack
 -- The hot path: any number of plain successes in one statement. What the fence refuses is not answered, nor what somebody
--- holds: one such row must not keep the others waiting. What holds permits is left to one who has locked their limits.
+-- holds: one such row must not keep the others waiting; nor whom others wait for, who are told by the way of all other ends.
+-- What holds permits is left to one who has locked their limits.
 -- Values are not joined but looked up: `:seqs` is sorted, so width_bucket finds a row's place in it, and a join that could be
 -- done the wrong way round is one that some day will be. Nothing is said of the state, which a token implies: the index of
 -- leases would come into reach, and be walked through by a planner who believes that nothing runs. `:which` tells which of
@@ -53,7 +51,7 @@ with locked as materialized (
          finished_at = windlass.at((:ats::bigint[])[width_bucket(seq, :seqs::bigint[])]),
          started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
          updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now)
+   where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now) and not awaited
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
      and (:limited or permits is null)
   returning seq
@@ -111,19 +109,6 @@ update windlass.runs
        log_path = (:log_paths::text[])[width_bucket(job_seq, :seqs::bigint[])],
        artifacts = artifacts || (:artifacts::text[])[width_bucket(job_seq, :seqs::bigint[])]::jsonb
  where job_seq = any(array(select seq from moved)) and status is null;
-
--- name: count_member
--- core/counters.py: count_member, as a delta.
-update windlass.groups
-   set remaining = remaining - 1, succeeded = succeeded + (:ending::text = 'succeeded')::int, failed = failed + (:ending::text = 'failed')::int,
-       cancelled = cancelled + (:ending::text = 'cancelled')::int,
-       finished_at = case when remaining = 1 then windlass.at(:now) end
- where group_id = :group_id and remaining > 0;
-
--- name: uncount_failed
--- core/counters.py: uncount_member. A dead member was brought back by a person.
-update windlass.groups set remaining = remaining + 1, failed = failed - 1, finished_at = null
- where group_id = :group_id and failed > 0;
 
 -- name: add_event
 insert into windlass.outbox (event, job_id, org_id, body, created_at)

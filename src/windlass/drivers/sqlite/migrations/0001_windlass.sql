@@ -56,6 +56,7 @@ create table jobs (
   group_seq           integer,
   waiting_on          integer not null default 0,          -- predecessors that have not finished
   after_rule          text    not null default 'cancel',   -- when a predecessor ends badly
+  awaited             integer not null default 0,          -- others wait for it; once it has ended: and were not all told
   parked_on           text,                                -- the limit key this job waits for
   limit_keys          text,                                -- json array
   permits             text,                                -- json array: the limits that its lease is counted in
@@ -102,6 +103,7 @@ create index jobs_parked   on jobs (parked_on, queue, type, priority desc, posit
 create index jobs_blocked  on jobs (queue)                                      where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on jobs (queue, lease_expires_at)                    where state = 'running';
 create index jobs_finished on jobs (state, finished_at)                         where finished_at is not null;
+create index jobs_owing    on jobs (awaited)                                    where awaited = 1 and finished_at is not null;
 create index jobs_dead     on jobs (dead_at)                                    where state = 'dead' and dead_kind <> 'superseded';
 create index jobs_group    on jobs (group_id, group_seq)                        where group_id is not null;
 create unique index jobs_dedupe        on jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
@@ -238,10 +240,13 @@ create index idempotency_keys_expiring on idempotency_keys (expires_at) where ex
 
 create table dependencies (
   job_seq   integer not null references jobs (seq) on delete cascade,
-  parent_id text    not null,
+  parent_id text    not null,                              -- outlives the parent: no foreign key
+  rule      text    not null default 'cancel' check (rule in ('cancel', 'continue')),  -- when the parent ends badly
+  done      integer not null default 0 check (done in (0, 1)),                         -- the parent's end was told
   primary key (parent_id, job_seq)
 ) strict, without rowid;
-create index dependencies_job on dependencies (job_seq);
+create index dependencies_job  on dependencies (job_seq);
+create index dependencies_open on dependencies (parent_id, job_seq) where done = 0;
 
 create table groups (
   group_id   text    primary key,
@@ -324,8 +329,8 @@ create table workers (
   types          text,                                     -- json array
   wakeups        text    not null default 'poll',
   running        integer not null default 0,
-  started_at     integer not null,
-  last_heartbeat integer not null
+  started_at     integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000),
+  last_heartbeat integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000)
 ) strict, without rowid;
 create index workers_heartbeat on workers (last_heartbeat);
 

@@ -3,18 +3,22 @@
 -- name: prunable
 -- core/retention.py: the heads of chains that may go and ended in one state, oldest first, in the order of the index: a
 -- bite costs the same however much there is to prune. A null cutoff keeps for ever. What ended after the watermark is not
--- counted yet and keeps its chain and its group; without a watermark nothing does.
+-- counted yet and keeps its chain and its group; without a watermark nothing does. So does what jobs need that have not ended.
 select finished_at, seq from jobs as head indexed by jobs_finished
- where finished_at is not null and dead_kind is not 'superseded'
+ where finished_at is not null and superseded_by is null
    and state = :state
    and finished_at <= case :state when 'succeeded' then :succeeded when 'cancelled' then :cancelled else :dead end
+   and not exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
+                    where parent_id = head.id and waiting.finished_at is null)
    and not exists (select 1 from groups where groups.group_id = head.group_id and remaining > 0)
    and (group_id is null or not exists (
      select 1 from jobs as member
-      where member.group_id = head.group_id and member.dead_kind is not 'superseded'
-        and not coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
-                         or (member.state = 'cancelled' and member.finished_at <= :cancelled)
-                         or (member.state = 'dead' and member.finished_at <= :dead), 0)))
+      where member.group_id = head.group_id and member.superseded_by is null
+        and (not coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
+                          or (member.state = 'cancelled' and member.finished_at <= :cancelled)
+                          or (member.state = 'dead' and member.finished_at <= :dead), 0)
+             or exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
+                         where parent_id = member.id and waiting.finished_at is null))))
    and not exists (select 1 from runs where job_seq = head.seq and runs.finished_at > :watermark)
    and (retry_of is null or :watermark is null or not exists (
      with recursive chain (seq, retry_of) as (

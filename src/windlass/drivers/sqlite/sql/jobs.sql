@@ -34,12 +34,12 @@ select max(position) from (
 -- name: insert_job
 -- The parameters after :now are the fields of NewJob in their order; drivers/sqlite/jobs.py relies on it.
 insert into jobs (
-  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, manual,
+  seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
   schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload, share)
 values (
-  :seq, :ready, :position, :now, :now, :now, 'queued', 0, 0, 0, 0, 'cancel', 0,
+  :seq, :ready, :position, :now, :now, :now, 'queued', 0, 0, 0, 0, 'cancel', 0, 0,
   '', :id, :type, :queue, :org_id, :priority, :run_at, :timeout_ns, :attempts, :max_attempts, :max_lost, :retry_mode,
   :crash_policy, :on_unknown, :retry_policy, :idempotency_scope, :idempotency_key, :dedupe_key, :template_id, :template_version,
   :schedule_id, :fire_at, :group_id, :group_seq, :limit_keys, :tags, :headers, :codec, :payload, :share);
@@ -50,12 +50,12 @@ insert into jobs (
   seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
   attempts, executions, skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  waiting_on, after_rule, limit_keys, share, tags, retry_of, manual, headers, codec, last_error, payload)
+  waiting_on, after_rule, awaited, limit_keys, share, tags, retry_of, manual, headers, codec, last_error, payload)
 select
   :seq, :id, queue, type, org_id, 'queued', :ready, priority, :position, :now, :now, :now, :run_at, timeout_ns,
   :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  0, after_rule, limit_keys,
+  0, after_rule, 0, limit_keys,
   (select coalesce('=' || jobs.org_id, '') from queues where fairness = 'fair' and name = jobs.queue), tags, id, :manual, headers, codec, '', payload
 from jobs where seq = :parent_seq;
 

@@ -8,7 +8,8 @@ select exists (select 1 from jobs indexed by jobs_leased
                 where queue in (select value from json_each(:queues)) and state = 'queued' and ready = 0 and waiting_on = 0
                   and parked_on is null and run_at <= :now),
        exists (select 1 from limits) or exists (select 1 from queues where fairness = 'fair'),
-       exists (select 1 from queues where paused_at is not null);
+       exists (select 1 from queues where paused_at is not null)
+         or exists (select 1 from reservations indexed by reservations_active where status = 'ACTIVE');
 
 -- name: promote
 -- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing.
@@ -22,7 +23,8 @@ returning seq;
 
 -- name: open_queues
 select value from json_each(:queues)
- where not exists (select 1 from queues where name = value and paused_at is not null);
+ where not exists (select 1 from queues where name = value and paused_at is not null)
+   and not exists (select 1 from reservations indexed by reservations_active where queue = value and status = 'ACTIVE');
 
 -- name: pick
 -- The one total order (core/eligibility.py: dispatch_order), answered from the index alone.
@@ -129,7 +131,7 @@ update jobs
       and (max_attempts = 0 or max(attempts + 1, executions - skipped) < max_attempts)
     order by lease_expires_at, seq
     limit :bite)
-returning seq;
+returning seq, null, id, org_id, type, queue, executions, lost;
 
 -- name: close_expired
 update runs set status = 'failed', error = :error, finished_at = :now, started_at = coalesce(started_at, :now)

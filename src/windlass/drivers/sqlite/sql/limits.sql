@@ -70,9 +70,11 @@ delete from limits where key = :key returning key;
 
 -- name: miscounted
 -- Limits whose permits are not those of the jobs that run, or that a running job should hold and does not.
-select key from limits
- where used <> (select count(*) from jobs indexed by jobs_leased
-                 where state = 'running' and exists (select 1 from json_each(permits) where value = limits.key))
+select key, used, held from (
+  select key, used, (select count(*) from jobs indexed by jobs_leased
+                      where state = 'running' and exists (select 1 from json_each(permits) where value = limits.key)) as held
+    from limits) as limits
+ where used <> held
     or exists (select 1 from jobs indexed by jobs_leased
                 where state = 'running' and not exists (select 1 from json_each(permits) where value = limits.key)
                   and (limits.key = 'global' or limits.key = 'queue:' || queue or limits.key = 'type:' || type

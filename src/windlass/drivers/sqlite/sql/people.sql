@@ -1,5 +1,4 @@
--- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, moved,
--- revoked.
+-- What people and services ask for. core/rows.py: cancelled, cancel_requested, replayed, brought_forward, revoked.
 
 -- name: cancel_queued
 update jobs
@@ -28,44 +27,6 @@ update jobs set dead_kind = 'superseded', superseded_by = :child_id, updated_at 
 update jobs set run_at = null, ready = (waiting_on = 0 and parked_on is null), updated_at = max(:now, updated_at + 1)
  where id = :id and state = 'queued';
 
--- name: first_place
--- core/positions.py: beyond. The first of the other queued jobs of a queue and priority, whatever they wait for. Those
--- that wait for their time, a permit or a predecessor are scanned: this serves a person, not a worker.
-select position, created_at, seq from (
-  select * from (select position, created_at, seq from jobs indexed by jobs_ready
-                  where queue = :queue and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq
-                  order by position, created_at, seq limit 1)
-  union all
-  select position, created_at, seq from jobs indexed by jobs_waiting where queue = :queue and priority = :priority
-     and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_parked where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_blocked where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) order by position, created_at, seq limit 1;
-
--- name: last_place
--- The same at the other end.
-select position, created_at, seq from (
-  select * from (select position, created_at, seq from jobs indexed by jobs_ready
-                  where queue = :queue and priority = :priority and state = 'queued' and ready = 1 and seq <> :seq
-                  order by position desc, created_at desc, seq desc limit 1)
-  union all
-  select position, created_at, seq from jobs indexed by jobs_waiting where queue = :queue and priority = :priority
-     and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_parked where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null and seq <> :seq
-  union all
-  select position, created_at, seq from jobs indexed by jobs_blocked where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0 and seq <> :seq
-) order by position desc, created_at desc, seq desc limit 1;
-
--- name: move_job
-update jobs set position = :position, updated_at = max(:now, updated_at + 1) where seq = :seq and state = 'queued';
-
 -- name: begin_replay
 savepoint replayed;
 
@@ -78,13 +39,13 @@ release savepoint replayed;
 
 -- name: links
 -- All links of a retry chain: what a job retries, and what took over from it.
-with recursive chain (seq, state, retry_of, superseded_by) as (
-  select seq, state, retry_of, superseded_by from jobs where id = :id
+with recursive chain (seq, state, awaited, retry_of, superseded_by) as (
+  select seq, state, awaited, retry_of, superseded_by from jobs where id = :id
   union
-  select jobs.seq, jobs.state, jobs.retry_of, jobs.superseded_by
+  select jobs.seq, jobs.state, jobs.awaited, jobs.retry_of, jobs.superseded_by
     from chain join jobs on jobs.id in (chain.retry_of, chain.superseded_by)
 )
-select seq, state from chain;
+select seq, state, awaited from chain;
 
 -- name: revoke
 -- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.
@@ -111,9 +72,3 @@ select :queue, 'tail', case when :paused then :now end, :now, :now
 on conflict (name) do update set paused_at = excluded.paused_at, updated_at = max(excluded.updated_at, queues.updated_at + 1)
  where (queues.paused_at is null) <> (excluded.paused_at is null)
 returning name;
-
--- name: put_group
-insert into groups (group_id, name, mode, on_failure, total, remaining, created_at)
-values (:group_id, :name, :mode, :on_failure, :total, :total, :now)
-on conflict (group_id) do nothing
-returning group_id;

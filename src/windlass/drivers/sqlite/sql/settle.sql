@@ -6,7 +6,7 @@ select id, seq, executions from jobs where id in (select value from json_each(:i
 -- name: guards
 -- Read under the write lock, only for what the fast path refused or what may bring a job back.
 select seq, state, lease_token, lease_expires_at, last_token, last_outcome, retry_mode, cancel_requested_at, group_id,
-       permits
+       permits, id, awaited
   from jobs where seq in (select value from json_each(:seqs));
 
 -- name: permits_of
@@ -22,14 +22,15 @@ rollback to ack;
 release ack;
 
 -- name: ack
--- The hot path: any number of plain successes of one claim in one statement. Items: {seq: at}. Those that hold
--- permits only when that was seen to.
+-- The hot path: any number of plain successes of one claim in one statement. Items: {seq: at}. Whom others wait for is not
+-- among them: those are told by the way of all other ends. Nor what holds permits,
+-- unless that was seen to.
 update jobs
    set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = 'ack',
        finished_at = done.value, permits = null, updated_at = max(:now, updated_at + 1)
   from json_each(:items) as done
  where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
-   and (permits is null or :limited);
+   and (permits is null or :limited) and awaited = 0;
 
 -- name: ack_begun
 -- The same for jobs that were claimed before their handler began. Items: {seq: [at, started_at]}.
@@ -39,7 +40,7 @@ update jobs
        permits = null, updated_at = max(:now, updated_at + 1)
   from json_each(:items) as done
  where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
-   and (permits is null or :limited);
+   and (permits is null or :limited) and awaited = 0;
 
 -- name: report
 update runs set traceback = :traceback, exit_code = :exit_code, cpu_us = :cpu_us, peak_rss = :peak_rss, log_path = :log_path,
@@ -79,18 +80,6 @@ update jobs
 -- name: close_run
 update runs set status = :status, finished_at = :at, started_at = coalesce(started_at, :started_at, :at), error = :error
  where job_seq = :seq and status is null;
-
--- name: count_member
--- core/counters.py: count_member, as a delta.
-update groups
-   set remaining = remaining - 1, succeeded = succeeded + (:ending = 'succeeded'), failed = failed + (:ending = 'failed'),
-       cancelled = cancelled + (:ending = 'cancelled'), finished_at = case when remaining = 1 then :now end
- where group_id = :group_id and remaining > 0;
-
--- name: uncount_failed
--- core/counters.py: uncount_member. A dead member was brought back by a person.
-update groups set remaining = remaining + 1, failed = failed - 1, finished_at = null
- where group_id = :group_id and failed > 0;
 
 -- name: add_event
 insert into outbox (event, job_id, org_id, body, created_at) values (:event, :job_id, :org_id, :body, :now);

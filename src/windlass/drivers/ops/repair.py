@@ -1,0 +1,36 @@
+"""Rows that others wrote and that contradict each other: found, and put right as far as no decision is needed."""
+
+from __future__ import annotations
+
+from windlass.core.duties import Done, RecountLimits
+from windlass.core.rows import run_prefix
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.statement import Op, Row
+from windlass.types import Micros
+
+EVERY = 1_000_000
+GIVEN = "mended"  # in place of a token: what the id of a run that was given begins with
+
+
+def faults(db: Dialect) -> Op[list[Row]]:
+    """The fields of `Fault`."""
+    found: list[Row] = [
+        ("ended_run", job_id, f"its run is {status}") for job_id, status in (yield db.sql.ended_under_way())
+    ]
+    found += [("missing_run", job_id, "it is running without a run") for (job_id,) in (yield db.sql.runless())]
+    found += [("orphan_run", run_id, f"of no job ({kind} in {queue})") for run_id, queue, kind in (yield db.sql.orphans())]
+    found += [
+        ("permits", key, f"{used} are counted, {held} are held" if used != held else "a running job holds none")
+        for key, used, held in (yield db.sql.miscounted(limit=EVERY))
+    ]
+    return sorted(found)
+
+
+def mend(db: Dialect, now: Micros) -> Op[Done]:
+    """Limits first: nobody begins or ends a run while they are counted again."""
+    counted = yield from db.gate.recount(RecountLimits(limit=EVERY), now)
+    begun = [row[0] for row in (yield db.sql.begin_runless(now=now))]
+    if begun:
+        yield db.sql.give_runs(seqs=db.ints(begun), prefix=run_prefix(GIVEN, now))
+    gone = yield db.sql.delete_orphans()
+    return Done(len(begun) + len(gone) + counted.rows)

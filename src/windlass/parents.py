@@ -1,0 +1,46 @@
+"""What a job may know of those that it has waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.queries import ParentsOf
+from windlass.drivers.protocol import Driver
+from windlass.types import Job, State
+
+
+class Parent(Struct, frozen=True, kw_only=True):
+    """How a predecessor ended. `result` is what its handler returned, as plain data; None when it did not succeed."""
+
+    id: str
+    type: str
+    state: State
+    result: Any = None
+    error: str | None = None  # of one that died or was cancelled
+
+
+async def parents_of(driver: Driver, job_id: str) -> list[Parent]:
+    """In the order in which they were enqueued; of a retry chain its last link. One that was pruned is left out."""
+    ids = [edge.parent_id for edge in await driver.read(ParentsOf(job_id=job_id))]
+    found: dict[str, Job] = {}
+    while ids:
+        later: list[str] = []
+        for job in await driver.get(ids):
+            if job is None or job.id in found:
+                continue
+            if job.superseded_by is None:
+                found[job.id] = job
+            else:
+                later.append(job.superseded_by)
+        ids = later
+    return [parent_in(job) for job in sorted(found.values(), key=lambda job: job.seq)]
+
+
+def parent_in(job: Job) -> Parent:
+    if job.state == "succeeded":
+        result = None if job.result is None else msgspec.json.decode(job.result)
+        return Parent(id=job.id, type=job.type, state=job.state, result=result)
+    return Parent(id=job.id, type=job.type, state=job.state, error=job.dead_reason or job.last_error)

@@ -1,0 +1,305 @@
+"""Jobs that wait for other jobs: released once, skipped where a predecessor failed, never forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from windlass.clock import SECOND
+from windlass.core.alterations import Cancel, Delete, Replay, RunNow
+from windlass.core.changes import Ack
+from windlass.core.dependencies import INLINE
+from windlass.core.eligibility import label_of
+from windlass.core.queries import DependantsOf, ParentsOf
+from windlass.core.settle import Failed, Rejected, Succeeded, WasCancelled
+from windlass.errors import InvalidInput
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+from windlass.types import Job
+
+CHAIN = {"retry_mode": "new_job", "crash_policy": "fail"}
+
+
+async def row(t: Trial, job_id: str) -> Job:
+    [job] = await t.driver.get([job_id])
+    assert job is not None
+    return job
+
+
+async def claimable(t: Trial) -> list[str]:
+    return sorted(job.id for job in await t.claim())
+
+
+class DependencyPromises(Suite):
+    # ----------------------------------------------------------------------------------------------------- being stored
+
+    @promise
+    async def test_a_job_waits_for_all_its_parents(self, t: Trial) -> None:
+        """A job that names unfinished parents is blocked: counted, labelled so, and claimed by nobody before the last of
+        them has ended."""
+        first, second = await t.running(), await t.running()
+        child = await t.enqueue(after=(first.id, second.id))
+        job = await row(t, child)
+        assert (job.waiting_on, job.ready, label_of(job, t.now)) == (2, False, "blocked")
+        assert [count.label for count in await t.driver.count(now=t.now)] == ["blocked", "running"]
+        await t.end(first, Succeeded())
+        assert (await row(t, child)).waiting_on == 1
+        assert await claimable(t) == []
+        await t.end(second, Succeeded())
+        assert await claimable(t) == [child]
+
+    @promise
+    async def test_parents_may_be_of_the_same_batch_in_any_order(self, t: Trial) -> None:
+        """A batch stores a small graph as a whole; a job may name one that comes after it."""
+        jobs = [t.new(id="d", after=("b", "c")), t.new(id="b", after=("a",)), t.new(id="c", after=("a",)), t.new(id="a")]
+        await t.driver.enqueue(jobs, now=t.now)
+        order = []
+        while taken := await t.claim():
+            order.append(sorted(job.id for job in taken))
+            await t.settle(*(Ack(handle=job.handle, token=job.token, at=t.now) for job in taken))
+        assert order == [["a"], ["b", "c"], ["d"]]
+
+    @promise
+    async def test_a_parent_that_succeeded_is_not_waited_for(self, t: Trial) -> None:
+        """It counts as done; one that died or was cancelled acts by the job's rule at once."""
+        good, bad, gone = await t.running(), await t.running(), await t.enqueue()
+        await t.end(good, Succeeded())
+        await t.end(bad, Rejected("no"))
+        await t.alter(Cancel(gone))
+        assert (await row(t, await t.enqueue(after=(good.id,)))).ready
+        for parent in (bad.id, gone):
+            skipped = await row(t, await t.enqueue(after=(good.id, parent)))
+            assert (skipped.state, skipped.last_error, skipped.finished_at) == ("cancelled", "predecessor failed", t.now)
+            assert (await row(t, await t.enqueue(after=(parent,), after_rule="continue"))).ready
+
+    @promise
+    async def test_an_unknown_parent_stores_nothing(self, t: Trial) -> None:
+        """The error names the field; nothing of the batch is there."""
+        with pytest.raises(InvalidInput, match=r"after.*'nobody'"):
+            await t.driver.enqueue([t.new(id="a"), t.new(id="b", after=("a", "nobody"))], now=t.now)
+        assert await t.driver.get(["a", "b"]) == [None, None]
+
+    @promise
+    async def test_a_cycle_stores_nothing(self, t: Trial) -> None:
+        """Nobody can wait for itself, not by way of others either."""
+        for jobs in (
+            [t.new(id="a", after=("a",))],
+            [t.new(id="a", after=("b",)), t.new(id="b", after=("c",)), t.new(id="c", after=("a",))],
+        ):
+            with pytest.raises(InvalidInput, match="after"):
+                await t.driver.enqueue(jobs, now=t.now)
+        for fields in ({"after": "a"}, {"after": (1,)}, {"after": ("x" * 2000,)}, {"after_rule": "odd"}):
+            with pytest.raises(InvalidInput, match="after"):
+                await t.enqueue(**fields)
+        assert (await t.driver.count(now=t.now)) == []
+
+    @promise
+    async def test_a_duplicate_parent_of_a_batch_stands_for_the_one_that_holds_its_key(self, t: Trial) -> None:
+        """A job waits for the job that answers for its parent, not for one that was never stored."""
+        holder = await t.running(dedupe_key="k")
+        await t.driver.enqueue([t.new(id="copy", dedupe_key="k"), t.new(id="child", after=("copy",))], now=t.now)
+        assert [edge.parent_id for edge in await t.driver.read(ParentsOf(job_id="child"))] == [holder.id]
+        assert (await row(t, "child")).waiting_on == 1
+
+    # ------------------------------------------------------------------------------------------------- ends of parents
+
+    @promise
+    async def test_the_worker_of_a_parent_need_not_know(self, t: Trial) -> None:
+        """A child may come while its parent runs. An ack sent in one batch with others releases it all the same."""
+        parent, *others = [await t.running() for _ in range(4)]
+        child = await t.enqueue(after=(parent.id,))
+        jobs = [others[0], parent, *others[1:]]
+        answers = await t.settle(*(Ack(handle=j.handle, token=j.token, at=t.now) for j in jobs))
+        assert answers == ["applied"] * 4
+        assert not (await row(t, parent.id)).awaited
+        assert await claimable(t) == [child]
+
+    @promise
+    async def test_parents_that_end_together_release_their_child_once(self, t: Trial) -> None:
+        """In one batch, or on two connections at the same instant, no end is lost and none counts twice."""
+        for _ in range(3):
+            a, b, c, d = [await t.running() for _ in range(4)]
+            child = await t.enqueue(after=(a.id, b.id, c.id, d.id))
+            other = self.another(t.driver)
+            acks = [Ack(handle=job.handle, token=job.token, at=t.now) for job in (a, b, c, d)]
+            await asyncio.gather(t.driver.settle(acks[:1], now=t.now), other.settle(acks[1:2], now=t.now))
+            assert (await row(t, child)).waiting_on == 2
+            await t.settle(*acks[2:])
+            assert (await row(t, child)).waiting_on == 0
+            await t.end(await t.take(), Succeeded())
+            if other is not t.driver:
+                await other.close()
+
+    @promise
+    async def test_a_repeated_ack_releases_nobody_twice(self, t: Trial) -> None:
+        """A lost reply: the second call changes no counter."""
+        parent, second = await t.running(), await t.running()
+        child = await t.enqueue(after=(parent.id, second.id))
+        assert await t.ack(parent) == "applied"
+        assert await t.ack(parent) == "repeated"
+        assert (await row(t, child)).waiting_on == 1
+
+    @promise
+    async def test_a_released_job_keeps_its_own_time(self, t: Trial) -> None:
+        """A blocked job that is due later waits for its time when its parents have ended, and is not run early by
+        anybody's wish while they have not."""
+        parent = await t.running()
+        child = await t.enqueue(after=(parent.id,), run_at=t.now + MINUTE)
+        early = await t.enqueue(after=(parent.id,), run_at=t.now + MINUTE)
+        assert await t.alter(RunNow(early)) == "applied"
+        assert await claimable(t) == []
+        await t.end(parent, Succeeded())
+        assert await claimable(t) == [early]
+        t.clock.advance(MINUTE)
+        assert child in await claimable(t)
+
+    @promise
+    async def test_a_failure_cancels_what_waits_for_it_all_the_way_down(self, t: Trial) -> None:
+        """Each is cancelled with a skipped run "predecessor failed" that never began, in the transaction of the end; who
+        says `continue` runs instead."""
+        for end in (Rejected("no"), WasCancelled("enough")):
+            parent = await t.running()
+            child = await t.enqueue(after=(parent.id,))
+            grandchild = await t.enqueue(after=(child,))
+            stubborn = await t.enqueue(after=(grandchild, parent.id), after_rule="continue")
+            t.clock.advance(SECOND)
+            await t.end(parent, end)
+            for job_id in (child, grandchild):
+                job, [run] = await row(t, job_id), await t.driver.runs(job_id)
+                assert (job.state, job.last_error, job.finished_at) == ("cancelled", "predecessor failed", t.now)
+                assert (job.executions, job.skipped, job.awaited) == (1, 1, False)
+                assert (run.status, run.error, run.attempt_no) == ("skipped", "predecessor failed", 1)
+                assert run.started_at == run.finished_at == t.now
+            assert await claimable(t) == [stubborn]
+
+    @promise
+    async def test_a_retry_is_not_an_end(self, t: Trial) -> None:
+        """Children wait while their parent may still succeed."""
+        parent = await t.running(max_attempts=2)
+        child = await t.enqueue(after=(parent.id,))
+        await t.end(parent, Failed("boom", retry_in=0))
+        assert (await row(t, child)).waiting_on == 1
+        await t.end(await t.take(), Succeeded())
+        assert await claimable(t) == [child]
+
+    @promise
+    async def test_the_next_link_of_a_chain_takes_over_who_waits_for_it(self, t: Trial) -> None:
+        """Superseded parents do not count: the chain's last link does, for those who wait already and for those who name
+        an earlier link later."""
+        first = await t.running(max_attempts=3, **CHAIN)
+        child = await t.enqueue(after=(first.id,))
+        await t.end(first, Failed("boom", retry_in=0))
+        second = await t.take()
+        late = await t.enqueue(after=(first.id,))
+        assert [edge.parent_id for edge in await t.driver.read(ParentsOf(job_id=late))] == [second.id]
+        assert [edge.job_id for edge in await t.driver.read(DependantsOf(job_id=second.id))] == [child, late]
+        assert not (await row(t, first.id)).awaited
+        await t.end(second, Failed("boom", retry_in=0))
+        third = await t.take()
+        assert (await row(t, child)).waiting_on == (await row(t, late)).waiting_on == 1
+        await t.end(third, Succeeded())
+        assert await claimable(t) == sorted([child, late])
+
+    @promise
+    async def test_a_child_that_is_retried_as_a_chain_remembers_its_parents(self, t: Trial) -> None:
+        """Its later links answer for the first one's parents."""
+        parent = await t.running()
+        child = await t.enqueue(after=(parent.id,), max_attempts=3, **CHAIN)
+        await t.ack(parent, result=b"42")
+        await t.end(await t.take(), Failed("boom", retry_in=0))
+        again = await t.take()
+        assert again.id != child
+        assert [(edge.parent_id, edge.done) for edge in await t.driver.read(ParentsOf(job_id=again.id))] == [
+            (parent.id, True)
+        ]
+
+    @promise
+    async def test_a_person_cancelling_a_parent_cancels_its_children(self, t: Trial) -> None:
+        """As any other bad end; a blocked job may be cancelled too, and nothing is told to it later."""
+        parent, other = await t.enqueue(), await t.running(queue="other")
+        child = await t.enqueue(after=(parent, other.id))
+        gone = await t.enqueue(after=(other.id,))
+        assert await t.alter(Cancel(gone)) == "applied"
+        assert await t.driver.runs(gone) == []
+        assert await t.alter(Cancel(parent)) == "applied"
+        assert (await row(t, child)).state == "cancelled"
+        before = await row(t, child), await row(t, gone)
+        await t.end(other, Succeeded())
+        assert (await row(t, child), await row(t, gone)) == before
+
+    @promise
+    async def test_children_of_a_dead_parent_stay_cancelled_when_it_is_replayed(self, t: Trial) -> None:
+        """Those who come later wait for the replay."""
+        for mode in ({}, CHAIN):
+            parent = await t.running(max_attempts=1, **mode)
+            child = await t.enqueue(after=(parent.id,))
+            await t.end(parent, Failed("boom"))
+            assert await t.alter(Replay(parent.id, t.name("again"))) == "applied"
+            late = await t.enqueue(after=(parent.id,))
+            assert ((await row(t, child)).state, (await row(t, late)).waiting_on) == ("cancelled", 1)
+            await t.end(await t.take(), Succeeded())
+            assert await claimable(t) == [late]
+
+    @promise
+    async def test_a_lost_parent_is_decided_like_any_other(self, t: Trial) -> None:
+        """A lease that lapses brings the parent back, and its child goes on waiting."""
+        parent = await t.running()
+        child = await t.enqueue(after=(parent.id,))
+        t.clock.advance(MINUTE)
+        again = await t.take()
+        assert (again.id, (await row(t, child)).waiting_on) == (parent.id, 1)
+        await t.end(again, Succeeded())
+        assert await claimable(t) == [child]
+
+    # ------------------------------------------------------------------------------------------------------ many of them
+
+    @promise
+    async def test_a_fan_out_that_does_not_fit_one_transaction_is_finished_by_the_sweep(self, t: Trial) -> None:
+        """The end of a parent tells a bounded number of its children; the parent owes the rest, which any sweep pays, also
+        after a crash. Nobody is told twice."""
+        for end, after in ((Succeeded(), "queued"), (Rejected("no"), "cancelled")):
+            parent = await t.running()
+            children = [t.new(after=(parent.id,)) for _ in range(INLINE + 20)]
+            await t.driver.enqueue(children, now=t.now)
+            await t.end(parent, end)
+            rows = [job for job in await t.driver.get([job.id for job in children]) if job is not None]
+            assert sum(job.ready or job.state == "cancelled" for job in rows) == INLINE
+            assert (await row(t, parent.id)).awaited
+            assert await t.alter(Delete(parent.id)) == "wrong_state"
+            await t.driver.expire(now=t.now, limit=10)
+            rows = [job for job in await t.driver.get([job.id for job in children]) if job is not None]
+            assert {(job.state, job.ready) for job in rows} == {(after, after == "queued")}
+            assert not (await row(t, parent.id)).awaited
+            for job in await t.claim(limit=10_000):
+                await t.ack(job)
+
+    @promise
+    async def test_two_parents_who_owe_tell_their_common_child_once_each(self, t: Trial) -> None:
+        """What the one has told already is not told again when the sweep pays for both."""
+        one, two = await t.running(), await t.running()
+        before = [t.new(after=(two.id,)) for _ in range(INLINE)]
+        after = [t.new(after=(one.id,)) for _ in range(INLINE)]
+        common = t.new(after=(one.id, two.id))
+        await t.driver.enqueue([*before, common, *after], now=t.now)
+        await t.end(one, Succeeded())
+        await t.end(two, Succeeded())
+        assert (await row(t, common.id)).waiting_on == 1
+        await t.driver.expire(now=t.now, limit=10)
+        job = await row(t, common.id)
+        assert (job.waiting_on, job.ready) == (0, True)
+        assert len(await t.claim(limit=10_000)) == 2 * INLINE + 1
+
+    @promise
+    async def test_what_unfinished_jobs_need_is_not_pruned(self, t: Trial) -> None:
+        """A parent is kept while a job that has waited for it has not ended; then it goes like any other."""
+        parent, other = await t.running(), await t.running()
+        child = await t.enqueue(after=(parent.id, other.id))
+        await t.end(parent, Succeeded())
+        assert await t.prune(succeeded=0) == 0
+        await t.end(other, Succeeded())
+        assert await t.prune(succeeded=0) == 0
+        await t.end(await t.take(), Succeeded())
+        assert await t.prune(succeeded=0) == 3
+        assert await t.driver.get([child]) == [None]
+        with pytest.raises(InvalidInput, match="pruned"):
+            await t.enqueue(after=(parent.id,))

@@ -1,0 +1,246 @@
+"""Groups that come with their members: in a row or side by side, and what the end of one means for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from windlass.core.alterations import Cancel, CancelGroup, PutGroup, PutLimit, Replay, RetryGroup
+from windlass.core.groups import Progress, progress_of
+from windlass.core.queries import GroupsById, MembersOf
+from windlass.core.settle import Failed, Outcome, Rejected, Succeeded
+from windlass.drivers.protocol import JobQuery
+from windlass.errors import DuplicateJob, InvalidInput
+from windlass.testing.conformance.dependencies import CHAIN, claimable, row
+from windlass.testing.conformance.trial import Suite, Trial, promise
+from windlass.types import GroupMode, NewGroup, NewJob, OnFailure
+
+NO = Rejected("no")
+
+
+def members(t: Trial, mode: GroupMode, on_failure: OnFailure, count: int = 3, **fields: object) -> list[NewJob]:
+    group = NewGroup(group_id="g", name="nightly", mode=mode, on_failure=on_failure)
+    names = "abcdefgh"[:count]
+    return [t.new(id=name, group_id="g", group_seq=n, opens=group, **fields) for n, name in enumerate(names)]
+
+
+async def start(t: Trial, mode: GroupMode, on_failure: OnFailure, count: int = 3, **fields: object) -> None:
+    await t.driver.enqueue(members(t, mode, on_failure, count, **fields), now=t.now)
+
+
+async def progress(t: Trial) -> Progress:
+    [group] = await t.driver.read(GroupsById(ids=("g",)))
+    return progress_of(group, await t.driver.read(MembersOf(ids=("g",))))
+
+
+async def run(t: Trial, ends: Mapping[str, Outcome]) -> list[str]:
+    """Claim and end one job after the other until nothing is left; answers their order."""
+    order: list[str] = []
+    while taken := await t.claim(limit=1):
+        order.append(taken[0].id)
+        await t.end(taken[0], ends.get(taken[0].id, Succeeded()))
+    return order
+
+
+class GroupPromises(Suite):
+    @promise
+    async def test_a_group_is_stored_with_all_its_members_or_not_at_all(self, t: Trial) -> None:
+        """Its total is their number. A group that is there, a member that is a duplicate, a place that is taken twice: an
+        error, and nothing is stored."""
+        await start(t, "parallel", "continue")
+        assert await progress(t) == Progress(
+            status="pending", total=3, succeeded=0, failed=0, skipped=0, cancelled=0, running=0, waiting=3
+        )
+        with pytest.raises(InvalidInput, match=r"group_id.*already"):
+            await t.driver.enqueue([t.new(id="x", group_id="g", opens=NewGroup(group_id="g"))], now=t.now)
+        await t.enqueue(dedupe_key="k")
+        new = NewGroup(group_id="new", mode="sequential")
+        with pytest.raises(DuplicateJob):
+            await t.driver.enqueue([t.new(id="x", group_id="new", group_seq=0, dedupe_key="k", opens=new)], now=t.now)
+        twice = [t.new(id=name, group_id="new", group_seq=0, opens=new) for name in ("x", "y")]
+        for bad, field in ((twice, "group_seq"), ([t.new(id="x", group_id="other", opens=new)], "group_id")):
+            with pytest.raises(InvalidInput, match=field):
+                await t.driver.enqueue(bad, now=t.now)
+        assert await t.driver.get(["x", "y"]) == [None, None]
+        assert await t.driver.read(GroupsById(ids=("new",))) == []
+
+    @promise
+    async def test_a_sequence_runs_one_after_the_other(self, t: Trial) -> None:
+        """By their places, whatever the order in which they were given; a waiting retry of one holds up those behind."""
+        jobs = members(t, "sequential", "stop", max_attempts=2)
+        await t.driver.enqueue([jobs[2], jobs[0], jobs[1]], now=t.now)
+        first = await t.take()
+        assert first.id == "a"
+        assert await claimable(t) == []
+        await t.end(first, Failed("boom", retry_in=60_000_000))
+        assert await claimable(t) == []
+        t.clock.advance(60_000_000)
+        assert await run(t, {}) == ["a", "b", "c"]
+        assert (await progress(t)).status == "completed"
+
+    @promise
+    async def test_a_sequence_that_stops_skips_the_rest(self, t: Trial) -> None:
+        """After the retries of the failing member: the others are cancelled, each with a skipped run "predecessor failed",
+        and the group is partial."""
+        await start(t, "sequential", "stop")
+        assert await run(t, {"b": NO}) == ["a", "b"]
+        [skipped] = await t.driver.runs("c")
+        assert (skipped.status, skipped.error, skipped.started_at) == ("skipped", "predecessor failed", skipped.finished_at)
+        assert await progress(t) == Progress(
+            status="partial", total=3, succeeded=1, failed=1, skipped=0, cancelled=1, running=0, waiting=0
+        )
+
+    @promise
+    async def test_a_sequence_that_continues_is_partial(self, t: Trial) -> None:
+        """The next member runs."""
+        await start(t, "sequential", "continue")
+        assert await run(t, {"b": NO}) == ["a", "b", "c"]
+        done = await progress(t)
+        assert (done.status, done.succeeded, done.failed) == ("partial", 2, 1)
+
+    @promise
+    async def test_a_sequence_that_skips_is_completed(self, t: Trial) -> None:
+        """The failed member counts as skipped."""
+        await start(t, "sequential", "skip")
+        assert await run(t, {"b": NO}) == ["a", "b", "c"]
+        done = await progress(t)
+        assert (done.status, done.succeeded, done.failed, done.skipped) == ("completed", 2, 0, 1)
+
+    @promise
+    async def test_side_by_side_a_failure_stops_those_that_have_not_begun(self, t: Trial) -> None:
+        """Running members go on; a group ends only when all of them have ended."""
+        await start(t, "parallel", "stop", count=4)
+        bad, good = await t.claim(limit=2)
+        await t.end(bad, NO)
+        assert await claimable(t) == []
+        assert (await progress(t)).status == "running"
+        await t.end(good, Succeeded())
+        done = await progress(t)
+        assert (done.status, done.succeeded, done.failed, done.cancelled) == ("partial", 1, 1, 2)
+
+    @promise
+    async def test_all_dead_is_failed_and_all_cancelled_is_cancelled(self, t: Trial) -> None:
+        """Nothing of it was done; partial is anything between."""
+        await start(t, "parallel", "continue", count=2)
+        assert await run(t, {"a": NO, "b": NO}) == ["a", "b"]
+        assert (await progress(t)).status == "failed"
+        other = NewGroup(group_id="h")
+        await t.driver.enqueue([t.new(id="x", group_id="h", opens=other)], now=t.now)
+        assert await t.alter(CancelGroup("h")) == "applied"
+        [group] = await t.driver.read(GroupsById(ids=("h",)))
+        assert progress_of(group, []).status == "cancelled"
+
+    @promise
+    async def test_a_member_that_a_person_cancels_stops_a_sequence_only(self, t: Trial) -> None:
+        """Those behind it have lost their predecessor; those beside it go on."""
+        await start(t, "sequential", "stop")
+        await t.alter(Cancel("a"))
+        assert (await progress(t)).cancelled == 3
+        other = NewGroup(group_id="h")
+        await t.driver.enqueue([t.new(id=name, group_id="h", opens=other) for name in ("x", "y")], now=t.now)
+        await t.alter(Cancel("x"))
+        assert await claimable(t) == ["y"]
+
+    @promise
+    async def test_a_stopped_member_passes_its_permit_on(self, t: Trial) -> None:
+        """One that was let through to a limit must not take the turn of those outside the group with it."""
+        await t.alter(PutLimit("l", 1))
+        await start(t, "parallel", "stop", count=2, limit_keys=("l",))
+        outside = await t.enqueue(limit_keys=("l",))
+        bad = await t.take()
+        assert await t.claim() == []
+        await t.end(bad, NO)
+        assert await claimable(t) == [outside]
+
+    @promise
+    async def test_a_finaliser_runs_once_when_all_members_have_ended(self, t: Trial) -> None:
+        """However they ended: it waits for all of them and says `continue`."""
+        for ends in ({}, {"a": NO}, {"a": NO, "b": NO, "c": NO}):
+            jobs = members(t, "parallel", "stop")
+            last = t.new(id="last", after=("a", "b", "c"), after_rule="continue")
+            await t.driver.enqueue([last, *jobs], now=t.now)
+            order = await run(t, ends)
+            assert (order[-1], order.count("last")) == ("last", 1)
+            assert await t.prune(succeeded=0, cancelled=0, dead=0) == 4
+
+    # ------------------------------------------------------------------------------------------------ the whole of a group
+
+    @promise
+    async def test_cancelling_a_group_ends_what_waits_and_asks_what_runs(self, t: Trial) -> None:
+        """`applied` when something was queued, `requested` when only running ones are left, then `unchanged`."""
+        await start(t, "parallel", "continue")
+        running = await t.take()
+        assert await t.alter(CancelGroup("nobody")) == "not_found"
+        assert await t.alter(CancelGroup("g", "enough")) == "applied"
+        assert ((await row(t, "b")).state, (await row(t, "b")).last_error) == ("cancelled", "enough")
+        assert (await row(t, running.id)).cancel_requested_at == t.now
+        assert await t.alter(CancelGroup("g")) == "unchanged"
+        await t.end(running, Failed("boom", retry_in=0))
+        done = await progress(t)
+        assert (done.status, done.cancelled) == ("cancelled", 3)
+
+    @promise
+    async def test_retrying_a_group_runs_again_what_failed_or_was_skipped(self, t: Trial) -> None:
+        """In their order; what succeeded stays. A cancelled row never moves again: another job takes over from it."""
+        for mode in ({}, CHAIN):
+            await start(t, "sequential", "stop", count=4, **mode)
+            await run(t, {"b": NO})
+            wish = RetryGroup("g", (("b", "b2"), ("c", "c2"), ("d", "d2"), ("a", "a2")))
+            assert await t.alter(wish) == "applied"
+            assert (await progress(t)).waiting == 3
+            order = await run(t, {})
+            assert order == ["b2" if mode else "b", "c2", "d2"]
+            assert ((await row(t, "c")).state, (await row(t, "c")).superseded_by) == ("cancelled", "c2")
+            assert (await row(t, "c2")).retry_of == "c"
+            done = await progress(t)
+            assert (done.status, done.succeeded) == ("completed", 4)
+            assert await t.alter(wish) == "unchanged"
+            assert await t.prune(succeeded=0, cancelled=0, dead=0) == (7 if mode else 6)
+
+    @promise
+    async def test_a_retry_that_fails_again_stops_again(self, t: Trial) -> None:
+        """Those behind it were brought back waiting for it."""
+        await start(t, "sequential", "stop")
+        await run(t, {"a": NO})
+        await t.alter(RetryGroup("g", (("a", "a2"), ("b", "b2"), ("c", "c2"))))
+        assert (await row(t, "b2")).waiting_on == 1
+        assert await run(t, {"a": NO}) == ["a"]
+        assert (await row(t, "c2")).state == "cancelled"
+        await t.alter(RetryGroup("g", (("a", "a3"), ("b2", "b3"), ("c2", "c3"))))
+        assert await run(t, {}) == ["a", "b3", "c3"]
+        assert (await progress(t)).status == "completed"
+
+    @promise
+    async def test_a_retry_of_a_group_that_is_refused_changes_nothing(self, t: Trial) -> None:
+        """A member that vanished or was never one, a group that is not there, a dedupe key that another holds by now."""
+        await start(t, "parallel", "continue", count=2)
+        await run(t, {"a": NO, "b": NO})
+        stranger = await t.enqueue(queue="other")
+        for members_ in ((("a", "a2"), ("gone", "g2")), (("a", "a2"), (stranger, "s2"))):
+            assert await t.alter(RetryGroup("g", members_)) == "not_found"
+        assert await t.alter(RetryGroup("nobody", (("a", "a2"),))) == "not_found"
+        keyed = NewGroup(group_id="k", on_failure="continue")
+        jobs = [t.new(id=name, group_id="k", dedupe_key=name, opens=keyed) for name in ("x", "y")]
+        await t.driver.enqueue(jobs, now=t.now)
+        await run(t, {"x": NO, "y": NO})
+        await t.enqueue(queue="other", dedupe_key="y")
+        assert await t.alter(RetryGroup("k", (("x", "x2"), ("y", "y2")))) == "duplicate"
+        states = {job.id: job.state for job in (await t.driver.find(JobQuery())).jobs}
+        assert {states[name] for name in "abxy"} == {"dead"}
+
+    @promise
+    async def test_one_member_may_be_replayed_alone(self, t: Trial) -> None:
+        """The others stay as they are, and the group waits for that one."""
+        await start(t, "sequential", "stop")
+        await run(t, {"b": NO})
+        assert await t.alter(Replay("b", "b2")) == "applied"
+        assert await run(t, {}) == ["b"]
+        done = await progress(t)
+        assert (done.status, done.succeeded, done.cancelled) == ("partial", 2, 1)
+
+    @promise
+    async def test_a_sequence_cannot_be_declared_without_its_members(self, t: Trial) -> None:
+        """Its order would be nobody's."""
+        with pytest.raises(InvalidInput, match="mode"):
+            await t.alter(PutGroup("g", total=2, mode="sequential"))

@@ -1,0 +1,39 @@
+"""A store of each kind for those who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .place import Place
+
+
+def _made(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
+    kind = request.param
+    place = Place.of(kind, directory, request.getfixturevalue("fresh_schema") if kind == "postgres" else None)
+    yield place
+    place.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    yield from _made(request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    yield from _made(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def sql_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A store that others can write to as well."""
+    yield from _made(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite"])
+def file_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """The Job Scheduler's own store."""
+    yield from _made(request, tmp_path)
