@@ -27,7 +27,8 @@ from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people
 from windlass.drivers.memory.snapshot import Snapshot, restore, snapshot
 from windlass.drivers.memory.tables import Tables
 from windlass.errors import DriverClosed, DriverForked, StoreFull, StoreUnavailable
-from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 T = TypeVar("T")
 

@@ -26,7 +26,8 @@ from windlass.drivers.protocol import Claim, Renewal
 from windlass.errors import InvalidInput, JobNotFound, Refused, UnknownTask
 from windlass.policies import Retry, fixed
 from windlass.presets import SCHEDULER
-from windlass.types import Claimed, NewJob, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, NewJob
 
 NEVER_TWICE: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail"}
 

@@ -12,7 +12,7 @@ from windlass.core.settle import Failed, Succeeded
 from windlass.core.why import Kind
 from windlass.errors import JobNotFound
 from windlass.policies import Retry, fixed
-from windlass.types import WorkerInfo
+from windlass.records import WorkerInfo
 
 
 async def told(place: Place, job_id: str) -> dict[Kind, str]:

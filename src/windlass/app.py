@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 from windlass.client import Client, JobHandle
 from windlass.clock import Clock, duration
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
-from windlass.core.admission import POSITIONS, check_alteration, check_name, check_one_of, check_queues
+from windlass.core.admission import check_name, check_one_of, check_queues
+from windlass.core.admission_of_changes import POSITIONS, check_alteration
 from windlass.core.alterations import Alteration, PutLimit, PutQueue
 from windlass.crons import CronDecorator, CronOptions, declaring
 from windlass.definitions import Declared, rule_of

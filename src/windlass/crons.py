@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 from windlass.client import Client
-from windlass.core.admission import check_alteration
+from windlass.core.admission_of_changes import check_alteration
 from windlass.core.schedules import fingerprint
 from windlass.definitions import Declared, ScheduleOptions, of_schedule, of_template
 from windlass.errors import InvalidInput

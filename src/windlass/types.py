@@ -27,7 +27,6 @@ GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
 CatchUp = Literal["skip", "last", "all"]  # of times that passed while nobody could fire them
 Overlap = Literal["allow", "skip", "queue-one"]  # when a job of the same schedule has not ended
-FaultKind = Literal["orphan_run", "missing_run", "ended_run", "permits"]
 End = Literal["top", "bottom"]  # of the jobs of one queue and priority
 Side = Literal["before", "after"]
 HoldStatus = Literal["ACTIVE", "RELEASED", "EXPIRED"]
@@ -339,89 +338,3 @@ class Hold(Struct, frozen=True, kw_only=True, gc=False):
     granted_at: Micros | None
     expires_at: Micros
     ended_at: Micros | None = None
-
-
-class AuditLine(Struct, frozen=True, kw_only=True, gc=False):
-    """What was done to the store by, or instead of, somebody; never changed, never removed."""
-
-    at: Micros
-    actor: str
-    action: str
-    subject: str
-    detail: str | None = None
-
-
-class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):
-    """A worker as the registry knows it. `is_leader` and `leader_until` come from the leader's row, not from the worker."""
-
-    id: str  # hostname:pid:random
-    hostname: str
-    pid: int
-    pool_size: int
-    version: str
-    queues: tuple[str, ...]
-    types: tuple[str, ...]  # the tasks it knows
-    wakeups: str  # how it hears of new work at present
-    running: int  # jobs that it holds
-    started_at: Micros
-    last_heartbeat: Micros = 0
-    is_leader: bool = False
-    leader_until: Micros | None = None
-
-
-class QueueSample(Struct, frozen=True, kw_only=True):
-    """A row of `queue_stats`: one queue in one minute. Depth and age as they were when the sample was taken; the rest is
-    of the runs that ended within the minute. Histograms: bucket -> runs, `windlass.core.sampling.EDGES` has the bounds."""
-
-    queue: str
-    minute: Micros  # its beginning
-    depth: dict[str, int]  # by label
-    oldest: Micros | None  # for how long the job that is due longest has been due
-    finished: dict[str, int]  # runs by outcome
-    waits: dict[int, int]
-    runs: dict[int, int]
-
-
-class Usage(Struct, frozen=True, kw_only=True, gc=False):
-    """A row of `usage_hourly`: the runs that ended in one hour, added up."""
-
-    hour: Micros  # its beginning
-    org_id: str  # "" = none
-    queue: str
-    type: str
-    outcome: str  # the status of the runs
-    runs: int = 0
-    run_us: int = 0
-    wait_us: int = 0
-    cpu_us: int = 0
-    peak_rss: int | None = None  # the largest
-
-
-class Webhook(Struct, frozen=True, kw_only=True, gc=False):
-    """Somebody who wants to hear of events: of one organisation, or of all."""
-
-    webhook_id: str
-    url: str
-    events: tuple[str, ...]
-    secret: str
-    org_id: str | None = None
-    enabled: bool = True
-    created_at: Micros = 0
-
-
-class Fault(Struct, frozen=True, gc=False):
-    """Rows that contradict each other. The engine writes none: they come from other hands, with the guards switched off."""
-
-    kind: FaultKind
-    subject: str  # the id of the run or of the job, or the key of the limit
-    detail: str
-
-
-class Event(Struct, frozen=True, kw_only=True, gc=False):
-    """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of."""
-
-    event: str
-    job_id: str
-    org_id: str | None
-    body: str
-    created_at: Micros = 0

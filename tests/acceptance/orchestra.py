@@ -11,7 +11,8 @@ from windlass.clock import SECOND
 from windlass.drivers.protocol import Claim
 from windlass.options import plan
 from windlass.presets import ORCHESTRATOR
-from windlass.types import Claimed, Micros, NewJob, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, Micros, NewJob
 
 from .place import Place
 

@@ -19,7 +19,8 @@ from windlass import Windlass
 from windlass.core.alterations import PutLimit
 from windlass.core.queries import AllEvents
 from windlass.core.recovery import CRASH_ERROR
-from windlass.types import Event, Job, Run
+from windlass.records import Event
+from windlass.types import Job, Run
 
 from .crash_program import DIED, scheduler
 from .place import Place, rows, run

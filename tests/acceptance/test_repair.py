@@ -16,7 +16,8 @@ from windlass.core.events import RECOVERED
 from windlass.core.queries import AllEvents, AllLimits
 from windlass.core.recovery import CRASH_ERROR
 from windlass.core.settle import Succeeded
-from windlass.types import Fault, Job, RunStatus
+from windlass.records import Fault
+from windlass.types import Job, RunStatus
 
 from .desk import LEASE, QUEUE, Desk
 from .place import Place, rows, run

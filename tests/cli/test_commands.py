@@ -17,7 +17,7 @@ from windlass.cli.commands import COMMANDS, GROUPS, OVERVIEW, commands
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.config import Settings
-from windlass.types import WorkerInfo
+from windlass.records import WorkerInfo
 
 Store = Callable[..., str]
 Drain = Callable[[], Any]

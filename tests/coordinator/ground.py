@@ -19,7 +19,8 @@ from windlass.core.changes import Ack
 from windlass.core.queries import AllWorkers
 from windlass.drivers import open_driver
 from windlass.drivers.protocol import Claim
-from windlass.types import Claimed, NewJob, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, NewJob
 from windlass.worker.recovering import recover_lapsed
 from windlass.worker.stats import Stats
 from worker.stage import Faulty

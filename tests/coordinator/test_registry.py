@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from windlass.clock import SECOND
-from windlass.types import WorkerInfo
+from windlass.records import WorkerInfo
 
 from .ground import Ground, on_ground
 

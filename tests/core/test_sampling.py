@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.core.sampling import EDGES, MINUTE, Ended, bucket, due_since, minute_before, samples
-from windlass.types import QueueSample
+from windlass.records import QueueSample
 
 from .make import NOW, queued
 

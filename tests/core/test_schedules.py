@@ -21,7 +21,8 @@ from windlass.core.schedules import (
     wanted_times,
 )
 from windlass.core.templates import Policies, decode_policies, made_of, merged, next_version
-from windlass.types import Schedule, Template, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Schedule, Template
 
 HOUR = 3_600 * SECOND
 MINUTE = 60 * SECOND

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from windlass.core import rows
 from windlass.core.usage import HOUR, LATE, Bite, added, bite, hour_of, key_of, key_of_row, late_until, latest
-from windlass.types import Run, Usage
+from windlass.records import Usage
+from windlass.types import Run
 
 from .make import NOW, running
 

@@ -16,7 +16,8 @@ from windlass.core.duties import ForgetKeys, SampleQueues
 from windlass.core.queries import AllWorkers
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Claim, JobQuery, Renewal
-from windlass.types import Claimed, NewJob, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, NewJob
 
 from .proxy import Proxy
 from .server import Server, unique_name

@@ -14,7 +14,7 @@ from windlass import __version__
 from windlass.clock import SECOND
 from windlass.coordinator import bites, coordinator
 from windlass.core.queries import AllWorkers
-from windlass.types import WorkerInfo
+from windlass.records import WorkerInfo
 from windlass.worker import worker as worker_module
 from windlass.worker.recovering import take_back
 

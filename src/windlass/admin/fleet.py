@@ -10,7 +10,8 @@ from windlass.client import Client
 from windlass.clock import moment
 from windlass.core.queries import AllWorkers
 from windlass.errors import WindlassError
-from windlass.types import Micros, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Micros
 
 
 async def fleet(client: Client) -> Fleet:

@@ -20,7 +20,7 @@ from windlass.core.queries import AllWebhooks, Faults
 from windlass.core.recovery import reconcile
 from windlass.core.rows import as_claimed
 from windlass.core.settle import Execution
-from windlass.types import Fault, FaultKind, Webhook
+from windlass.records import Fault, FaultKind, Webhook
 
 SAYS: Final[dict[FaultKind, tuple[str, str]]] = {  # what is wrong, and what is done about it
     "orphan_run": ("runs without a job", "delete the run"),

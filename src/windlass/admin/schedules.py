@@ -16,7 +16,8 @@ from windlass.core.cronwords import in_plain_words
 from windlass.core.queries import AllSchedules, AllTemplates, AllWorkers
 from windlass.core.schedules import gone_from_code
 from windlass.errors import WindlassError
-from windlass.types import CatchUp, Micros, Overlap, Schedule, Template, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import CatchUp, Micros, Overlap, Schedule, Template
 
 LATE = 120 * SECOND
 Origin = Literal["code", "by hand", "gone from code"]

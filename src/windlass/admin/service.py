@@ -51,8 +51,9 @@ from windlass.limits import Limits, pausable
 from windlass.options import OF_JOB, JobOptions, check_options, plan
 from windlass.policies import Duration
 from windlass.presets import HARMONYK
+from windlass.records import Fault
 from windlass.schedules import Schedules, Templates
-from windlass.types import TERMINAL, End, Fault, Job, Label, Run, Side
+from windlass.types import TERMINAL, End, Job, Label, Run, Side
 from windlass.words import System, did_you_mean
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from windlass.clock import moment
 from windlass.core.eligibility import label_of
 from windlass.core.holds import is_valid
 from windlass.core.why import Kind
-from windlass.types import AfterRule, DeadKind, Fault, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
+from windlass.records import Fault
+from windlass.types import AfterRule, DeadKind, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
 Health = Literal["ok", "warning", "problem"]

@@ -16,7 +16,7 @@ from windlass.coordinator.registry import Registry
 from windlass.coordinator.sampling import Sampling
 from windlass.coordinator.ticking import Counts, Ticks, keep_ticking
 from windlass.coordinator.watch import Watch
-from windlass.types import WorkerInfo
+from windlass.records import WorkerInfo
 
 PASSES_BY: Final = 1 * SECOND  # a worker that comes for a moment only stands for election when it is still there then
 ONE_IN: Final = 50  # of those stands at once: where only such workers come, somebody has to keep the store in order

@@ -13,7 +13,8 @@ from windlass.client import Client
 from windlass.core.alterations import Leave
 from windlass.drivers.protocol import Driver
 from windlass.errors import WindlassError
-from windlass.types import Micros, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Micros
 
 log: Final = logging.getLogger("windlass.coordinator")
 

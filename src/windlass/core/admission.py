@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Protocol, get_args
 
 import msgspec
 
-from windlass.core.alterations import (
-    Acquire,
-    Alteration,
-    CancelGroup,
-    Grant,
-    Holding,
-    Leave,
-    Move,
-    MoveBeside,
-    OfSchedules,
-    PauseLimit,
-    PutGroup,
-    PutLimit,
-    PutQueue,
-    PutWebhook,
-    ReleaseHold,
-    RemoveLimit,
-    Renew,
-    Renormalise,
-    Replay,
-    RetryGroup,
-    Revoke,
-    SetPaused,
-    SetPriority,
-    Swap,
-)
 from windlass.core.duties import (
     AgeJobs,
     Duty,
@@ -46,25 +19,20 @@ from windlass.core.duties import (
     SampleQueues,
     TidyPositions,
 )
-from windlass.core.events import EVENTS
 from windlass.core.limits import is_derived
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
+from windlass.records import WorkerInfo
 from windlass.types import (
     AfterRule,
     CrashPolicy,
-    End,
     GroupMode,
     NewGroup,
     NewJob,
     OnDuplicate,
     OnFailure,
     OnUnknown,
-    Order,
-    Positions,
     RetryMode,
-    Side,
-    WorkerInfo,
 )
 
 NAME_LIMIT: Final = 200
@@ -78,12 +46,8 @@ RETRY_MODES: Final = frozenset(get_args(RetryMode))
 CRASH_POLICIES: Final = frozenset(get_args(CrashPolicy))
 ON_UNKNOWN: Final = frozenset(get_args(OnUnknown))
 ON_DUPLICATE: Final = frozenset(get_args(OnDuplicate))
-POSITIONS: Final = frozenset(get_args(Positions))
-ORDERS: Final = frozenset(get_args(Order))
 GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
-ENDS: Final = frozenset(get_args(End))
-SIDES: Final = frozenset(get_args(Side))
 AFTER_RULES: Final = frozenset(get_args(AfterRule))
 
 
@@ -299,144 +263,6 @@ def check_queues(queues: object) -> None:
 def check_progress(progress: float | None) -> None:
     if progress is not None and not (math.isfinite(progress) and 0 <= progress <= 1):
         raise InvalidInput("progress", f"must be between 0 and 1, got {progress!r}")
-
-
-def check_alterations(changes: Sequence[Alteration]) -> None:
-    for change in changes:
-        check_alteration(change)
-    acquired = {change.hold_id for change in changes if isinstance(change, Acquire)}
-    for change in changes:
-        if isinstance(change, Grant) and change.hold_id in acquired:
-            raise InvalidInput("hold_id", f"{change.hold_id!r} is acquired in this very call; grant it in a later one")
-
-
-def check_alteration(change: Alteration) -> None:
-    match change:
-        case PutQueue():
-            check_name("queue", change.name)
-            check_one_of("positions", change.positions, POSITIONS)
-            check_one_of("order", change.order, ORDERS)
-            _check_ageing(change)
-        case PutLimit():
-            _check_put_limit(change)
-        case RemoveLimit():
-            check_name("limit", change.key)
-        case PauseLimit():
-            check_name("limit", change.key)
-            check_flag("paused", change.paused)
-            if change.key.startswith("queue:"):
-                raise InvalidInput("limit", f"{change.key!r} is a queue; pause the queue itself")
-        case PutGroup():
-            check_name("group_id", change.group_id)
-            check_number("total", change.total)
-            check_one_of("mode", change.mode, GROUP_MODES)
-            check_one_of("on_failure", change.on_failure, ON_FAILURE)
-            if change.total == 0:
-                raise InvalidInput("total", "a group has at least one member")
-            if change.mode == "sequential":
-                raise InvalidInput("mode", "a sequential group comes with its members; enqueue them together (NewGroup)")
-        case CancelGroup():
-            check_name("group_id", change.group_id)
-        case RetryGroup():
-            check_name("group_id", change.group_id)
-            for _, child_id in change.members:
-                check_id(child_id)
-        case PutWebhook():
-            check_webhook(change)
-        case Replay():
-            check_id(change.child_id)
-        case Move():
-            check_one_of("to", change.to, ENDS)
-        case MoveBeside() | Swap():
-            if change.job_id == change.other_id:
-                raise InvalidInput("other_id", f"is the job itself, {change.job_id!r}; name another one")
-            if isinstance(change, MoveBeside):
-                check_one_of("side", change.side, SIDES)
-        case SetPriority():
-            check_priority(change.priority)
-        case Renormalise():
-            check_name("queue", change.queue)
-        case Acquire() | Grant() | Renew() | ReleaseHold():
-            check_hold(change)
-        case Revoke() | Leave():
-            check_name("worker_id", change.worker_id)
-        case SetPaused():
-            check_name("queue", change.queue)
-            check_flag("paused", change.paused)
-        case _ if isinstance(change, OfSchedules):
-            from windlass.core.admission_schedules import check_of_schedules  # it stands on this module
-
-            check_of_schedules(change)
-        case _:
-            pass
-
-
-def _check_put_limit(change: PutLimit) -> None:
-    check_name("limit", change.key)
-    if change.max_used is not None:
-        check_number("max_used", change.max_used)
-    if change.per_second is not None:
-        check_amount("rate", change.per_second, "claims per second")
-    if change.burst is not None:
-        if change.per_second is None:
-            raise InvalidInput("burst", "is how many claims a rate lets pass at once; give the rate, too")
-        if not _is_finite(change.burst) or change.burst < 1:
-            raise InvalidInput("burst", f"must be at least 1, or nothing would ever pass, got {change.burst!r}")
-    check_amount("weight", change.weight, "turns beside other orgs")
-    if change.weight != 1 and not change.key.startswith("org:"):
-        raise InvalidInput("weight", f"is of orgs, such as 'org:acme'; {change.key!r} is none")
-
-
-def _check_ageing(change: PutQueue) -> None:
-    if (change.age_after is None) != (change.age_to is None):
-        raise InvalidInput("ageing", "needs how long a job waits, and up to which priority it is raised")
-    if change.age_after is not None and (type(change.age_after) is not int or not 0 < change.age_after <= LATEST):
-        raise InvalidInput("ageing", f"must be longer than nothing, got {change.age_after!r}")
-    if change.age_to is not None and (type(change.age_to) is not int or not -(2**31) <= change.age_to < 2**31):
-        raise InvalidInput("ageing", f"the priority must be a whole number of 32 bits, got {change.age_to!r}")
-
-
-def check_amount(field: str, value: object, what: str) -> None:
-    if not _is_finite(value) or not 1e-6 <= value <= 1e9:  # type: ignore[operator]
-        raise InvalidInput(field, f"must be {what}, more than nothing and at most 1e9, got {value!r}")
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def check_flag(field: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(field, f"must be True or False, got {value!r}")
-
-
-def check_hold(change: Holding) -> None:
-    check_name("hold_id", change.hold_id)
-    if isinstance(change, Acquire):
-        check_name("queue", change.queue)
-        check_name("by", change.by)
-    if isinstance(change, ReleaseHold):
-        if change.by is not None:
-            check_name("by", change.by)
-    elif type(change.expires_in) is not int or not 0 < change.expires_in <= LATEST:
-        raise InvalidInput("expires_in", f"must be more than zero, got {change.expires_in!r}")
-
-
-def check_webhook(change: PutWebhook) -> None:
-    check_name("webhook_id", change.webhook_id)
-    for field in ("url", "secret"):
-        check_text(field, getattr(change, field))
-    if not change.url.startswith(("http://", "https://")):
-        raise InvalidInput("url", f"must begin with http:// or https://, got {change.url!r:.80}")
-    named: object = change.events
-    if not isinstance(named, tuple | list) or not named:
-        raise InvalidInput("events", f"give a non-empty sequence of event names, got {change.events!r}")
-    for event in change.events:
-        check_one_of("events", event, EVENTS)
-    if change.org_id is not None:
-        check_name("org_id", change.org_id)
-    if not isinstance(change.enabled, bool):
-        raise InvalidInput("enabled", f"must be True or False, got {change.enabled!r}")
 
 
 def check_worker(worker: WorkerInfo) -> None:

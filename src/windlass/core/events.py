@@ -12,7 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.core.changes import AddEvent
-from windlass.types import Claimed, Webhook
+from windlass.records import Webhook
+from windlass.types import Claimed
 
 RECOVERED: Final = "job.recovered"
 EVENTS: Final = frozenset({RECOVERED})

@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.core.alterations import Acquire
-from windlass.types import AuditLine, Hold, HoldStatus, Micros
+from windlass.records import AuditLine
+from windlass.types import Hold, HoldStatus, Micros
 
 KEPT: Final[Micros] = 7 * 86_400 * 1_000_000  # ended holds of a queue, until it is held again
 

@@ -8,26 +8,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.types import (
-    AuditLine,
-    Dependency,
-    Event,
-    Fault,
-    Group,
-    Hold,
-    Job,
-    Limit,
-    LimitUse,
-    MemberCount,
-    Micros,
-    Queue,
-    QueueSample,
-    Schedule,
-    Template,
-    Usage,
-    Webhook,
-    WorkerInfo,
-)
+from windlass.records import AuditLine, Event, Fault, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.types import Dependency, Group, Hold, Job, Limit, LimitUse, MemberCount, Micros, Queue, Schedule, Template
 
 R = TypeVar("R")
 

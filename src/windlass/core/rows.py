@@ -51,9 +51,9 @@ def child_of(parent: Job, child: RetryChild, *, seq: int, position: int, now: Mi
         retry_policy=parent.retry_policy, idempotency_scope=None, idempotency_key=None, dedupe_key=parent.dedupe_key,
         template_id=parent.template_id, template_version=parent.template_version, schedule_id=parent.schedule_id,
         fire_at=parent.fire_at, group_id=parent.group_id, group_seq=parent.group_seq, waiting_on=0,
-        after_rule=parent.after_rule, awaited=False, parked_on=None, limit_keys=parent.limit_keys, permits=(),
-        aged_at=None, tags=parent.tags, retry_of=parent.id, manual=child.manual, superseded_by=None,
-        cancel_requested_at=None, progress=None, progress_note=None, headers=parent.headers, codec=parent.codec, last_error="", result=None,
+        after_rule=parent.after_rule, awaited=False, parked_on=None, limit_keys=parent.limit_keys, permits=(), aged_at=None,
+        tags=parent.tags, retry_of=parent.id, manual=child.manual, superseded_by=None, cancel_requested_at=None,
+        progress=None, progress_note=None, headers=parent.headers, codec=parent.codec, last_error="", result=None,
         payload=parent.payload,
     )  # fmt: skip
 

@@ -12,7 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.clock import SECOND
-from windlass.types import Job, Micros, QueueSample
+from windlass.records import QueueSample
+from windlass.types import Job, Micros
 
 MINUTE: Final = 60 * SECOND
 # From 100 microseconds to 100,000 seconds. Bucket n holds what is at least EDGES[n - 1] and less than EDGES[n].

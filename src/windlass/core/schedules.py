@@ -14,7 +14,8 @@ from windlass.clock import SECOND
 from windlass.core.alterations import Fire, PutSchedule
 from windlass.core.cron import due_times, next_after, times_after
 from windlass.core.templates import made_of
-from windlass.types import Micros, NewJob, Schedule, Template, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Micros, NewJob, Schedule, Template
 
 ON_TIME: Final = 60 * SECOND  # what is fired within a minute was not missed: one leader follows another in that time
 MOST_ON_TIME: Final = 120

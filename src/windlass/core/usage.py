@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
-from windlass.types import Micros, Run, Usage
+from windlass.records import Usage
+from windlass.types import Micros, Run
 
 HOUR: Final = 3_600 * SECOND
 LATE: Final = 60 * SECOND

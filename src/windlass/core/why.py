@@ -14,7 +14,8 @@ from msgspec import Struct
 from windlass.core.eligibility import is_due, is_expired
 from windlass.core.holds import is_valid
 from windlass.core.limits import caps_of, has_rate, is_shut, keys_of, next_token, room
-from windlass.types import Hold, Job, Limit, LimitUse, Micros, Queue, QueueSample, WorkerInfo
+from windlass.records import QueueSample, WorkerInfo
+from windlass.types import Hold, Job, Limit, LimitUse, Micros, Queue
 
 Kind = Literal[
     "ended", "superseded", "running", "claimed", "lapsed", "cancelling",  # it does not wait

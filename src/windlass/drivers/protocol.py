@@ -34,18 +34,8 @@ from windlass.core.queries import Query, R
 from windlass.drivers.untransactional import Untransactional as Untransactional
 from windlass.drivers.untransactional import WithoutNetwork as WithoutNetwork
 from windlass.drivers.untransactional import no_async_connection as no_async_connection
-from windlass.types import (
-    Claimed,
-    Handle,
-    Job,
-    Label,
-    Micros,
-    NewJob,
-    OnUnknown,
-    Run,
-    State,
-    WorkerInfo,
-)
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, Handle, Job, Label, Micros, NewJob, OnUnknown, Run, State
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -283,16 +273,16 @@ class Driver(Protocol):
 
         Cancel: queued → cancelled (`applied`), running → `requested`, cancelled → `unchanged`, else `wrong_state`.
         Replay: dead and not superseded; `duplicate` when its dedupe key is active elsewhere. RunNow: queued only.
-        Move, MoveBeside, Swap, SetPriority: queued only, `unchanged` when it stands there already, `apart` where the two
-        have not one queue and priority; later arrivals are not bound by it. Renormalise: `unchanged` when nothing moves.
-        Acquire: `busy` when the queue is held, `unchanged` when it is by this very hold. Grant: `requested` while a job of
-        the queue has a valid lease. Renew, Grant: an active hold whose time is not over, else `wrong_state`. ReleaseHold:
-        `unchanged` when it has ended. Delete: finished, with every link of its chain, else `wrong_state`. Revoke: the valid
-        leases of a worker end at `now` and nothing else changes; `unchanged` when it holds none. Leave: a worker's row goes, and its leadership ends at `now`;
-        `unchanged` when it is not registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit,
-        PutGroup, PutWebhook: insert or change. CancelGroup, RetryGroup: as they say of themselves. A job, or a group,
-        that is not there is `not_found`. A cancelled job's dependants are told like those of any other end; one that owes
-        is not deleted.
+        Move, MoveBeside, Swap, SetPriority: queued only, `unchanged` when it stands there already, `apart` where the
+        two have not one queue and priority; later arrivals are not bound by it. Renormalise: `unchanged` when nothing
+        moves. Acquire: `busy` when the queue is held, `unchanged` when it is by this very hold. Grant: `requested`
+        while a job of the queue has a valid lease. Renew, Grant: an active hold whose time is not over, else
+        `wrong_state`. ReleaseHold: `unchanged` when it has ended. Delete: finished, with every link of its chain, else
+        `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing else changes; `unchanged` when it
+        holds none. Leave: a worker's row goes, and its leadership ends at `now`; `unchanged` when it is not
+        registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit, PutGroup, PutWebhook: insert or
+        change. CancelGroup, RetryGroup: as they say of themselves. A job, or a group, that is not there is
+        `not_found`. A cancelled job's dependants are told like those of any other end; one that owes is not deleted.
 
         PutTemplate, PutSchedule: insert or change by name, `unchanged` when it is so already, `duplicate` when the id of a
         new one is in use; a schedule without its template is `not_found`. DeleteTemplate: `wrong_state` while a schedule

@@ -9,20 +9,8 @@ import msgspec
 
 from windlass.core.limits import keys_of
 from windlass.drivers.statement import Row
-from windlass.types import (
-    Claimed,
-    Dependency,
-    Handle,
-    Job,
-    MemberCount,
-    QueueSample,
-    RetryMode,
-    Run,
-    Schedule,
-    State,
-    Webhook,
-    WorkerInfo,
-)
+from windlass.records import QueueSample, Webhook, WorkerInfo
+from windlass.types import Claimed, Dependency, Handle, Job, MemberCount, RetryMode, Run, Schedule, State
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode

@@ -24,8 +24,9 @@ from windlass.core.duties import (
 from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
 from windlass.core.usage import LATE
 from windlass.drivers.protocol import Leadership
+from windlass.records import Usage, WorkerInfo
 from windlass.testing.model_machine import Machine
-from windlass.types import Micros, Run, Usage, WorkerInfo
+from windlass.types import Micros, Run
 
 WORKERS = ("w", "v")
 TERM = 20 * SECOND

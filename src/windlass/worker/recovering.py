@@ -17,7 +17,8 @@ from windlass.core.queries import AllWebhooks
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
 from windlass.errors import WindlassError
-from windlass.types import Claimed, Micros, Webhook
+from windlass.records import Webhook
+from windlass.types import Claimed, Micros
 
 BITE: Final = 500
 log: Final = logging.getLogger("windlass.worker")

@@ -19,9 +19,10 @@ from windlass.coordinator.ticking import keep_ticking
 from windlass.core.settle import Released, Snoozed
 from windlass.definitions import Declared
 from windlass.errors import InvalidInput
+from windlass.records import WorkerInfo
 from windlass.schedules import declare
 from windlass.tasks import Task
-from windlass.types import Micros, WorkerInfo
+from windlass.types import Micros
 from windlass.worker.capture import captured
 from windlass.worker.claimer import Claimer, Group
 from windlass.worker.finish import STOPS_WITHIN, Finisher

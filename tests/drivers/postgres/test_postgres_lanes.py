@@ -22,7 +22,7 @@ from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.wire import Wire
 from windlass.drivers.protocol import Renewal
 from windlass.drivers.statement import Op, Statement
-from windlass.types import WorkerInfo
+from windlass.records import WorkerInfo
 
 SOON = 0.5
 PID = Statement("select pg_backend_pid()", ())

@@ -15,7 +15,7 @@ from windlass.drivers.postgres import settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.protocol import Leadership
 from windlass.drivers.statement import Op
-from windlass.types import WorkerInfo
+from windlass.records import WorkerInfo
 
 __all__ = ["one_stage", "stage"]
 

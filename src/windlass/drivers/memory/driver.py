@@ -30,7 +30,8 @@ from windlass.drivers.protocol import (
     no_async_connection,
 )
 from windlass.errors import DriverClosed, WrongConnection
-from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 T = TypeVar("T")
 

@@ -8,7 +8,8 @@ from windlass.core.alterations import AlterAnswer, PutWebhook
 from windlass.core.changes import EXPIRED
 from windlass.core.events import Lost, recovered
 from windlass.drivers.memory.tables import Tables
-from windlass.types import Event, Job, Micros, Webhook
+from windlass.records import Event, Webhook
+from windlass.types import Job, Micros
 
 
 def put_webhook(tables: Tables, change: PutWebhook, now: Micros) -> AlterAnswer:

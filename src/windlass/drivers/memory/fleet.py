@@ -9,7 +9,8 @@ from windlass.core.alterations import AlterAnswer, Leave
 from windlass.core.leadership import judge_bid, leads
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.types import Micros, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Micros
 
 
 def beat(tables: Tables, worker: WorkerInfo, now: Micros) -> None:

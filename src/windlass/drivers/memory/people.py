@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.admission import check_alterations
+from windlass.core.admission_of_changes import check_alterations
 from windlass.core.alterations import (
     Acquire,
     AlterAnswer,

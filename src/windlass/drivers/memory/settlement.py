@@ -24,7 +24,8 @@ from windlass.drivers.memory.dependencies import advance, hand_over, stop
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import free_permits
 from windlass.drivers.memory.tables import Tables
-from windlass.types import Event, Job, Micros, Run
+from windlass.records import Event
+from windlass.types import Job, Micros, Run
 
 
 def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[Answer]:

@@ -8,24 +8,8 @@ from windlass.core.fairness import Share
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.types import (
-    AuditLine,
-    Dependency,
-    Event,
-    Group,
-    Hold,
-    Job,
-    Limit,
-    Micros,
-    Queue,
-    QueueSample,
-    Run,
-    Schedule,
-    Template,
-    Usage,
-    Webhook,
-    WorkerInfo,
-)
+from windlass.records import AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.types import Dependency, Group, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 
 
 class Snapshot(Struct):

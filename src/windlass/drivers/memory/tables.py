@@ -12,26 +12,8 @@ from windlass.core.eligibility import dispatch_order
 from windlass.core.fairness import Share
 from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
-from windlass.types import (
-    ACTIVE,
-    AuditLine,
-    Dependency,
-    Event,
-    Group,
-    Handle,
-    Hold,
-    Job,
-    Limit,
-    Micros,
-    Queue,
-    QueueSample,
-    Run,
-    Schedule,
-    Template,
-    Usage,
-    Webhook,
-    WorkerInfo,
-)
+from windlass.records import AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.types import ACTIVE, Dependency, Group, Handle, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 
 K = TypeVar("K")
 V = TypeVar("V")

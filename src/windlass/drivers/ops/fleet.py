@@ -9,7 +9,8 @@ from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.protocol import Leadership
 from windlass.drivers.rows import strings_out
 from windlass.drivers.statement import Op
-from windlass.types import Micros, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Micros
 
 
 def beat(db: Dialect, worker: WorkerInfo, now: Micros) -> Op[None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.limits import GLOBAL, next_refill
@@ -51,9 +50,10 @@ from windlass.drivers.rows import (
     webhook_in,
     worker_in,
 )
-from windlass.drivers.statement import Op, Row
+from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import InvalidInput
-from windlass.types import AuditLine, Event, Fault, Group, Hold, Job, LimitUse, Micros, Queue, Run, Template, Usage
+from windlass.records import AuditLine, Event, Fault, Usage
+from windlass.types import Group, Hold, Job, LimitUse, Micros, Queue, Run, Template
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -98,82 +98,92 @@ def waiting_types(db: Dialect, queues: Sequence[str] | None, limit: int) -> Op[l
 
 
 def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
-    rows: list[Row]
-    make: Callable[[Row], Any]  # a value of the query's kind
+    found: list[Any]
     match query:
-        case AllQueues():
-            rows, make = (yield db.sql.all_queues()), fields_of(Queue)
-        case AllGroups():
-            rows, make = (yield db.sql.all_groups()), fields_of(Group)
-        case GroupsById():
-            rows, make = (yield db.sql.groups_by_id(ids=db.texts(query.ids))), fields_of(Group)
-        case MembersOf():
-            rows, make = (yield db.sql.members_of(ids=db.texts(query.ids))), member_count_in
-        case ParentsOf():
-            rows, make = (yield db.sql.edges_before(id=query.job_id)), dependency_in
-        case DependantsOf():
-            check_limit(query.limit)
-            rows, make = (yield db.sql.dependants_of(id=query.job_id, limit=query.limit)), dependency_in
-        case AllLimits():
-            rows, make = (yield db.sql.all_limits()), limit_in
-        case LimitUses():
-            rows = yield db.sql.limit_uses(keys=db.texts(sorted(set(query.keys))), limit=query.limit)
-            make = use_in
-        case NextRefill():
-            caps = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
-            found_limits = yield db.sql.refilling(keys=db.texts(caps))
-            at = next_refill([limit_in(row) for row in found_limits], query.now)
-            rows, make = [] if at is None else [(at,)], itemgetter(0)
-        case AllWebhooks():
-            rows, make = (yield db.sql.all_webhooks()), webhook_in
-        case AllEvents():
-            rows, make = (yield db.sql.all_events()), fields_of(Event)
-        case Faults():
-            rows, make = (yield from faults(db)), fields_of(Fault)
-        case AllWorkers():
-            rows, make = (yield db.sql.all_workers()), worker_in
-        case AllHolds():
-            rows, make = (yield db.sql.all_holds()), fields_of(Hold)
-        case AuditLog():
-            rows, make = (yield db.sql.audit_log(since=query.since)), fields_of(AuditLine)
         case InOrder():
             check_name("queue", query.queue)
             check_limit(query.limit)
             jobs: list[Any] = yield from in_order(db, query)
             return jobs
-        case SamplesSince():
-            rows, make = (yield db.sql.all_samples(since=query.since)), sample_in
-        case UsageSince():
-            rows, make = (yield db.sql.all_usage(since=query.since)), fields_of(Usage)
-        case AllTemplates(name=None):
-            rows, make = (yield db.sql.all_templates()), fields_of(Template)
-        case AllTemplates():
-            rows, make = (yield db.sql.versions_named(name=query.name)), fields_of(Template)
-        case AllSchedules():
-            rows, make = (yield db.sql.all_schedules()), schedule_in
-        case DueSchedules():
-            check_limit(query.limit)
-            rows, make = (yield db.sql.due_schedules(by=query.by, limit=query.limit)), schedule_in
         case JobsAhead():
-            [job] = yield from get(db, [query.job_id])
-            if job is None or job.state != "queued":
-                return []
-            rows = yield db.sql.jobs_ahead(
-                queue=job.queue, priority=job.priority, position=job.position, created_at=job.created_at, seq=job.seq,
-                most=query.most,
-            )  # fmt: skip
-            make = itemgetter(0)
+            found = yield from ahead(db, query)
+        case NextRefill():
+            found = yield from refill(db, query)
+        case Faults():
+            found = [Fault(*row) for row in (yield from faults(db))]
+        case _ if type(query) in _PLAIN:
+            statement, make = _PLAIN[type(query)]
+            rows = yield statement(db, query)
+            found = [make(row) for row in rows]
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
-    found: list[Any] = [make(row) for row in rows]
     return found
+
+
+def ahead(db: Dialect, query: JobsAhead) -> Op[list[Any]]:
+    [job] = yield from get(db, [query.job_id])
+    if job is None or job.state != "queued":
+        return []
+    rows = yield db.sql.jobs_ahead(
+        queue=job.queue, priority=job.priority, position=job.position, created_at=job.created_at, seq=job.seq,
+        most=query.most,
+    )  # fmt: skip
+    return [row[0] for row in rows]
+
+
+def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
+    keys = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
+    limits = yield db.sql.refilling(keys=db.texts(keys))
+    at = next_refill([limit_in(row) for row in limits], query.now)
+    return [] if at is None else [at]
 
 
 def use_in(row: Row) -> LimitUse:
     return LimitUse(key=row[0], waiting=row[1], holders=strings_in(row[2]))
 
 
+def uses(db: Dialect, query: LimitUses) -> Statement:
+    return db.sql.limit_uses(keys=db.texts(sorted(set(query.keys))), limit=query.limit)
+
+
+def dependants(db: Dialect, query: DependantsOf) -> Statement:
+    check_limit(query.limit)
+    return db.sql.dependants_of(id=query.job_id, limit=query.limit)
+
+
+def templates(db: Dialect, query: AllTemplates) -> Statement:
+    return db.sql.all_templates() if query.name is None else db.sql.versions_named(name=query.name)
+
+
+def due(db: Dialect, query: DueSchedules) -> Statement:
+    check_limit(query.limit)
+    return db.sql.due_schedules(by=query.by, limit=query.limit)
+
+
 def fields_of(kind: type[Any]) -> Callable[[Row], Any]:
     """The column order of the block is the field order of the value."""
     names = kind.__struct_fields__
     return lambda row: kind(**dict(zip(names, row, strict=True)))
+
+
+# One statement each, and what a row of it becomes.
+_PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callable[[Row], Any]]]] = {
+    AllQueues: (lambda db, _: db.sql.all_queues(), fields_of(Queue)),
+    AllGroups: (lambda db, _: db.sql.all_groups(), fields_of(Group)),
+    GroupsById: (lambda db, asked: db.sql.groups_by_id(ids=db.texts(asked.ids)), fields_of(Group)),
+    MembersOf: (lambda db, asked: db.sql.members_of(ids=db.texts(asked.ids)), member_count_in),
+    ParentsOf: (lambda db, asked: db.sql.edges_before(id=asked.job_id), dependency_in),
+    DependantsOf: (dependants, dependency_in),
+    AllLimits: (lambda db, _: db.sql.all_limits(), limit_in),
+    LimitUses: (uses, use_in),
+    AllWebhooks: (lambda db, _: db.sql.all_webhooks(), webhook_in),
+    AllEvents: (lambda db, _: db.sql.all_events(), fields_of(Event)),
+    AllWorkers: (lambda db, _: db.sql.all_workers(), worker_in),
+    AllHolds: (lambda db, _: db.sql.all_holds(), fields_of(Hold)),
+    AuditLog: (lambda db, asked: db.sql.audit_log(since=asked.since), fields_of(AuditLine)),
+    SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
+    UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),
+    AllTemplates: (templates, fields_of(Template)),
+    AllSchedules: (lambda db, _: db.sql.all_schedules(), schedule_in),
+    DueSchedules: (due, schedule_in),
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.core.admission import check_alterations
+from windlass.core.admission_of_changes import check_alterations
 from windlass.core.alterations import (
     Acquire,
     AlterAnswer,

@@ -10,7 +10,8 @@ from windlass.drivers.ops.fleet import is_allowed
 from windlass.drivers.ops.inspect import count
 from windlass.drivers.rows import to_json
 from windlass.drivers.statement import Op
-from windlass.types import Micros, QueueSample
+from windlass.records import QueueSample
+from windlass.types import Micros
 
 
 def look(db: Dialect, epoch: int | None, now: Micros) -> Op[list[QueueSample]]:

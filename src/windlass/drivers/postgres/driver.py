@@ -28,6 +28,7 @@ from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
 from windlass.drivers.postgres.lane import Lane, Watch
 from windlass.drivers.postgres.link import Link
+from windlass.drivers.postgres.measuring import readings
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate, own_steps
 from windlass.drivers.postgres.sql import SQL
@@ -48,13 +49,11 @@ from windlass.drivers.protocol import (
     Renewal,
     WaitingType,
 )
-from windlass.drivers.statement import Op, Row, Statement, T
+from windlass.drivers.statement import Op, Row, T
 from windlass.errors import DriverClosed, DriverForked, DuplicateId, OutcomeUnknown
-from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 
-SAMPLES: Final = 5
-LONGEST_MEASURE: Final = 0.1
-CLOCK: Final = Statement("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", ())
 UPKEEP: Final = 2  # connections at most, opened when needed: an election or a sweep goes on beside a duty
 ALL: Final = {""}  # told to everybody, whatever queues they serve
 SHORTEST_BEAT: Final = 0.5  # seconds that a heartbeat may take, however short the lease
@@ -343,14 +342,7 @@ class PostgresDriver:
     # ------------------------------------------------------------------------------------------------ time and wake-ups
 
     def _measure(self, link: Link) -> None:
-        samples = []
-        for _ in range(SAMPLES):
-            asked = ticking()
-            [(said,)] = link.execute(CLOCK)
-            samples.append((asked, ticking(), said))
-            if ticking() - samples[0][0] > LONGEST_MEASURE:  # a slow network: heartbeats wait for this connection
-                break
-        step = self.clock.adopt(samples)
+        step = self.clock.adopt(readings(link))
         if abs(step) > abs(self._moved):
             self._moved = step
         if abs(step) > SECOND:

@@ -47,7 +47,8 @@ from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
 from windlass.errors import DriverClosed, DriverForked, StoreBusy
-from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 Durability = Literal["full", "relaxed"]
 

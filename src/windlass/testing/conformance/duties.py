@@ -12,8 +12,8 @@ from windlass.core.queries import AllGroups, AllWorkers, SamplesSince, UsageSinc
 from windlass.core.sampling import EDGES, bucket
 from windlass.core.settle import Failed, Succeeded
 from windlass.core.usage import HOUR, LATE
+from windlass.records import QueueSample, Usage
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
-from windlass.types import QueueSample, Usage
 
 KEEP_NOTHING: dict[str, Any] = {"succeeded": 0, "cancelled": 0, "dead": 0}
 WEEK = 7 * 24 * HOUR

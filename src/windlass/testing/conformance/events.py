@@ -11,8 +11,8 @@ from windlass.core.alterations import PutWebhook
 from windlass.core.events import RECOVERED
 from windlass.core.queries import AllEvents, AllWebhooks
 from windlass.errors import InvalidInput
+from windlass.records import Webhook
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
-from windlass.types import Webhook
 
 SECRET, OTHER = "one", "another"
 

@@ -9,8 +9,9 @@ from windlass.core.alterations import Acquire, Grant, ReleaseHold, Renew, SetPau
 from windlass.core.holds import KEPT
 from windlass.core.queries import AllHolds, AuditLog
 from windlass.errors import InvalidInput
+from windlass.records import AuditLine
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
-from windlass.types import AuditLine, Hold
+from windlass.types import Hold
 
 
 class HoldPromises(Suite):

@@ -14,7 +14,8 @@ from windlass.core.duties import Done, Duty, Prune
 from windlass.core.queries import InOrder
 from windlass.core.settle import Execution, Outcome, settle
 from windlass.drivers.protocol import Claim, Driver, Enqueued, Extended, Leadership, Renewal
-from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
+from windlass.records import WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 LEASE: Final[Micros] = 30 * SECOND
 MINUTE: Final[Micros] = 60 * SECOND

@@ -35,9 +35,10 @@ from windlass.drivers.protocol import (
     WaitingType,
 )
 from windlass.errors import DriverClosed, StoreError, StoreUnavailable
+from windlass.records import WorkerInfo
 from windlass.testing.simulator.store import Store
 from windlass.testing.simulator.world import Process, World
-from windlass.types import Claimed, Job, Micros, NewJob, Run, WorkerInfo
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 T = TypeVar("T")
 Fault = Literal[
