@@ -8,11 +8,14 @@ from __future__ import annotations
 Planted = tuple[str, str, str, str, tuple[str, ...]]  # what, file, old, new, tiers; after a colon, which of its tests
 
 PG = "drivers/postgres/"
+BARRED = (
+    "     for update skip locked\n), barred as materialized (\n  select case when exists (select from windlass.limits) "
+)
 POSTGRES: list[Planted] = [
     ("pg claim: waits for what others take", PG + "sql/leases.sql",
-     "   limit :limit\n     for update skip locked\n), leased", "   limit :limit\n     for update\n), leased", ("steps",)),
+     "   limit :limit\n     for update skip locked\n), barred", "   limit :limit\n     for update\n), barred", ("steps",)),
     ("pg claim: takes without a lock", PG + "sql/leases.sql",
-     "   limit :limit\n     for update skip locked\n), leased", "   limit :limit\n), leased", ("steps",)),
+     "   limit :limit\n     for update skip locked\n), barred", "   limit :limit\n), barred", ("steps",)),
     ("pg claim: waits for what others take, over several queues", PG + "sql/leases.sql",
      "limit shares.jobs\n       for update skip locked", "limit shares.jobs\n       for update", ("steps",)),
     ("pg claim: jobs that are not ready are taken", PG + "sql/leases.sql",
@@ -106,7 +109,7 @@ POSTGRES: list[Planted] = [
      "    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))\n",
      "", ("holders: limit",)),
     ("pg claim: limits of the picked jobs are not looked for", PG + "sql/leases.sql",
-     "array(select seq from picked where not (select barred from barred))", "array(select seq from picked)",
+     BARRED + "then exists (", BARRED + "then false and exists (",
      ("promises: concerns_jobs",)),
     ("pg turns: a value is written instead of a delta", PG + "sql/limits.sql",
      "finish = greatest(shares.finish, clock) + charged.finish", "finish = clock + charged.finish", ("limits: fair",)),
