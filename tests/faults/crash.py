@@ -35,9 +35,14 @@ def _hands_back(change: Settlement) -> bool:
     return isinstance(change, Release | Fail) and not change.lapsed
 
 
+def _took(answer: Any) -> bool:
+    """PostgreSQL's claim also tells whether it met limits."""
+    return bool(answer[0] if isinstance(answer, tuple) else answer)
+
+
 OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     "enqueue": (jobs, "enqueue", lambda new, answers: True),
-    "claim": (leases, "claim", lambda wish, jobs: bool(jobs)),
+    "claim": (leases, "claim", lambda wish, jobs: _took(jobs)),
     "extend": (leases, "extend", lambda asked, answers: any(answer.answer == "applied" for answer in answers)),
     "settle": (settlement, "settle", lambda changes, _: any(isinstance(change, Ack) for change in changes)),
     "release": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
@@ -45,7 +50,7 @@ OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     "recovery": (settlement, "settle", lambda changes, _: any(change.lapsed for change in changes)),
 }  # fmt: skip
 POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, whether it is one statement)
-    "claim": [(postgres_leases, "claim", False)],  # where there are limits, and fleets have one, every claim goes this way
+    "claim": [(postgres_leases, "claim_whole", False)],  # of jobs with limits, and fleets have some
     "extend": [(postgres_leases, "extend", True)],
     "settle": [(postgres_settlement, "settle_free", False), (postgres_settlement, "ack_at_once", True)],
     "release": [(postgres_settlement, "settle_free", False)],
