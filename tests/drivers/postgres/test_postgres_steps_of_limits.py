@@ -79,7 +79,7 @@ def test_a_claim_and_a_sweep_that_frees_a_permit_agree(stage: Stage, key: str, f
     enqueue(stage, new(**fields), new(**fields))
     claimed(stage, limit=2)
     one = wish("one", limit=1)
-    for outcome in stage.some(lambda: {"claim": whole(one, LATER), "sweep": sweep()}, rounds=150, seed=8):
+    for outcome in stage.some(lambda: {"claim": whole(one, LATER), "sweep": sweep()}, rounds=60, seed=8):
         outcome["sweep"]
         assert used(stage, key) == len(outcome["claim"]) <= 1, outcome
         check(stage, outcome)
