@@ -10,6 +10,7 @@ from report import Target
 LIMIT: Final = "bench/limits/sqlite_loop.py"
 DRIVER: Final = "bench/store.py"
 FLEET: Final = "bench/fleet.py"
+BOUNDS: Final = "bench/bounds.py"
 HUEY: Final = "bench/huey_fleet.py"
 PEERS: Final = "PEERS"  # these two words stand for directories, and are replaced when a command is run
 PEER_ENV: Final = "PEER_ENV"
@@ -44,6 +45,7 @@ class Numbers(msgspec.Struct, frozen=True):
     huey: int
     latencies: int = 200
     idle_seconds: int = 10
+    bounds: int = 50_000
 
 
 FULL: Final = Numbers(
@@ -52,7 +54,7 @@ FULL: Final = Numbers(
 )  # fmt: skip
 QUICK: Final = Numbers(
     {10: 2_000, 100: 10_000, 500: 20_000}, bulk=20_000, singles=500, history=100_000, asynchronous=10_000,
-    blocking=5_000, huey=2_000, latencies=100, idle_seconds=5,
+    blocking=5_000, huey=2_000, latencies=100, idle_seconds=5, bounds=10_000,
 )  # fmt: skip
 
 
@@ -131,6 +133,23 @@ def store_plans(n: Numbers) -> list[Plan]:
         ("enqueue one, 10 callers, against 1 caller", one(DRIVER, n, *ten), one(DRIVER, n), at_least(3.0)),
         ("blocking enqueue of one, against inline", one(DRIVER, n, *blocking), one(LIMIT, n), None),
         ("the same, 10 threads, against 1", one(DRIVER, n, *ten, *blocking), one(DRIVER, n, *blocking), None),
+    ]  # fmt: skip
+    return [*(Plan(STORE, title, ours, base, target) for title, ours, base, target in rows), *bound_plans(n.bounds)]
+
+
+def bound_plans(jobs: int, *more: str) -> list[Plan]:
+    """Each against the same loop without what it measures."""
+
+    def bounds(part: str, count: int, *words: str) -> Command:
+        return (BOUNDS, part, "--batch", "500", "--jobs", str(count), *words, *more)
+
+    plain, few = bounds("plain", jobs), jobs // 20
+    rows: list[tuple[str, Command, Command, Target]] = [
+        ("claim + settle at 500 with 100 limits and 1,000 keys, against none",
+         bounds("limits", jobs), plain, at_least(0.50)),
+        ("10 keys of limit 2 under 10,000 waiting jobs, against 100",
+         bounds("waiting", few, "--backlog", "10000"), bounds("waiting", few, "--backlog", "100"), at_least(0.95)),
+        ("turns of 1,000 orgs, against none", bounds("fair", jobs), plain, at_least(0.50)),
     ]  # fmt: skip
     return [Plan(STORE, title, ours, base, target) for title, ours, base, target in rows]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from plans import PEER_ENV, PEERS, Command, Plan, at_least, at_most
+from plans import PEER_ENV, PEERS, Command, Plan, at_least, at_most, bound_plans
 from report import Target
 
 LIMIT: Final = "bench/limits/postgres_loop.py"
@@ -39,7 +39,7 @@ QUICK: Final = PostgresNumbers(
 
 
 def plans(numbers: PostgresNumbers, *, rivals: bool) -> list[Plan]:
-    chosen = runtime_plans(numbers)
+    chosen = [*runtime_plans(numbers), *bound_plans(numbers.drains, "--store", "postgres", "--server", SERVER)]
     if rivals:
         for name in RIVALS:
             chosen += rival_plans(numbers, name)

@@ -6,7 +6,7 @@ import pytest
 
 from test_admin import NEVER_TWICE, Place, member, on_a_place
 from windlass.clock import SECOND
-from windlass.core.alterations import Acquire, Cancel, PutLimit, SetPaused
+from windlass.core.alterations import Acquire, Cancel, PauseLimit, PutLimit, SetPaused
 from windlass.core.duties import SampleQueues
 from windlass.core.settle import Failed, Succeeded
 from windlass.core.why import Kind
@@ -77,6 +77,52 @@ async def test_a_limit_is_named_with_those_who_hold_it(place: Place) -> None:
     await place.put("c", queue="mail")
     await place.claim()  # it meets b, and parks it
     assert await told(place, "b") == {"limit": "it waits for a permit of k: 1 of 1 permits are in use by a"}
+
+
+@on_a_place
+async def test_what_is_paused_of_a_job_is_named(place: Place) -> None:
+    await alive(place)
+    await place.put("a", org_id="acme", limit_keys=("key:gpu",))
+    for key in ("type:t", "key:gpu", "org:acme"):
+        await place.client.driver.alter([PauseLimit(key, True)], now=place.clock.now())
+        assert await told(place, "a") == {"paused": f"{key.replace(':', ' ')} is paused"}
+        assert await commands(place, "a") == [f"windlass limits resume {key}"]
+        await place.client.driver.alter([PauseLimit(key, False)], now=place.clock.now())
+    await place.client.driver.alter([PauseLimit("org:acme", True)], now=place.clock.now())
+    await place.put("b", queue="mail")
+    await place.claim()  # it meets a, and parks it
+    assert await told(place, "a") == {"paused": "org acme is paused"}
+
+
+@on_a_place
+async def test_a_rate_says_when_the_next_may_begin(place: Place) -> None:
+    await alive(place)
+    await place.client.driver.alter([PutLimit("key:api", per_second=0.1, burst=1.0)], now=place.clock.now())
+    for name in ("a", "b"):
+        await place.put(name, limit_keys=("key:api",))
+    await place.claim()
+    place.clock.advance(3 * SECOND)
+    rate = {"rate": "key:api allows no more for now; the next in 7 s"}
+    assert await told(place, "b") == rate, "before any claim has met it"
+    await place.put("c", queue="mail")
+    await place.claim()  # it meets b, and parks it
+    assert await told(place, "b") == rate
+    assert await commands(place, "b") == ["windlass limits list"]
+
+
+@on_a_place
+async def test_a_full_queue_or_store_is_said_with_those_who_run(place: Place) -> None:
+    await alive(place)
+    for name in ("a", "b"):
+        await place.put(name)
+    for key in ("queue:default", "global"):
+        await place.client.driver.alter([PutLimit(key, 1)], now=place.clock.now())
+    assert "limit" not in await told(place, "b")
+    await place.claim()
+    told_of = [reason.text for reason in (await place.admin.why("b")).reasons]
+    uses = "1 of 1 permits are in use by a"
+    assert told_of == [f"it waits for a permit of {key}: {uses}" for key in ("global", "queue:default")]
+    assert set(await commands(place, "b")) == {"windlass limits list"}
 
 
 @on_a_place

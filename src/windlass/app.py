@@ -11,17 +11,18 @@ from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from windlass.client import Client, JobHandle
-from windlass.clock import Clock
+from windlass.clock import Clock, duration
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
 from windlass.core.admission import check_name, check_one_of, check_queues
-from windlass.core.admission_of_changes import POSITIONS
-from windlass.core.alterations import PutQueue
+from windlass.core.admission_of_changes import POSITIONS, check_alteration
+from windlass.core.alterations import Alteration, PutLimit, PutQueue
 from windlass.crons import CronDecorator, CronOptions, declaring
 from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
 from windlass.groups import GroupHandle, OpenGroup
 from windlass.holds import QueueHold
+from windlass.limits import Limits, described
 from windlass.options import CommandOptions, TaskOptions
 from windlass.policies import Duration
 from windlass.presets import Preset, preset
@@ -30,7 +31,7 @@ from windlass.repository import Repository
 from windlass.schedules import Schedules, Templates
 from windlass.targets import target_of
 from windlass.tasks import AsyncTask, CommandTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
-from windlass.types import GroupMode, OnFailure, Positions
+from windlass.types import GroupMode, Micros, OnFailure, Order, Positions
 from windlass.words import System, did_you_mean
 from windlass.worker import Stats, Worker
 from windlass.worker.serving import serve
@@ -55,7 +56,7 @@ class Windlass:
         url = url or os.environ.get("WINDLASS_URL") or DEFAULT_URL
         self.client: Client = Client(url, settings_from(settings), driver=driver, clock=clock, random=random)
         self.tasks: Final[dict[str, Task[..., Any]]] = {}
-        self.queues: Final[list[PutQueue]] = []  # as the program describes them
+        self.declared: Final[list[Alteration]] = []  # queues and limits as the program describes them
         self.crons: Final[list[Declared]] = []  # schedules as the program describes them
         self.templates: Final = Templates(self)
         self.schedules: Final = Schedules(self)
@@ -117,9 +118,13 @@ class Windlass:
         return task
 
     def queue(
-        self, name: str, *, preset: System | None = None, positions: Positions | None = None
+        self, name: str, *, preset: System | None = None, positions: Positions | None = None,
+        max_running: int | None = None, order: Order = "strict", ageing: tuple[Duration, int] | None = None,
     ) -> None:  # fmt: skip
-        """Describe a queue. A preset makes it behave as one of the source systems: retries, crashes, keys, order."""
+        """Describe a queue. A preset makes it behave as one of the source systems: retries, crashes, keys, order.
+
+        `max_running` jobs of it run at once, on all machines. With `order="fair"` orgs take turns by their weights.
+        `ageing=("10m", 5)` raises the priority of jobs by one for every ten minutes they wait, up to 5."""
         check_name("queue", name)
         chosen = None if preset is None else preset_named(preset)
         if any(task.queue == name for task in self.tasks.values()):
@@ -127,9 +132,38 @@ class Windlass:
         if positions is not None:
             check_one_of("positions", positions, POSITIONS)
         placed = positions or (chosen.positions if chosen else "tail")
+        after, to = _ageing(ageing)
+        most = max_running if max_running is not None or chosen is None else chosen.max_running
+        changes: list[Alteration] = [
+            PutQueue(name, positions=placed, preset=preset, order=order, age_after=after, age_to=to)
+        ]
+        if most is not None:
+            changes.append(PutLimit(f"queue:{name}", most, declared=True))
+        for change in changes:
+            check_alteration(change)
         self._presets[name] = chosen
-        self.queues.append(PutQueue(name, positions=placed, preset=preset))
-        self.client.declared.append(self.queues[-1])
+        self._declare(*changes)
+
+    def limit(
+        self, key: str, most: int | None = None, *, rate: str | float | None = None, burst: float | None = None,
+        weight: float = 1.0,
+    ) -> None:  # fmt: skip
+        """Describe a limit: `app.limit("gpu", 2)`, `app.limit("org:acme", 5, weight=2)`,
+        `app.limit("key:api", rate="10/s", burst=20)`. It holds for all machines. `app.limits` changes one at run time."""
+        change = described(key, most, rate=rate, burst=burst, weight=weight, declared=True)
+        check_alteration(change)
+        if any(isinstance(other, PutLimit) and other.key == change.key for other in self.declared):
+            raise InvalidInput("limit", f"{change.key!r} is described twice")
+        self._declare(change)
+
+    @property
+    def limits(self) -> Limits:
+        """Look at limits and change them, now."""
+        return Limits(self.client)
+
+    def _declare(self, *changes: Alteration) -> None:
+        self.declared.extend(changes)
+        self.client.declared.extend(changes)
 
     def preset_of(self, queue: str) -> Preset | None:
         check_name("queue", queue)
@@ -270,7 +304,7 @@ class Windlass:
 
     def _reopen(self) -> None:
         if self.client.reopen():
-            self.client.declared = list(self.queues)
+            self.client.declared = list(self.declared)
 
     async def close(self) -> None:
         await self.client.close()
@@ -288,6 +322,14 @@ class Windlass:
 def _check_count(field: str, value: object) -> None:
     if type(value) is not int or value < 1:
         raise InvalidInput(field, f"must be a whole number of at least 1, got {value!r}")
+
+
+def _ageing(said: object) -> tuple[Micros | None, int | None]:
+    if said is None:
+        return None, None
+    if not isinstance(said, tuple) or len(said) != 2 or type(said[1]) is not int:
+        raise InvalidInput("ageing", f"must be how long a job waits and the highest priority, as ('10m', 5), got {said!r}")
+    return duration(said[0], field="ageing"), said[1]
 
 
 def preset_named(name: str) -> Preset:

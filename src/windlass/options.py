@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from windlass.clock import duration, instant
 from windlass.config import Settings
 from windlass.core.admission import AFTER_RULES, check_name, check_one_of
+from windlass.core.limits import is_derived, limit_key
 from windlass.core.uniqueness import clean_key, idempotency_scope, stored_dedupe_key
 from windlass.errors import InvalidInput
 from windlass.policies import Duration, Retry
@@ -41,6 +42,7 @@ class SharedOptions(TypedDict, total=False):
     on_duplicate: OnDuplicate
     dedupe: bool | str
     limits: tuple[str, ...]
+    debounce: Duration  # with dedupe: runs so long after the last call, with that call's arguments
     tags: tuple[str, ...]
 
 
@@ -139,10 +141,13 @@ def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Se
         on_duplicate=said.get("on_duplicate", preset.on_duplicate if preset else settings.on_duplicate),
         idempotency_key=key, idempotency_scope=None if key is None else _scope(task, said, preset, settings),
         dedupe_key=clean_key(dedupe) if isinstance(dedupe, str) else None,
-        limit_keys=_names("limits", said), tags=_names("tags", said), headers=_headers(said), after=_after(said),
+        limit_keys=_limits(said), tags=_names("tags", said), headers=_headers(said), after=_after(said),
         after_rule=_on_failure(said),
     )  # fmt: skip
     delay = duration(said["delay"], field="delay") if "delay" in said else 0
+    if "debounce" in said:
+        delay = _debounce(said)
+        prototype = replace(prototype, on_duplicate="replace")
     life = duration(said["idempotency_for"], field="idempotency_for") if "idempotency_for" in said else None
     plain = not delay and dedupe is not True and life is None and "id" not in said
     return Plan(prototype, said, delay, dedupe, life, said.get("conn"), _flag("notify", said), plain)
@@ -167,6 +172,24 @@ def _names(field: str, said: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, tuple | list):
         raise InvalidInput(field, f"must be a tuple of names such as ('{value}',)")
     return tuple(value)
+
+
+def _limits(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """`gpu` stands for `key:gpu`. What a job has by its type, org, tags or queue needs no name here."""
+    keys = tuple(limit_key(name, "limits") for name in _names("limits", said))
+    derived = next((key for key in keys if is_derived(key)), None)
+    if derived is not None:
+        raise InvalidInput("limits", f"{derived!r} concerns a job by what it is; name keys of your own, such as 'gpu'")
+    return keys
+
+
+def _debounce(said: Mapping[str, Any]) -> Micros:
+    if not said.get("dedupe"):
+        raise InvalidInput("debounce", "needs dedupe, which tells the calls that stand for the same work")
+    other = next((name for name in ("delay", "run_at", "on_duplicate") if name in said), None)
+    if other is not None:
+        raise InvalidInput("debounce", f"says when the job runs and what a duplicate does; leave out {other}")
+    return duration(said["debounce"], field="debounce")
 
 
 def _after(said: Mapping[str, Any]) -> tuple[str, ...]:

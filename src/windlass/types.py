@@ -22,6 +22,7 @@ OnUnknown = Literal["wait", "dead"]
 OnDuplicate = Literal["ignore", "touch", "replace", "raise"]
 AfterRule = Literal["cancel", "continue"]
 Positions = Literal["tail", "dense"]
+Order = Literal["strict", "fair"]  # fair: orgs take turns by weight, each in the usual order
 GroupMode = Literal["parallel", "sequential"]
 OnFailure = Literal["stop", "continue", "skip"]
 CatchUp = Literal["skip", "last", "all"]  # of times that passed while nobody could fire them
@@ -144,6 +145,8 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     awaited: bool
     parked_on: str | None
     limit_keys: tuple[str, ...]
+    permits: tuple[str, ...]  # limits that the claim counted it in; whoever ends the lease gives them back
+    aged_at: Micros | None  # when its priority was last raised for waiting
     tags: tuple[str, ...]
     retry_of: str | None
     manual: bool
@@ -187,7 +190,7 @@ class Claimed(Struct, frozen=True, gc=False):
     codec: str
     payload: bytes
     headers: dict[str, str] = {}
-    limit_keys: tuple[str, ...] = ()
+    permits: tuple[str, ...] = ()
 
 
 class Run(Struct, frozen=True, kw_only=True, gc=False):
@@ -253,11 +256,27 @@ class MemberCount(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Limit(Struct, frozen=True, kw_only=True, gc=False):
-    """A cap on valid leases for one key."""
+    """What bounds the jobs of one key: how many valid leases, how many claims per second, and whether any at all."""
+
+    key: str  # global, queue:x, type:y, key:z, tag:t, org:o
+    max_used: int | None = None
+    used: int = 0
+    per_second: float | None = None  # a token bucket, with the next three; all or none
+    burst: float | None = None
+    tokens: float | None = None
+    refilled_at: Micros | None = None
+    wake_at: Micros | None = None  # when a claim lets those through who wait for a token
+    weight: float = 1.0  # of an org, in queues with order="fair"
+    paused_at: Micros | None = None
+    declared: str | None = None  # as a program last described it: only another description is obeyed
+
+
+class LimitUse(Struct, frozen=True, kw_only=True, gc=False):
+    """Who waits for a limit, and who holds its permits."""
 
     key: str
-    max_used: int | None
-    used: int = 0
+    waiting: int
+    holders: tuple[str, ...]
 
 
 class Queue(Struct, frozen=True, kw_only=True, gc=False):
@@ -266,6 +285,9 @@ class Queue(Struct, frozen=True, kw_only=True, gc=False):
     preset: str | None = None
     settings: str | None = None
     paused_at: Micros | None = None
+    order: Order = "strict"
+    age_after: Micros | None = None  # a job that waits for so long gets one more priority, and again after as long
+    age_to: int | None = None  # up to this one
 
 
 class Template(Struct, frozen=True, kw_only=True, gc=False):

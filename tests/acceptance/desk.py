@@ -7,7 +7,7 @@ from typing import Any
 from windlass import Windlass
 from windlass.core.changes import Answer, Report
 from windlass.core.eligibility import label_of
-from windlass.core.settle import Execution, Outcome, settle
+from windlass.core.settle import Execution, Outcome, Succeeded, settle
 from windlass.drivers.protocol import Claim
 from windlass.options import plan
 from windlass.presets import SCHEDULER
@@ -42,6 +42,15 @@ class Desk:
         token = self.app.client.ids.token()
         wish = Claim(queues=(QUEUE,), limit=limit, lease_for=LEASE, worker_id="dispatcher", token=token)
         return await self.app.client.driver.claim(wish, now=self.now)
+
+    async def dispatch_all(self) -> list[str]:
+        """One after another, because one runs at a time; each succeeds. Their ids, in order."""
+        order: list[str] = []
+        while found := await self.dispatch(10):
+            [job] = found
+            order.append(job.id)
+            await self.end(job, Succeeded())
+        return order
 
     async def dispatched(self, **said: Any) -> Claimed:
         await self.enqueue(**said)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from windlass import Windlass
-from windlass.core.alterations import PutLimit
 from windlass.core.queries import AllEvents
 from windlass.core.recovery import CRASH_ERROR
 from windlass.records import Event
@@ -40,12 +39,6 @@ class Crash:
         self.log.touch()
         self._apps: list[Windlass] = []
         self.restarted().open()
-
-        async def prepare() -> None:
-            # A limit that nobody needs: on PostgreSQL it makes every claim a transaction with a commit to die at.
-            await self.app.client.driver.alter([PutLimit("key:unused", 9)], now=place.clock.now())
-
-        run(prepare)
         place.sql(SUBSCRIBED.format(instant=place.instant(1)))
 
     @property

@@ -127,9 +127,10 @@ def test_runs_without_a_job_are_deleted(desk: Desk) -> None:
     """JS-150: and nothing else is."""
 
     async def main() -> None:
-        gone, kept = await desk.dispatched(), await desk.dispatched()
-        for job in (gone, kept):
-            await desk.end(job, Succeeded())
+        gone = await desk.dispatched()
+        await desk.end(gone, Succeeded())
+        kept = await desk.dispatched()
+        await desk.end(kept, Succeeded())
         desk.place.sql(f"delete from jobs where id = '{gone.id}'", guarded=False)
         [fault] = await repaired(desk)
         assert (fault.kind, fault.subject) == ("orphan_run", gone.run_id)
@@ -146,10 +147,10 @@ def test_permits_are_counted_again_and_who_waited_may_run(desk: Desk) -> None:
         driver = desk.app.client.driver
         await driver.alter([PutLimit("key:x", 1)], now=desk.now)
         await desk.enqueue(limits=("key:x",))
-        desk.place.sql("update limits set used = 1")
+        desk.place.sql("update limits set used = 1 where key = 'key:x'")
         assert await desk.dispatch() == []
         assert await repaired(desk) == [Fault("permits", "key:x", "1 are counted, 0 are held")]
-        assert [limit.used for limit in await driver.read(AllLimits())] == [0]
+        assert {limit.used for limit in await driver.read(AllLimits())} == {0}
         assert len(await desk.dispatch()) == 1
 
     run(main)

@@ -171,7 +171,7 @@ def test_a_job_is_put_a_hundred_behind_the_last_of_its_priority(desk: Desk) -> N
     async def main() -> None:
         made = [await desk.enqueue(priority=priority) for priority in (0, 0, 5, 0, 5)]
         assert [(await desk.row(one)).position for one in made] == [100, 200, 100, 300, 200]
-        await desk.dispatch(5)
+        await desk.dispatch_all()
         assert (await desk.row(await desk.enqueue())).position == 100
 
     run(main)
@@ -195,7 +195,7 @@ def test_the_order_is_a_function_of_what_is_stored(any_place: Place, draw: int) 
             query = "select id from jobs where state = 'queued' order by priority desc, position, created_at, seq"
             assert [row[0] for row in any_place.sql(query)] == expected
             desk.app = Desk(any_place).app  # after a restart
-        assert [job.id for _ in made for job in await desk.dispatch()] == expected
+        assert await desk.dispatch_all() == expected
 
     run(main)
 
@@ -209,7 +209,7 @@ def test_a_changed_position_changes_nothing_else(desk: Desk) -> None:
         assert await desk.app.client.driver.alter([Move(made[2], "top")], now=desk.now) == ["applied"]
         after = {row.id: row.position for row in await rows(desk.app)}
         assert {one for one in made if before[one] != after[one]} == {made[2]}
-        assert [job.id for job in await desk.dispatch(3)] == [made[2], made[0], made[1]]
+        assert await desk.dispatch_all() == [made[2], made[0], made[1]]
         assert await desk.app.client.driver.alter([Move(made[0], "top")], now=desk.now) == ["wrong_state"]
 
     run(main)
@@ -334,7 +334,7 @@ def test_the_queue_goes_on_after_a_restart_where_it_was(sql_place: Place) -> Non
         await recover_lapsed(desk.app.client)
         assert await rows(desk.app) == before
         rest = [made[1], made[3], made[5], made[0], made[2], made[4]]
-        assert [one.id for one in await desk.dispatch(6)] == [one for one in rest if one != job.id]
+        assert await desk.dispatch_all() == [one for one in rest if one != job.id]
 
     run(main)
 

@@ -168,7 +168,7 @@ def test_using_says_everything_about_one_job(app: Windlass) -> None:
         row = await only(app)
         assert (job.id, row.id, row.queue, row.priority) == ("mine", "mine", "mail", 9)
         assert row.run_at == instant(START) + 300 * SECOND
-        assert (row.org_id, row.tags, row.headers, row.limit_keys) == ("acme", ("a", "b"), {"trace": "1"}, ("gpu",))
+        assert (row.org_id, row.tags, row.headers, row.limit_keys) == ("acme", ("a", "b"), {"trace": "1"}, ("key:gpu",))
         assert (row.timeout_ns, row.max_lost, row.on_unknown, row.max_attempts) == (3_000_000_000, 7, "dead", 2)
         assert (row.idempotency_key, row.dedupe_key) == ("key", "only-one")
         assert row.retry_policy is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from windlass.clock import SECOND
 from windlass.core import rows
 from windlass.core.alterations import Replay
-from windlass.core.changes import CountMember, Expire, Fail, FreePermits, Retry, RetryChild, effect_of
+from windlass.core.changes import CountMember, Expire, Fail, Retry, RetryChild, effect_of
 from windlass.core.eligibility import is_expired, needs_decision
 from windlass.core.guards import judge
 from windlass.core.recovery import CRASH_ERROR, recover
@@ -24,8 +24,7 @@ from .make import FENCE, LEASE, NOW, claimed, new, queued, running
 
 LATER = NOW + LEASE
 RUN = Execution(LATER, child_id="job-2")
-OWNED: dict[str, Any] = {"group_id": "g", "limit_keys": ("key:a",)}
-PERMITS = FreePermits(("key:a",))
+OWNED: dict[str, Any] = {"group_id": "g"}
 
 
 def test_a_bare_job_is_taken_back_for_ever() -> None:
@@ -37,7 +36,7 @@ def test_a_bare_job_is_taken_back_for_ever() -> None:
 def test_taking_back_frees_the_permit_counts_the_loss_and_makes_the_job_due_at_once() -> None:
     change = recover(claimed(attempts=1, **OWNED), RUN)
     assert isinstance(change, Expire)
-    assert change.riders == (PERMITS,)
+    assert change.riders == ()
     effect = effect_of(change)
     assert (effect.state, effect.run_status, effect.run_at, effect.keep_run_at) == ("queued", "failed", None, False)
     assert (effect.lost, effect.skipped, effect.attempts, effect.last_error) == (1, 0, None, None)
@@ -58,7 +57,7 @@ def test_a_job_that_kills_its_workers_too_often_is_dead_as_lost(max_lost: int, l
     if isinstance(change, Fail):
         assert change.kind == "lost"
         assert f"{lost + 1} times" in change.reason
-        assert change.riders == (PERMITS, CountMember("g", "failed"))
+        assert change.riders == (CountMember("g", "failed"),)
         assert effect_of(change).lost == 1
 
 
@@ -93,7 +92,7 @@ def test_a_crash_of_a_never_twice_job_is_a_failure_with_a_retry_child() -> None:
     change = recover(job, RUN)
     assert isinstance(change, Fail)
     assert (change.kind, change.reason, change.attempts, change.lapsed) == ("superseded", CRASH_ERROR, 1, True)
-    assert change.riders == (PERMITS, RetryChild("job-2", LATER + 10 * SECOND, 1))
+    assert change.riders == (RetryChild("job-2", LATER + 10 * SECOND, 1),)
     assert effect_of(change).lost == 1
 
 
@@ -102,7 +101,7 @@ def test_a_crash_in_the_last_link_ends_the_chain() -> None:
     change = recover(job, RUN)
     assert isinstance(change, Fail)
     assert (change.kind, change.reason, change.attempts) == ("exhausted", CRASH_ERROR, 4)
-    assert change.riders == (PERMITS, CountMember("g", "failed"))
+    assert change.riders == (CountMember("g", "failed"),)
 
 
 def test_a_crash_under_the_fail_policy_goes_by_the_retry_policy_also_in_place() -> None:

@@ -18,7 +18,6 @@ from windlass.core.changes import (
     Ending,
     Expire,
     Fail,
-    FreePermits,
     Release,
     Report,
     Retry,
@@ -52,8 +51,7 @@ from .make import FENCE, LEASE, NOW, claimed, new, queued
 
 END = NOW + 5 * SECOND
 RUN = Execution(END, started_at=NOW + 1, child_id="job-2", report=Report(exit_code=3))
-PERMITS = FreePermits(("key:a", "tag:b"))
-OWNED: dict[str, Any] = {"group_id": "g", "limit_keys": ("key:a", "tag:b")}
+OWNED: dict[str, Any] = {"group_id": "g"}
 BACKOFF = Policy(max_attempts=3, backoff=fixed("7s")).encode()
 
 
@@ -77,15 +75,13 @@ OUTCOMES: list[tuple[Outcome, type, type, Ending | None, Ending | None]] = [
 @pytest.mark.parametrize("mode", ["same_job", "new_job"])
 @pytest.mark.parametrize("case", OUTCOMES, ids=lambda case: type(case[0]).__name__)
 @pytest.mark.parametrize("group_id", [None, "g"])
-@pytest.mark.parametrize("limit_keys", [(), ("key:a", "tag:b")])
 def test_every_outcome_settles_under_the_jobs_own_fence_with_the_riders_it_owes(
     mode: RetryMode,
     case: tuple[Outcome, type, type, Ending | None, Ending | None],
     group_id: str | None,
-    limit_keys: tuple[str, ...],
 ) -> None:
     outcome, same, fresh, counted_same, counted_fresh = case
-    job = claimed(retry_mode=mode, retry_policy=BACKOFF, max_attempts=3, group_id=group_id, limit_keys=limit_keys)
+    job = claimed(retry_mode=mode, retry_policy=BACKOFF, max_attempts=3, group_id=group_id)
     change = settle(job, outcome, RUN)
     assert type(change) is (same if mode == "same_job" else fresh)
     assert (change.handle, change.token, change.at, change.started_at) == (job.handle, FENCE, END, NOW + 1)
@@ -93,7 +89,7 @@ def test_every_outcome_settles_under_the_jobs_own_fence_with_the_riders_it_owes(
     assert not change.lapsed
 
     ending = counted_same if mode == "same_job" else counted_fresh
-    owed: list[Rider] = [PERMITS] if limit_keys else []
+    owed: list[Rider] = []
     if group_id is not None and ending is not None:
         owed.append(CountMember("g", ending))
     assert [r for r in change.riders if not isinstance(r, RetryChild)] == owed
@@ -196,7 +192,7 @@ def test_a_rule_may_end_a_job_at_once_whatever_is_left_of_its_allowance() -> Non
     change = settle(job, Failed("bad", error_types(UnicodeError())), RUN)
     assert isinstance(change, Fail)
     assert (change.kind, change.attempts) == ("rejected", 1)
-    assert change.riders == (PERMITS, CountMember("g", "failed"))
+    assert change.riders == (CountMember("g", "failed"),)
     assert isinstance(settle(job, Failed("bad", error_types(KeyError())), RUN), Retry)
 
 
@@ -234,14 +230,14 @@ def test_a_failed_new_job_ends_superseded_and_leaves_a_child_with_one_attempt_mo
         2,
         "failed",
     )
-    assert change.riders == (PERMITS, RetryChild("job-2", END + 7 * SECOND, 2))
+    assert change.riders == (RetryChild("job-2", END + 7 * SECOND, 2),)
 
 
 def test_the_last_link_of_a_chain_is_dead_without_a_child() -> None:
     change = settle(claimed(retry_mode="new_job", attempts=2, max_attempts=3, **OWNED), Failed("boom"), RUN)
     assert isinstance(change, Fail)
     assert (change.kind, change.attempts) == ("exhausted", 3)
-    assert change.riders == (PERMITS, CountMember("g", "failed"))
+    assert change.riders == (CountMember("g", "failed"),)
 
 
 def test_a_snoozed_new_job_goes_on_as_a_child_and_nothing_counts_as_failed() -> None:
@@ -399,17 +395,17 @@ def test_a_job_that_was_asked_to_stop_never_comes_back(mode: RetryMode, outcome:
     change = settled(mode, outcome)
     honoured = honour_cancel(change, cancel_requested=True, group_id="g")
     assert isinstance(honoured, Cancelled)
-    assert honoured.riders == (PERMITS, CountMember("g", "cancelled"))
+    assert honoured.riders == (CountMember("g", "cancelled"),)
     assert (honoured.handle, honoured.token, honoured.at, honoured.started_at, honoured.report) == (
         change.handle, change.token, change.at, change.started_at, change.report,
     )  # fmt: skip
 
 
 def test_a_lapsed_lease_of_a_cancelled_job_ends_it_and_still_counts_as_lost() -> None:
-    expire = Expire(handle=1, token=FENCE, at=END, lapsed=True, riders=(PERMITS,))
+    expire = Expire(handle=1, token=FENCE, at=END, lapsed=True, riders=())
     honoured = honour_cancel(expire, cancel_requested=True, group_id=None)
     assert isinstance(honoured, Cancelled)
-    assert honoured.riders == (PERMITS,)
+    assert honoured.riders == ()
     assert honoured.lapsed
     assert effect_of(honoured).lost == 1
 

@@ -35,9 +35,14 @@ def _hands_back(change: Settlement) -> bool:
     return isinstance(change, Release | Fail) and not change.lapsed
 
 
+def _took(answer: Any) -> bool:
+    """PostgreSQL's claim also tells what it met."""
+    return bool(answer[0] if isinstance(answer, tuple) else answer)
+
+
 OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     "enqueue": (jobs, "enqueue", lambda new, answers: True),
-    "claim": (leases, "claim", lambda wish, jobs: bool(jobs)),
+    "claim": (leases, "claim", lambda wish, jobs: _took(jobs)),
     "extend": (leases, "extend", lambda asked, answers: any(answer.answer == "applied" for answer in answers)),
     "settle": (settlement, "settle", lambda changes, _: any(isinstance(change, Ack) for change in changes)),
     "release": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
@@ -45,7 +50,8 @@ OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     "recovery": (settlement, "settle", lambda changes, _: any(change.lapsed for change in changes)),
 }  # fmt: skip
 POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, whether it is one statement)
-    "claim": [(postgres_leases, "claim", False)],  # where there are limits, and fleets have one, every claim goes this way
+    "claim": [(postgres_leases, "claim_whole", False)],  # of jobs with limits: it has a commit to die before
+    "claim:after_commit": [(postgres_leases, "claim_whole", False), (postgres_leases, "claim_at_once", True)],
     "extend": [(postgres_leases, "extend", True)],
     "settle": [(postgres_settlement, "settle_free", False), (postgres_settlement, "ack_at_once", True)],
     "release": [(postgres_settlement, "settle_free", False)],
@@ -103,7 +109,7 @@ def at_commit(driver: Any, point: str, die: Callable[[], None]) -> None:
     if isinstance(driver, SqliteDriver):
         _at_commit(driver, OPERATIONS[operation], step, die)
     else:
-        _at_commit_on_postgres(POSTGRES[operation], OPERATIONS[operation][2], step, die)
+        _at_commit_on_postgres(POSTGRES.get(point, POSTGRES[operation]), OPERATIONS[operation][2], step, die)
 
 
 def _nothing() -> None:

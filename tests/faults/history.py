@@ -53,7 +53,7 @@ class JobRow(NamedTuple):
     superseded_by: str | None
     retry_of: str | None
     finished_at: int | None
-    limit_keys: str | None
+    permits: str | None
 
 
 class RunRow(NamedTuple):
@@ -128,7 +128,7 @@ class History:
         held: dict[str, int] = defaultdict(int)
         for job in self.jobs.values():
             if job.state == "running":
-                for key in json.loads(job.limit_keys or "[]"):
+                for key in json.loads(job.permits or "[]"):
                     held[key] += 1
         for key, (used, most) in self.permits.items():
             if used != held[key] or (most is not None and used > most):

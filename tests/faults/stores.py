@@ -14,7 +14,7 @@ from postgres.server import Server
 
 JOB_COLUMNS = (
     "id type state attempts executions skipped lost max_attempts retry_mode dead_kind superseded_by retry_of finished_at "
-    "limit_keys"
+    "permits"
 ).split()
 RUN_COLUMNS = "claimed_at started_at finished_at".split()
 
@@ -142,7 +142,7 @@ class PostgresStore:
 
     def snapshot(self) -> Snapshot:
         job_columns = [
-            f"micros({name})" if name == "finished_at" else f"{name}::text" if name == "limit_keys" else name
+            f"micros({name})" if name == "finished_at" else f"{name}::text" if name == "permits" else name
             for name in JOB_COLUMNS
         ]
         run_columns = ", ".join(f"micros(runs.{name})" for name in RUN_COLUMNS)

@@ -15,13 +15,21 @@ RULES = {
       select run_id from windlass.runs where (status is null) <> (finished_at is null)""",
     "permits that are out are held by running jobs": """
       select key from windlass.limits
-       where used <> (select count(*) from windlass.jobs where state = 'running' and limit_keys ? key)""",
+       where used <> (select count(*) from windlass.jobs where state = 'running' and permits ? key)""",
+    "who runs holds a permit of every limit that concerns it": """
+      select key || ' ' || jobs.id from windlass.limits, windlass.jobs
+       where state = 'running' and not coalesce(permits ? key, false)
+         and (key in ('global', 'queue:' || queue, 'type:' || type, 'org:' || org_id) or limit_keys ? key
+              or (key like 'tag:%' and tags ? substr(key, 5)))""",
     "no limit is exceeded": "select key from windlass.limits where used > max_used",
     "nobody waits for a key that has room, unless a rival of its kind may take it": """
       select parked.id from windlass.jobs as parked join windlass.limits on key = parked.parked_on
-       where parked.state = 'queued' and (max_used is null or used < max_used)
+       where parked.state = 'queued' and (max_used is null or used < max_used) and limits.paused_at is null
+         and limits.wake_at is null
          and not exists (select from windlass.jobs as rival where rival.state = 'queued' and rival.ready
-                            and rival.limit_keys ? key and rival.queue = parked.queue and rival.type = parked.type)""",
+                            and (rival.limit_keys ? key or key in ('type:' || rival.type, 'org:' || rival.org_id)
+                                 or (key like 'tag:%' and rival.tags ? substr(key, 5)))
+                            and rival.queue = parked.queue and rival.type = parked.type)""",
     "nobody waits for a key that nobody limits": """
       select id from windlass.jobs where state = 'queued' and parked_on is not null
          and parked_on not in (select key from windlass.limits)""",

@@ -16,7 +16,7 @@ from windlass.coordinator.election import Election
 from windlass.coordinator.registry import Registry
 from windlass.core.changes import Expire
 from windlass.core.settle import Execution, Failed, Outcome, Released, Succeeded, settle
-from windlass.drivers.memory import duties, fleet, leases, limits, settlement
+from windlass.drivers.memory import duties, fleet, leases, settlement
 from windlass.testing.simulator.real import real_worker
 from windlass.testing.simulator.run import Campaign, main
 from windlass.testing.simulator.scenario import Seat, simulate
@@ -345,12 +345,12 @@ def test_a_store_that_takes_leases_back_too_early_is_caught(monkeypatch: pytest.
 
 
 def test_a_store_that_forgets_a_limit_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "take", lambda used, most: used + 1)
+    monkeypatch.setattr("windlass.core.limits.room", lambda limit, now: None)
     assert first_broken(honest, profile="calm") == "a limit bounds valid leases"
 
 
 def test_a_store_that_leaks_permits_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "riders_of", lambda job, ending: ())
+    monkeypatch.setattr(leases, "free_permits", lambda tables, keys, now: None)
     assert first_broken(honest, profile="crashes") == "no permit leaks"
 
 

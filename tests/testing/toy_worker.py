@@ -16,7 +16,8 @@ from windlass.core.settle import Execution, Failed, Outcome, Rejected, Released,
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.errors import StoreError
 from windlass.testing.simulator.history import Lease
-from windlass.testing.simulator.scenario import LEASE, QUEUES, Seat, Step
+from windlass.testing.simulator.scenario import LEASE, Seat
+from windlass.testing.simulator.work import QUEUES, Step
 from windlass.types import Claimed, Micros
 
 OUTCOMES: dict[Step, Outcome] = {

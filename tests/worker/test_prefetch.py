@@ -226,7 +226,7 @@ def test_careful_work_is_not_held_beyond_the_slots(kind: str) -> None:
             held.append(sum(count.jobs for count in counts if count.label in ("claimed", "running")))
 
         careful: Any = stage.app.task(name="careful", **options)(work)
-        await stage.store.driver.alter([PutLimit("k", 100)], now=stage.clock.now())
+        await stage.store.driver.alter([PutLimit("key:k", 100)], now=stage.clock.now())
         await stage.app.enqueue_many(careful.job() for _ in range(100))
         worker = await stage.drain(concurrency=2)
         assert (worker.stats.succeeded, len(held)) == (100, 100)
@@ -248,7 +248,7 @@ def test_careful_work_does_not_starve_beside_a_flood_of_quick_jobs(url: str) -> 
         async def careful() -> None:
             order.append("careful")
 
-        await stage.store.driver.alter([PutLimit("k", 5)], now=stage.clock.now())
+        await stage.store.driver.alter([PutLimit("key:k", 5)], now=stage.clock.now())
         await stage.app.enqueue_many(quick.job() for _ in range(300))
         await stage.app.enqueue_many(careful.job() for _ in range(10))
         await stage.app.enqueue_many(quick.job() for _ in range(5_000))

@@ -248,14 +248,14 @@ def test_group_members_and_permits_are_flushed_at_once(url: str) -> None:
         @stage.app.task
         async def member() -> None: ...
 
-        await stage.store.driver.alter([PutLimit("one", 1), PutGroup("g", 5)], now=stage.clock.now())
+        await stage.store.driver.alter([PutLimit("key:one", 1), PutGroup("g", 5)], now=stage.clock.now())
         await stage.app.enqueue_many(limited.job() for _ in range(20))
         members = [NewJob(id=f"m{n}", type="member", group_id="g", group_seq=n) for n in range(5)]
         await stage.store.driver.enqueue(members, now=stage.clock.now())
         worker = await stage.drain()
         assert (worker.stats.succeeded, most) == (25, 1)
         limits, groups = await stage.store.driver.read(AllLimits()), await stage.store.driver.read(AllGroups())
-        assert [(limit.key, limit.used) for limit in limits] == [("one", 0)]
+        assert [(limit.key, limit.used) for limit in limits] == [("key:one", 0)]
         assert [(group.succeeded, group.remaining) for group in groups] == [(5, 0)]
 
     on_stage(url, play)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from windlass.admin import dead_letters, doctor, fleet, groups, holding, logs, repair, schedules
+from windlass.admin import dead_letters, doctor, fleet, groups, holding, limits, logs, repair, schedules
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.schedules import ScheduleList
@@ -47,6 +47,7 @@ from windlass.drivers.protocol import JobQuery
 from windlass.errors import JobNotFound, UnknownTask
 from windlass.groups import GroupHandle
 from windlass.holds import QueueHold, check_queue
+from windlass.limits import Limits, pausable
 from windlass.options import OF_JOB, JobOptions, check_options, plan
 from windlass.policies import Duration
 from windlass.presets import HARMONYK
@@ -194,6 +195,26 @@ class Admin:
     async def _set_paused(self, queue: str, paused: bool) -> bool:
         [answer] = await self.client.driver.alter([SetPaused(queue, paused)], now=self.client.now())
         return answer == "applied"
+
+    async def limits(self) -> limits.LimitList:
+        """Every limit with how much of it is used, who holds it and how many wait."""
+        return await limits.listed(self.client)
+
+    async def set_limit(
+        self, key: str, most: int | None = None, rate: str | None = None, burst: float | None = None,
+        weight: float | None = None,
+    ) -> str:  # fmt: skip
+        """What is not said stays as it is. Answers the key as it is stored."""
+        return await limits.set_limit(self.client, key, most, rate, burst, weight)
+
+    async def remove_limit(self, key: str) -> str:
+        return await limits.remove(self.client, key)
+
+    async def pause_limit(self, key: str, paused: bool) -> tuple[str, bool]:
+        """Stop claims of a type, an org, a tag or a key, or let them begin again. Answers the key, and whether that was
+        news."""
+        book = Limits(self.client)
+        return pausable(key), await (book.pause(key) if paused else book.resume(key))
 
     async def cancel(self, job_id: str, reason: str = "cancelled") -> Changed:
         answer = await self._handle(job_id).cancel(reason)

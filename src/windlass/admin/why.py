@@ -9,8 +9,8 @@ from windlass.admin.views import Why, WhyReason
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, moment
-from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, JobsAhead, PermitHolders, SamplesSince
-from windlass.core.why import Facts, Reason, reasons
+from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, JobsAhead, LimitUses, SamplesSince
+from windlass.core.why import Facts, Reason, limits_on, reasons
 from windlass.errors import JobNotFound
 from windlass.types import Job, Micros
 
@@ -41,12 +41,14 @@ async def facts_of(client: Client, job: Job, now: Micros) -> Facts:
     workers = await driver.read(AllWorkers())
     ahead = await driver.read(JobsAhead(job_id=job.id, most=MOST_AHEAD))
     samples = await driver.read(SamplesSince(since=now - SAMPLED))
-    parked = job.parked_on
+    mine = limits_on(job)
+    limits = [limit for limit in await driver.read(AllLimits()) if limit.key in mine]
+    keys = tuple(limit.key for limit in limits)
     return Facts(
         queue=next((queue for queue in queues if queue.name == job.queue), None),
         hold=next((hold for hold in holds if hold.queue == job.queue and hold.status == "ACTIVE"), None),
-        limits=[] if parked is None else await driver.read(AllLimits()),
-        holders=[] if parked is None else await driver.read(PermitHolders(key=parked, limit=NAMED)),
+        limits=limits,
+        uses=await driver.read(LimitUses(keys=keys, limit=NAMED)) if keys else [],
         workers=[row for row in workers if now - row.last_heartbeat < client.settings.worker_timeout],
         ahead=ahead[0] if ahead else None,
         samples=[sample for sample in samples if sample.queue == job.queue],
@@ -89,7 +91,7 @@ def sentence(job: Job, reason: Reason, now: Micros) -> str:
         case "held":
             return f"queue {job.queue} is held by {reason.subject}" + (f", for another {soon} at most" if soon else "")
         case "limit":
-            use = "" if reason.number is None else f": {reason.number} of {reason.most} permits are in use"
+            use = "" if reason.most is None else f": {reason.number} of {reason.most} permits are in use"
             return f"it waits for a permit of {reason.subject}{use}" + (f" by {names}" if names else "")
         case "rate":
             return f"{reason.subject} allows no more for now" + (f"; the next in {soon}" if soon else "")
@@ -123,8 +125,12 @@ def command(job: Job, reason: Reason) -> str | None:
             return f"windlass jobs why {reason.subject}"
         case "time" | "backoff":
             return f"windlass jobs run-now {job.id}"
-        case "paused":
+        case "paused" if reason.subject == f"queue:{job.queue}":
             return f"windlass queues resume {job.queue}"
+        case "paused":
+            return f"windlass limits resume {reason.subject}"
+        case "limit" | "rate":
+            return "windlass limits list"
         case "held":
             return "windlass holds list"
         case "no worker" | "not served" | "unknown type":

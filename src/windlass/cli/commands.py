@@ -28,6 +28,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
             queues pause, resume, renormalise             dlq replay, purge
             holds acquire, release, run     a queue for yourself, or for one command
             groups cancel, retry            a whole group
+            limits list, set, remove        how many may run at once; pause a type or an org
   repeat    schedules list, show, preview   rules that make jobs, and when they will
             schedules create, update, pause, resume, run, delete
             templates list, show, put, archive, delete
@@ -37,7 +38,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues", "groups", "schedules", "templates", "holds")
+GROUPS: Final = ("jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds")
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

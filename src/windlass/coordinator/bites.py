@@ -10,7 +10,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.config import Settings
 from windlass.coordinator.election import Election
-from windlass.core.duties import Duty, ForgetKeys, Prune, RollUpUsage, TidyPositions
+from windlass.core.duties import AgeJobs, Duty, ForgetKeys, Prune, RecountLimits, RollUpUsage, TidyPositions
 from windlass.types import Micros
 
 EVERY: Final = 60 * SECOND
@@ -49,6 +49,8 @@ def upkeep(client: Client, election: Election) -> list[InBites]:
     return [
         InBites("retention", client, election, lambda now: kept),
         InBites("keys", client, election, lambda now: ForgetKeys()),
+        InBites("limits", client, election, lambda now: RecountLimits()),
+        InBites("ageing", client, election, lambda now: AgeJobs()),
         InBites("usage", client, election, lambda now: RollUpUsage(until=now - SETTLED_AFTER)),
         InBites("positions", client, election, lambda now: TidyPositions()),
     ]

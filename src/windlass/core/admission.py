@@ -8,7 +8,18 @@ from typing import Final, Protocol, get_args
 
 import msgspec
 
-from windlass.core.duties import Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues, TidyPositions
+from windlass.core.duties import (
+    AgeJobs,
+    Duty,
+    ForgetKeys,
+    Prune,
+    RecountLimits,
+    RemoveDeadWorkers,
+    RollUpUsage,
+    SampleQueues,
+    TidyPositions,
+)
+from windlass.core.limits import is_derived
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
 from windlass.records import WorkerInfo
@@ -118,6 +129,11 @@ def _check_texts(job: NewJob) -> None:
             check_name(field, value)
         if len(set(values)) != len(values):
             raise InvalidInput(field, f"names one twice: {values}")
+    derived = next((key for key in job.limit_keys if is_derived(key)), None)
+    if derived is not None:
+        raise InvalidInput(
+            "limit_keys", f"{derived!r} concerns a job by its queue, type, org or tags; name keys of your own"
+        )
     for name, value in (job.headers or {}).items():
         check_name("headers", name)
         check_text("headers", value)
@@ -276,6 +292,8 @@ def check_duty(duty: Duty) -> None:
         case RollUpUsage():
             check_limit(duty.limit)
             check_number("until", duty.until)
+        case RecountLimits() | AgeJobs():
+            check_limit(duty.limit)
 
 
 def check_one_of(field: str, value: object, known: frozenset[str]) -> None:

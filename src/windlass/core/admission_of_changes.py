@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, get_args
 
@@ -27,11 +28,13 @@ from windlass.core.alterations import (
     Move,
     MoveBeside,
     OfSchedules,
+    PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
     PutWebhook,
     ReleaseHold,
+    RemoveLimit,
     Renew,
     Renormalise,
     Replay,
@@ -43,9 +46,10 @@ from windlass.core.alterations import (
 )
 from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput
-from windlass.types import End, Positions, Side
+from windlass.types import End, Order, Positions, Side
 
 POSITIONS: Final = frozenset(get_args(Positions))
+ORDERS: Final = frozenset(get_args(Order))
 ENDS: Final = frozenset(get_args(End))
 SIDES: Final = frozenset(get_args(Side))
 
@@ -64,10 +68,17 @@ def check_alteration(change: Alteration) -> None:
         case PutQueue():
             check_name("queue", change.name)
             check_one_of("positions", change.positions, POSITIONS)
+            check_one_of("order", change.order, ORDERS)
+            check_ageing(change)
         case PutLimit():
-            check_name("limit key", change.key)
-            if change.max_used is not None:
-                check_number("max_used", change.max_used)
+            check_put_limit(change)
+        case RemoveLimit():
+            check_name("limit", change.key)
+        case PauseLimit():
+            check_name("limit", change.key)
+            check_flag("paused", change.paused)
+            if change.key.startswith("queue:"):
+                raise InvalidInput("limit", f"{change.key!r} is a queue; pause the queue itself")
         case PutGroup():
             check_name("group_id", change.group_id)
             check_number("total", change.total)
@@ -104,12 +115,50 @@ def check_alteration(change: Alteration) -> None:
             check_name("worker_id", change.worker_id)
         case SetPaused():
             check_name("queue", change.queue)
-            if not isinstance(change.paused, bool):
-                raise InvalidInput("paused", f"must be True or False, got {change.paused!r}")
+            check_flag("paused", change.paused)
         case _ if isinstance(change, OfSchedules):
             check_of_schedules(change)
         case _:
             pass
+
+
+def check_put_limit(change: PutLimit) -> None:
+    check_name("limit", change.key)
+    if change.max_used is not None:
+        check_number("max_used", change.max_used)
+    if change.per_second is not None:
+        check_amount("rate", change.per_second, "claims per second")
+    if change.burst is not None:
+        if change.per_second is None:
+            raise InvalidInput("burst", "is how many claims a rate lets pass at once; give the rate, too")
+        if not _is_finite(change.burst) or change.burst < 1:
+            raise InvalidInput("burst", f"must be at least 1, or nothing would ever pass, got {change.burst!r}")
+    check_amount("weight", change.weight, "turns beside other orgs")
+    if change.weight != 1 and not change.key.startswith("org:"):
+        raise InvalidInput("weight", f"is of orgs, such as 'org:acme'; {change.key!r} is none")
+
+
+def check_ageing(change: PutQueue) -> None:
+    if (change.age_after is None) != (change.age_to is None):
+        raise InvalidInput("ageing", "needs how long a job waits, and up to which priority it is raised")
+    if change.age_after is not None and (type(change.age_after) is not int or not 0 < change.age_after <= LATEST):
+        raise InvalidInput("ageing", f"must be longer than nothing, got {change.age_after!r}")
+    if change.age_to is not None and (type(change.age_to) is not int or not -(2**31) <= change.age_to < 2**31):
+        raise InvalidInput("ageing", f"the priority must be a whole number of 32 bits, got {change.age_to!r}")
+
+
+def check_amount(field: str, value: object, what: str) -> None:
+    if not _is_finite(value) or not 1e-6 <= value <= 1e9:  # type: ignore[operator]
+        raise InvalidInput(field, f"must be {what}, more than nothing and at most 1e9, got {value!r}")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_flag(field: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False, got {value!r}")
 
 
 def check_hold(change: Holding) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Overlap, Positions, Side
+from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Order, Overlap, Positions, Side
 
 
 class Cancel(Struct, frozen=True):
@@ -97,6 +97,9 @@ class PutQueue(Struct, frozen=True):
     positions: Positions = "tail"
     preset: str | None = None
     settings: str | None = None
+    order: Order = "strict"
+    age_after: Micros | None = None
+    age_to: int | None = None
 
 
 class SetPaused(Struct, frozen=True):
@@ -107,10 +110,29 @@ class SetPaused(Struct, frozen=True):
 
 
 class PutLimit(Struct, frozen=True):
-    """Set the cap of a key. Lowering it never takes a permit away from a running job."""
+    """Set what bounds the jobs of a key: so many valid leases, so many claims per second. What is not said is not bounded.
+    A new limit counts those who run already; lowering one never takes a permit away. Whether it is paused stays."""
 
     key: str
-    max_used: int | None
+    max_used: int | None = None
+    per_second: float | None = None
+    burst: float | None = None  # with per_second; the bucket is full at first
+    weight: float = 1.0
+    declared: bool = False  # by a program, which says the same at every start: obeyed when it says something new
+
+
+class RemoveLimit(Struct, frozen=True):
+    """Bound a key no more: whoever waits for it may be claimed, and a pause ends with it."""
+
+    key: str
+
+
+class PauseLimit(Struct, frozen=True):
+    """Stop claims of the jobs of a type, an org, a tag, a key or all, or let them begin again. Makes the limit if there is
+    none."""
+
+    key: str
+    paused: bool
 
 
 class PutGroup(Struct, frozen=True):
@@ -277,6 +299,8 @@ Alteration: TypeAlias = (
     | SetPaused
     | PutQueue
     | PutLimit
+    | RemoveLimit
+    | PauseLimit
     | PutGroup
     | Ordering
     | Holding

@@ -46,12 +46,6 @@ class CountMember(Struct, frozen=True, gc=False):
     ending: Ending
 
 
-class FreePermits(Struct, frozen=True, gc=False):
-    """Give back one permit of each key, and let the first job that waits for it be considered again."""
-
-    keys: tuple[str, ...]
-
-
 class AddEvent(Struct, frozen=True, gc=False):
     """Write an event to the outbox."""
 
@@ -61,7 +55,7 @@ class AddEvent(Struct, frozen=True, gc=False):
     body: str
 
 
-Rider: TypeAlias = RetryChild | CountMember | FreePermits | AddEvent
+Rider: TypeAlias = RetryChild | CountMember | AddEvent
 
 
 # --------------------------------------------------------------------------------------------------------- settlements

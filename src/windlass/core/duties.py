@@ -56,10 +56,26 @@ class RollUpUsage(Struct, frozen=True, kw_only=True):
     limit: int = 10_000
 
 
+class RecountLimits(Struct, frozen=True, kw_only=True):
+    """Where the permits of a limit are not those of the jobs that run, count again: every running job that it concerns
+    holds one, nobody else does. Those for whom there is room then may try again; jobs that were written by others into a
+    fair queue get their turn. At most `limit` limits."""
+
+    limit: int = 1_000
+
+
 class TidyPositions(Struct, frozen=True, kw_only=True):
     """In queues with dense positions: where there is no room left between two queued jobs of one priority, all of that
     priority get fresh positions, in their order. Queues with more than `limit` queued jobs are left to the move that needs
     the room. `Done.rows` are the jobs whose position changed."""
+
+    limit: int = 1_000
+
+
+class AgeJobs(Struct, frozen=True, kw_only=True):
+    """Raise the priority of jobs that have waited for their queue's `age_after`, since they were due or last raised, by
+    one, up to its `age_to`. They keep their positions. At most `limit` jobs of a queue, those first that wait longest in
+    the order of dispatch."""
 
     limit: int = 1_000
 
@@ -70,7 +86,9 @@ class Mend(Struct, frozen=True, kw_only=True):
     waits for them is let through. `Done.rows` are the rows put right. What becomes of the jobs is settled afterwards."""
 
 
-Duty: TypeAlias = Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | TidyPositions | Mend
+Duty: TypeAlias = (
+    Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | TidyPositions | RecountLimits | AgeJobs | Mend
+)
 
 
 class Done(Struct, frozen=True, gc=False):

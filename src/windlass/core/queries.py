@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from windlass.records import AuditLine, Event, Fault, QueueSample, Usage, Webhook, WorkerInfo
-from windlass.types import Dependency, Group, Hold, Job, Limit, MemberCount, Micros, Queue, Schedule, Template
+from windlass.types import Dependency, Group, Hold, Job, Limit, LimitUse, MemberCount, Micros, Queue, Schedule, Template
 
 R = TypeVar("R")
 
@@ -54,6 +54,21 @@ class DependantsOf(Query[Dependency], frozen=True, kw_only=True):
 
 class AllLimits(Query[Limit], frozen=True):
     """Limits, sorted by key."""
+
+
+class LimitUses(Query[LimitUse], frozen=True, kw_only=True):
+    """Who waits for limits and who holds their permits, sorted by key; at most `limit` holders of each, the oldest
+    first."""
+
+    keys: tuple[str, ...]
+    limit: int = 10
+
+
+class NextRefill(Query[Micros], frozen=True, kw_only=True):
+    """When a claim of these queues may find a token that is missing now, if jobs wait for one: one instant, or none."""
+
+    queues: tuple[str, ...]
+    now: Micros
 
 
 class AllWebhooks(Query[Webhook], frozen=True):
@@ -109,13 +124,6 @@ class JobsAhead(Query[int], frozen=True, kw_only=True):
 
     job_id: str
     most: int = 10_000
-
-
-class PermitHolders(Query[str], frozen=True, kw_only=True):
-    """The ids of running jobs that hold a permit of this key, in the order of their numbers, at most `limit`."""
-
-    key: str
-    limit: int = 10
 
 
 class InOrder(Query[Job], frozen=True, kw_only=True):

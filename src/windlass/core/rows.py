@@ -31,7 +31,8 @@ def enqueued(new: NewJob, *, seq: int, position: int, now: Micros) -> Job:
         idempotency_scope=new.idempotency_scope, idempotency_key=new.idempotency_key, dedupe_key=new.dedupe_key,
         template_id=new.template_id, template_version=new.template_version, schedule_id=new.schedule_id,
         fire_at=new.fire_at, group_id=new.group_id, group_seq=new.group_seq, waiting_on=0, after_rule="cancel",
-        awaited=False, parked_on=None, limit_keys=new.limit_keys, tags=new.tags, retry_of=None, manual=False,
+        awaited=False, parked_on=None, limit_keys=new.limit_keys, permits=(), aged_at=None, tags=new.tags,
+        retry_of=None, manual=False,
         superseded_by=None, cancel_requested_at=None, progress=None, progress_note=None, headers=new.headers or {},
         codec=new.codec, last_error="", result=None, payload=new.payload,
     )  # fmt: skip
@@ -50,9 +51,9 @@ def child_of(parent: Job, child: RetryChild, *, seq: int, position: int, now: Mi
         retry_policy=parent.retry_policy, idempotency_scope=None, idempotency_key=None, dedupe_key=parent.dedupe_key,
         template_id=parent.template_id, template_version=parent.template_version, schedule_id=parent.schedule_id,
         fire_at=parent.fire_at, group_id=parent.group_id, group_seq=parent.group_seq, waiting_on=0,
-        after_rule=parent.after_rule, awaited=False, parked_on=None, limit_keys=parent.limit_keys, tags=parent.tags,
-        retry_of=parent.id, manual=child.manual, superseded_by=None, cancel_requested_at=None, progress=None,
-        progress_note=None, headers=parent.headers, codec=parent.codec, last_error="", result=None,
+        after_rule=parent.after_rule, awaited=False, parked_on=None, limit_keys=parent.limit_keys, permits=(), aged_at=None,
+        tags=parent.tags, retry_of=parent.id, manual=child.manual, superseded_by=None, cancel_requested_at=None,
+        progress=None, progress_note=None, headers=parent.headers, codec=parent.codec, last_error="", result=None,
         payload=parent.payload,
     )  # fmt: skip
 
@@ -66,10 +67,12 @@ def replaced(job: Job, new: NewJob, now: Micros) -> Job:
     )  # fmt: skip
 
 
-def claimed(job: Job, *, token: str, worker_id: str, lease_for: Micros, start: bool, now: Micros) -> Job:
+def claimed(
+    job: Job, *, token: str, worker_id: str, lease_for: Micros, start: bool, now: Micros, permits: tuple[str, ...] = ()
+) -> Job:
     return replace(
         job, state="running", lease_token=token, lease_expires_at=now + lease_for, worker_id=worker_id,
-        claimed_at=now, started_at=now if start else None, executions=job.executions + 1, progress=None,
+        claimed_at=now, started_at=now if start else None, executions=job.executions + 1, permits=permits, progress=None,
         progress_note=None, updated_at=touched(job, now),
     )  # fmt: skip
 
@@ -103,7 +106,7 @@ def as_claimed(job: Job, run_id: str, handle: object) -> Claimed:
         handle, run_id, job.lease_token, job.claimed_at, job.lease_expires_at, job.id, job.type, job.queue, job.org_id,
         job.priority, job.timeout_ns, job.attempts, job.executions, job.skipped, job.lost, job.max_attempts,
         job.max_lost, job.retry_mode, job.crash_policy, job.on_unknown, job.retry_policy, job.group_id, job.created_at,
-        job.codec, job.payload, job.headers, job.limit_keys,
+        job.codec, job.payload, job.headers, job.permits,
     )  # fmt: skip
 
 
@@ -125,7 +128,7 @@ def settled(job: Job, change: Settlement, effect: Effect, now: Micros) -> Job:
     return replace(
         job, state=effect.state, ready=job.ready if terminal else is_due(run_at, now), run_at=run_at,
         attempts=job.attempts if effect.attempts is None else effect.attempts, skipped=job.skipped + effect.skipped,
-        lost=job.lost + effect.lost, lease_token=None, lease_expires_at=None,
+        lost=job.lost + effect.lost, lease_token=None, lease_expires_at=None, permits=(),
         worker_id=job.worker_id if terminal else None, started_at=started_at, finished_at=effect.finished_at,
         failed_at=job.failed_at if effect.failed_at is None else effect.failed_at, last_token=change.token,
         last_outcome=effect.outcome, dead_kind=effect.dead_kind,

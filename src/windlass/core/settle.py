@@ -17,7 +17,6 @@ from windlass.core.changes import (
     Ending,
     Expire,
     Fail,
-    FreePermits,
     Release,
     Report,
     RetryChild,
@@ -180,15 +179,9 @@ def release(job: Claimed, run: Execution) -> Settlement:
 
 
 def riders_of(job: Claimed | Job, ending: Ending | None) -> tuple[Rider, ...]:
-    """What always rides with the end of an execution: permits go back; a finished member is counted in its group."""
-    if job.group_id is None and not job.limit_keys:
-        return ()
-    riders: list[Rider] = []
-    if job.limit_keys:
-        riders.append(FreePermits(job.limit_keys))
-    if job.group_id is not None and ending is not None:
-        riders.append(CountMember(job.group_id, ending))
-    return tuple(riders)
+    """What always rides with the end of an execution: a finished member is counted in its group. Permits need no rider:
+    the store gives back what the row holds."""
+    return () if job.group_id is None or ending is None else (CountMember(job.group_id, ending),)
 
 
 def honour_cancel(change: Settlement, *, cancel_requested: bool, group_id: str | None) -> Settlement:

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from windlass.core.eligibility import is_due, is_expired
 from windlass.core.holds import is_valid
+from windlass.core.limits import caps_of, has_rate, is_shut, keys_of, next_token, room
 from windlass.records import QueueSample, WorkerInfo
-from windlass.types import Hold, Job, Limit, Micros, Queue
+from windlass.types import Hold, Job, Limit, LimitUse, Micros, Queue
 
 Kind = Literal[
     "ended", "superseded", "running", "claimed", "lapsed", "cancelling",  # it does not wait
@@ -41,7 +42,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     queue: Queue | None = None
     hold: Hold | None = None  # of its queue, when that is active
     limits: Sequence[Limit] = ()
-    holders: Sequence[str] = ()  # of the permits that the job waits for
+    uses: Sequence[LimitUse] = ()  # who holds the permits that the job needs
     workers: Sequence[WorkerInfo] = ()  # those that are alive
     ahead: int | None = None
     samples: Sequence[QueueSample] = ()  # of its queue, latest last
@@ -80,12 +81,26 @@ def _forbidden(job: Job, facts: Facts, now: Micros) -> Iterator[Reason]:
         yield Reason(kind="paused", subject=f"queue:{job.queue}", until=None)
     if facts.hold is not None and is_valid(facts.hold, now):
         yield Reason(kind="held", subject=facts.hold.by, detail=facts.hold.hold_id, until=facts.hold.expires_at)
-    if job.parked_on is not None:
-        limit = next((limit for limit in facts.limits if limit.key == job.parked_on), None)
-        yield Reason(
-            kind="limit", subject=job.parked_on, number=None if limit is None else limit.used,
-            most=None if limit is None else limit.max_used, names=tuple(facts.holders),
-        )  # fmt: skip
+    limits = {limit.key: limit for limit in facts.limits}
+    for key in limits_on(job):
+        limit = limits.get(key)
+        if room(limit, now) == 0 or key == job.parked_on:
+            yield _bounded(key, limit, facts, now)
+
+
+def limits_on(job: Job) -> tuple[str, ...]:
+    """The keys whose limits concern it."""
+    return (*keys_of(job.limit_keys, job.type, job.org_id, job.tags), *caps_of(job.queue))
+
+
+def _bounded(key: str, limit: Limit | None, facts: Facts, now: Micros) -> Reason:
+    if limit is not None and limit.paused_at is not None:
+        return Reason(kind="paused", subject=key)
+    if limit is not None and has_rate(limit) and not is_shut(limit):
+        return Reason(kind="rate", subject=key, until=limit.wake_at or next_token(limit, now))
+    names = next((use.holders for use in facts.uses if use.key == key), ())
+    used, most = (None, None) if limit is None else (limit.used, limit.max_used)
+    return Reason(kind="limit", subject=key, number=used, most=most, names=names)
 
 
 def _not_taken(job: Job, facts: Facts, now: Micros, *, forbidden: bool) -> Iterator[Reason]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from windlass.core.limits import keys_of
 from windlass.drivers.statement import Row
 from windlass.records import QueueSample, Webhook, WorkerInfo
-from windlass.types import Claimed, Dependency, Job, MemberCount, RetryMode, Run, Schedule, State
+from windlass.types import Claimed, Dependency, Handle, Job, MemberCount, RetryMode, Run, Schedule, State
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -19,9 +21,15 @@ _histogram = msgspec.json.Decoder(dict[int, int]).decode
 # Places of the columns that are stored as json, or on SQLite as 0/1.
 _FIELDS = list(Job.__struct_fields__)
 _READY, _MANUAL, _AWAITED = _FIELDS.index("ready"), _FIELDS.index("manual"), _FIELDS.index("awaited")
-_LIMIT_KEYS, _TAGS, _HEADERS = _FIELDS.index("limit_keys"), _FIELDS.index("tags"), _FIELDS.index("headers")
+_LISTS, _HEADERS = [_FIELDS.index(name) for name in ("limit_keys", "permits", "tags")], _FIELDS.index("headers")
 EXECUTIONS = list(Claimed.__struct_fields__).index("executions") - list(Claimed.__struct_fields__).index("id") + 1
+LIMITED = "limited"  # in a handle: the lease holds permits, so that its end is more than one statement
 _ARTIFACTS = Run.__struct_fields__.index("artifacts")
+
+
+def is_limited(handle: Handle) -> bool:
+    """Whether the claim that made it took permits."""
+    return type(handle) is tuple and handle[-1] == LIMITED
 
 
 def to_json(value: Any) -> str:
@@ -40,11 +48,17 @@ def strings_in(text: str | None) -> tuple[str, ...]:
     return _strings(text) if text else ()
 
 
+def limits_of(row: Sequence[Any]) -> tuple[str, ...]:
+    """The keys on which a job may be parked, from its limit keys, type, org and tags."""
+    return keys_of(strings_in(row[0]), row[1], row[2], strings_in(row[3]))
+
+
 def job_in(row: Row) -> Job:
     values = list(row)
     values[_READY], values[_MANUAL] = bool(values[_READY]), bool(values[_MANUAL])
     values[_AWAITED] = bool(values[_AWAITED])
-    values[_LIMIT_KEYS], values[_TAGS] = strings_in(values[_LIMIT_KEYS]), strings_in(values[_TAGS])
+    for place in _LISTS:
+        values[place] = strings_in(values[place])
     values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
     return Job(**dict(zip(_FIELDS, values, strict=True)))
 
@@ -90,7 +104,8 @@ def sample_in(row: Row) -> QueueSample:
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:
     """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, json last."""
     decoded = (_mapping(row[-2]) if row[-2] else {}, strings_in(row[-1]))
-    return Claimed((row[0], row[EXECUTIONS]), run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
+    handle = (row[0], row[EXECUTIONS], LIMITED) if row[-1] else (row[0], row[EXECUTIONS])
+    return Claimed(handle, run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
 
 
 def all_claimed_in(
@@ -119,5 +134,6 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     retry_mode: RetryMode
     cancel_requested_at: int | None
     group_id: str | None
+    permits: str | None
     id: str
     awaited: bool

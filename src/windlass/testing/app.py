@@ -59,18 +59,18 @@ def testing(
     clock = ManualClock(SystemClock().now() if now is None else instant(now))
     with tempfile.TemporaryDirectory(prefix="windlass-") as directory:
         url = "memory://" if store == "memory" else f"sqlite:///{Path(directory) / 'jobs.db'}"
-        before, declared = app.client, len(app.queues)
+        before, declared = app.client, len(app.declared)
         test = Testing(app, clock, raise_errors=raise_errors)
         client = InlineClient if inline else Client
         app.client = client(url, before.settings, clock=clock, random=Random(0))
-        app.client.declared = list(app.queues)
+        app.client.declared = list(app.declared)
         if isinstance(app.client, InlineClient):
             app.client.run_due = test._run_inline
         try:
             yield test
         finally:
             ours, app.client = app.client, before
-            before.declared += app.queues[declared:]
+            before.declared += app.declared[declared:]
             apart(ours.close)
 
 

@@ -22,7 +22,6 @@ from windlass.core.alterations import (
     Delete,
     Move,
     PutGroup,
-    PutLimit,
     PutQueue,
     PutWebhook,
     Replay,
@@ -50,13 +49,13 @@ from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked
 from windlass.testing.model_fleet import WORKERS, FleetRules
 from windlass.testing.model_groups import GroupRules
+from windlass.testing.model_limits import QUEUES, LimitRules
 from windlass.testing.model_machine import Change
 from windlass.testing.model_order import OrderRules
 from windlass.testing.model_schedules import ScheduleRules
 from windlass.testing.model_soundness import SoundRows
 from windlass.types import NewJob
 
-QUEUES = ("a", "b")
 ON_FAILURE = st.sampled_from(("stop", "continue", "skip"))
 KEYS = ("k1", "k2")
 POLICIES = (
@@ -83,6 +82,8 @@ new_jobs = st.fixed_dictionaries(
         "key_life": st.none() | delays,
         "group_id": st.none() | st.just("g"),
         "limit_keys": st.sampled_from(((), (), ("l1",), ("l1", "l2"), ("l2",))),
+        "org_id": st.sampled_from((None, None, "o", "p")),
+        "tags": st.sampled_from(((), (), ("t",), ("t", "s"))),
         "on_unknown": st.sampled_from(("wait", "wait", "dead")),
         "payload": st.sampled_from((b"{}", b"[1]")),
     }
@@ -112,7 +113,7 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, SoundRows):
+class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, SoundRows):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))
@@ -124,12 +125,6 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, SoundRows
         self.positions = {queue: "dense" if dense and queue == "b" else "tail" for queue in QUEUES}
         self.both("alter", [PutQueue("b", "dense")] if dense else [], now=self.now)
         self.enqueue(batch)
-
-    @rule(queue=st.sampled_from(QUEUES), preset=st.none() | st.just("mail"))
-    def describe(self, queue: str, preset: str | None) -> None:
-        """How positions are given stays: numbers of the tail may have gaps in one driver and none in the other, so only
-        within one kind is their order the same."""
-        self.both("alter", [PutQueue(queue, self.positions[queue], preset)], now=self.now)
 
     @rule(batch=st.lists(new_jobs, min_size=1, max_size=4))
     def enqueue(self, batch: list[dict[str, Any]]) -> None:
@@ -244,7 +239,6 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, SoundRows
         change=st.one_of(
             st.builds(SetPaused, st.sampled_from(QUEUES), SELDOM),
             st.builds(Revoke, st.sampled_from((*WORKERS, "nobody"))),
-            st.builds(PutLimit, st.sampled_from(("l1", "l2")), st.none() | st.integers(0, 3)),
             st.builds(lambda total, rule: PutGroup("g", total, on_failure=rule), st.sampled_from((1, 2, 5)), ON_FAILURE),
             st.builds(
                 PutWebhook,

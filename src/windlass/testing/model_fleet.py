@@ -10,7 +10,17 @@ from hypothesis.stateful import invariant, rule
 
 from windlass.clock import SECOND
 from windlass.core.alterations import Leave
-from windlass.core.duties import Done, Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
+from windlass.core.duties import (
+    AgeJobs,
+    Done,
+    Duty,
+    ForgetKeys,
+    Prune,
+    RecountLimits,
+    RemoveDeadWorkers,
+    RollUpUsage,
+    SampleQueues,
+)
 from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
 from windlass.core.usage import LATE
 from windlass.drivers.protocol import Leadership
@@ -28,6 +38,8 @@ duties: st.SearchStrategy[Duty] = st.one_of(
     st.builds(lambda limit: ForgetKeys(limit=limit), limits),
     st.builds(lambda silent: RemoveDeadWorkers(silent_for=silent), times),
     st.builds(lambda keep: SampleQueues(keep=keep * 10), times),
+    st.builds(lambda limit: RecountLimits(limit=limit), limits),
+    st.builds(lambda limit: AgeJobs(limit=limit), limits),
     st.builds(lambda ago, limit: RollUpUsage(until=ago, limit=limit), times, limits),  # `until` is made of it
 )
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from windlass.backoff import Backoff
 from windlass.client import Client
 from windlass.clock import SECOND
+from windlass.core.queries import NextRefill
 from windlass.drivers.protocol import Claim
 from windlass.errors import StoreError
 from windlass.tasks import Task
@@ -154,6 +155,7 @@ class Claimer:
                     continue
                 if until_empty and alone:
                     return
+                await self._ask_for_refill()
                 await self._wait(until_empty)
         finally:
             self._loop = None
@@ -265,6 +267,12 @@ class Claimer:
             if held.can_be_handed_back:
                 self._hand_back(held)
         return [held for held in claimed if not held.can_be_handed_back]
+
+    async def _ask_for_refill(self) -> None:
+        """Jobs may wait for a token of their rate, which nobody tells of: it is there at a certain time."""
+        with suppress(StoreError):
+            for at in await self._client.driver.read(NextRefill(queues=self._queues, now=self._client.now())):
+                self._next_due = at if self._next_due is None else min(at, self._next_due)
 
     async def _wait(self, until_empty: bool) -> None:
         """Until something may be claimable: told by the store, by a slot, by the time; or look again after a while."""

@@ -180,7 +180,8 @@ def test_a_replayed_job_is_never_deleted_and_a_deleted_one_never_replayed(stage:
     alter(stage, PutGroup("g", 1))
     job = dead(stage, **fields)
     for outcome in stage.every(
-        lambda: {"one": wanted(Replay(job, f"{job}-child")), "two": prune() if what == "prune" else wanted(Delete(job))}
+        lambda: {"one": wanted(Replay(job, f"{job}-child")), "two": prune() if what == "prune" else wanted(Delete(job))},
+        most=1_500,
     ):
         replayed, gone = outcome["one"] == ["applied"], outcome["two"] in (1, ["applied"])
         assert replayed != gone, outcome

@@ -256,7 +256,8 @@ FULL_SCAN = re.compile(r"(SCAN|SEARCH) (jobs|runs|head|member)\b(?!.* USING (COV
 HOT = """
     glance promote pick pick_rows pick_types picked claim insert_runs extend begin_runs expire close_expired leased_queues
     undecided guards seqs_of ack ack_begun close_acked close_begun close_unstarted move close_run report count_jobs
-    ids_in_use dedupe_holder key_holder fire_holder chain_head unpark unpark_all full_key count_members uncount_failed
+    ids_in_use dedupe_holder key_holder fire_holder chain_head unpark parked_kinds pick_limited pick_share pick_firsts
+    count_members uncount_failed
     get_jobs get_runs prunable last_position
 """
 
@@ -289,7 +290,7 @@ def schema(tmp_path: Path, kind: str) -> dict[str, str]:
 def test_the_first_migration_holds_every_table(tmp_path: Path) -> None:
     expected = """
         jobs runs queues queue_stats workers leader templates schedules groups dependencies limits reservations
-        idempotency_keys webhooks outbox deliveries usage_batches usage_hourly api_tokens audit meta migrations
+        idempotency_keys webhooks outbox deliveries usage_batches usage_hourly api_tokens audit meta migrations shares
     """.split()
     tables = schema(tmp_path, "table")
     assert set(expected) == set(tables) - {"sqlite_sequence"}
@@ -318,7 +319,7 @@ def test_triggers_on_jobs_and_runs_only_raise(tmp_path: Path) -> None:
 def test_the_insert_follows_the_fields_of_a_new_job() -> None:
     fields = list(NewJob.__struct_fields__)
     stored = fields[: fields.index("idempotency_expires_at")]
-    assert SQL.insert_job.names == ["seq", "ready", "position", "now", *stored]
+    assert SQL.insert_job.names == ["seq", "ready", "position", "now", *stored, "share"]
 
 
 def test_a_block_refuses_wrong_parameters() -> None:

@@ -12,7 +12,7 @@ from windlass.core.changes import Ending
 from windlass.core.counters import count_member
 from windlass.core.dependencies import INLINE, Edge
 from windlass.core.groups import stops
-from windlass.drivers.memory.limits import unpark
+from windlass.drivers.memory.limits import keys_of, let_through
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Enqueued
 from windlass.errors import InvalidInput
@@ -148,9 +148,7 @@ def stop(tables: Tables, group_id: str, ending: Ending, now: Micros) -> list[str
 
 def pass_on(tables: Tables, cancelled: Sequence[Job], now: Micros) -> None:
     """One of them may have been the one that was let through to a permit. Who is blocked never is."""
-    for job in cancelled:
-        if job.waiting_on == 0:
-            unpark(tables, job.limit_keys, now)
+    let_through(tables, sorted({key for job in cancelled if job.waiting_on == 0 for key in keys_of(job)}), now)
 
 
 def hand_over(tables: Tables, parent: Job, child_id: str, now: Micros) -> None:

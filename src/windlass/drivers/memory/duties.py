@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from windlass.core import rows
 from windlass.core.admission import check_duty, check_now
 from windlass.core.duties import (
+    AgeJobs,
     Done,
     Duty,
     ForgetKeys,
     Mend,
     Prune,
+    RecountLimits,
     RemoveDeadWorkers,
     RollUpUsage,
     SampleQueues,
@@ -23,7 +25,9 @@ from windlass.core.retention import kept_for, prunable
 from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_before, samples
 from windlass.core.uniqueness import is_taken
 from windlass.core.usage import bite, duration, latest
+from windlass.drivers.memory.fairness import age_jobs
 from windlass.drivers.memory.inspect import count
+from windlass.drivers.memory.limits import recount
 from windlass.drivers.memory.order import tidy
 from windlass.drivers.memory.settlement import count_usage
 from windlass.drivers.memory.tables import Tables
@@ -48,6 +52,10 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
             return roll_up_usage(tables, duty, now)
         case TidyPositions():
             return tidy(tables, duty, now)
+        case RecountLimits():
+            return recount(tables, duty, now)
+        case AgeJobs():
+            return age_jobs(tables, duty, now)
         case Mend():
             return Done(0)  # nobody else writes here
 

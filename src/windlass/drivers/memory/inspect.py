@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.eligibility import dispatch_order, label_of
+from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -26,9 +27,10 @@ from windlass.core.queries import (
     GroupsById,
     InOrder,
     JobsAhead,
+    LimitUses,
     MembersOf,
+    NextRefill,
     ParentsOf,
-    PermitHolders,
     Query,
     R,
     SamplesSince,
@@ -42,7 +44,7 @@ from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
-from windlass.types import Dependency, Job, MemberCount, Micros, OnUnknown, Run
+from windlass.types import Dependency, Job, LimitUse, MemberCount, Micros, OnUnknown, Run
 
 T = TypeVar("T")
 
@@ -110,6 +112,13 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = dependants(tables, query)
         case AllLimits():
             rows = in_order(tables.limits)
+        case LimitUses():
+            rows = [limit_use(tables, key, query.limit) for key in sorted(set(query.keys))]
+        case NextRefill():
+            caps = {GLOBAL, *(f"queue:{queue}" for queue in query.queues)}
+            limits = [limit for limit in tables.limits.values() if limit.wake_at is not None or limit.key in caps]
+            at = next_refill(limits, query.now)
+            rows = [] if at is None else [at]
         case AllWebhooks():
             rows = in_order(tables.webhooks)
         case AllEvents():
@@ -139,9 +148,6 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = []  # nobody else writes here
         case JobsAhead():
             rows = ahead(tables, query)
-        case PermitHolders():
-            held = (tables.jobs[seq] for seq in sorted(tables.leased))
-            rows = [job.id for job in held if query.key in job.limit_keys][: query.limit]
         case _:
             raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
     return list(rows)
@@ -152,6 +158,12 @@ def ahead(tables: Tables, query: JobsAhead) -> list[int]:
     if job is None or job.state != "queued":
         return []
     return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
+
+
+def limit_use(tables: Tables, key: str, limit: int) -> LimitUse:
+    waiting = sum(job.parked_on == key for job in tables.jobs.values())
+    holders = [tables.jobs[seq].id for seq in sorted(tables.leased) if key in tables.jobs[seq].permits]
+    return LimitUse(key=key, waiting=waiting, holders=tuple(holders[:limit]))
 
 
 def members(tables: Tables, groups: Collection[str]) -> list[MemberCount]:

@@ -13,7 +13,7 @@ from windlass.core.dependencies import is_linked
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import is_taken, may_replace, may_touch
 from windlass.drivers.memory.dependencies import chain_head, link
-from windlass.drivers.memory.limits import unpark
+from windlass.drivers.memory.limits import keys_of, let_through
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Enqueued
 from windlass.errors import DuplicateId, DuplicateJob
@@ -90,7 +90,7 @@ def duplicate(tables: Tables, new: NewJob, holder: str, now: Micros) -> Enqueued
         tables.put(replace(job, updated_at=rows.touched(job, now)))
     if job is not None and new.on_duplicate == "replace" and may_replace(job):
         tables.put(rows.replaced(job, new, now))
-        unpark(tables, job.limit_keys, now)  # it may have been the one that was let through
+        let_through(tables, keys_of(job), now)  # it may have been the one that was let through
     if new.idempotency_key is not None and holder_by_key(tables, new, now) is None:
         take_key(tables, new, holder)  # answered by another key: the same call again must be answered alike
     return Enqueued(holder, existed=True)

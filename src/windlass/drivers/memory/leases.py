@@ -15,8 +15,9 @@ from windlass.core.guards import judge
 from windlass.core.settle import riders_of
 from windlass.drivers.memory.dependencies import pay
 from windlass.drivers.memory.events import announce
+from windlass.drivers.memory.fairness import Fairness
 from windlass.drivers.memory.holds import end_stale, is_open
-from windlass.drivers.memory.limits import take_permits
+from windlass.drivers.memory.limits import free_permits, may_give, take_permits, wake
 from windlass.drivers.memory.settlement import apply, ride
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Claim, Extended, Renewal
@@ -31,13 +32,19 @@ def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
     queues = [queue for queue in dict.fromkeys(wish.queues) if is_open(tables, queue)]
     promote(tables, queues, now)
     prefix = rows.run_prefix(wish.token, now)
+    wake(tables, now)
     taken: list[Claimed] = []
+    fair = Fairness(tables, queues, wish)
     while len(taken) < wish.limit:
-        job = first(tables, queues, wish)
+        job = first(tables, [queue for queue in queues if may_give(tables, queue, now)], wish, fair)
         if job is None:
             break
-        if take_permits(tables, job, now):
-            taken.append(lease(tables, job, wish, prefix, now))
+        fair.offered(job)
+        permits = take_permits(tables, job, now)
+        if permits is not None:
+            taken.append(lease(tables, job, wish, prefix, permits, now))
+            fair.granted(job)
+    fair.charge()
     return taken
 
 
@@ -49,21 +56,25 @@ def promote(tables: Tables, queues: Sequence[str], now: Micros) -> None:
                 tables.put(replace(job, ready=True, updated_at=rows.touched(job, now)))
 
 
-def first(tables: Tables, queues: Sequence[str], wish: Claim) -> Job | None:
-    """The next wanted job in dispatch order over all these queues."""
+def first(tables: Tables, queues: Sequence[str], wish: Claim, fair: Fairness) -> Job | None:
+    """The next wanted job in dispatch order over all these queues; a fair one offers whose turn it is."""
 
     def suits(seq: int) -> bool:
-        return is_wanted(tables.jobs[seq], wish.types, unhandled=wish.unhandled)
+        job = tables.jobs[seq]
+        return is_wanted(job, wish.types, unhandled=wish.unhandled) and fair.is_in_turn(job)
 
     heads = [next((order for order in tables.ready[queue] if suits(order[3])), None) for queue in queues]
     best = min((order for order in heads if order is not None), default=None)
     return None if best is None else tables.jobs[best[3]]
 
 
-def lease(tables: Tables, job: Job, wish: Claim, prefix: str, now: Micros) -> Claimed:
+def lease(tables: Tables, job: Job, wish: Claim, prefix: str, permits: tuple[str, ...], now: Micros) -> Claimed:
     leased = tables.put(
-        rows.claimed(job, token=wish.token, worker_id=wish.worker_id, lease_for=wish.lease_for, start=wish.start, now=now)
-    )
+        rows.claimed(
+            job, token=wish.token, worker_id=wish.worker_id, lease_for=wish.lease_for, start=wish.start, permits=permits,
+            now=now,
+        )
+    )  # fmt: skip
     run = rows.run_of(leased, f"{prefix}{job.seq:012x}")
     tables.put_run(job.seq, run)
     return rows.as_claimed(leased, run.run_id, (job.seq, leased.executions))
@@ -104,13 +115,15 @@ def expire(tables: Tables, now: Micros, limit: int) -> tuple[int, list[Claimed]]
 def take_back(tables: Tables, now: Micros, *, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
     """Expire what needs no decision, the longest lapsed first."""
     jobs = [job for job in lapsed(tables, now) if not needs_decision(job) and (queues is None or job.queue in queues)]
-    for job in jobs[:limit]:
+    back = jobs[:limit]
+    for job in back:
         assert job.lease_token is not None, "running without a lease"
         handle = (job.seq, job.executions)
         change = Expire(handle=handle, token=job.lease_token, at=now, lapsed=True, riders=riders_of(job, None))
         ride(tables, job, apply(tables, job, change, now), now)
-    announce(tables, sorted(jobs[:limit], key=lambda job: job.seq), now)
-    return len(jobs[:limit])
+    free_permits(tables, [key for job in back for key in job.permits], now)
+    announce(tables, sorted(back, key=lambda job: job.seq), now)
+    return len(back)
 
 
 def lapsed(tables: Tables, now: Micros) -> list[Job]:

@@ -2,65 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from windlass.core import limits as rules
 from windlass.core import rows
-from windlass.core.alterations import AlterAnswer, PutLimit
-from windlass.core.counters import give_back, take
+from windlass.core.alterations import AlterAnswer, PauseLimit, PutLimit, RemoveLimit
+from windlass.core.counters import give_back
+from windlass.core.duties import Done, RecountLimits
 from windlass.core.eligibility import dispatch_order
+from windlass.core.fairness import is_past, virtual_time
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Job, Limit, Micros
 
 
-def take_permits(tables: Tables, job: Job, now: Micros) -> bool:
+def keys_of(job: Job) -> tuple[str, ...]:
+    return rules.keys_of(job.limit_keys, job.type, job.org_id, job.tags)
+
+
+def may_give(tables: Tables, queue: str, now: Micros) -> bool:
+    """Whether the limits of all and of this queue let a claim take one more from it."""
+    return all(rules.room(tables.limits.get(key), now) != 0 for key in rules.caps_of(queue))
+
+
+def take_permits(tables: Tables, job: Job, now: Micros) -> tuple[str, ...] | None:
     """All of a job's permits, or none: then it is parked on the first key that has no room."""
-    limits = [tables.limits[key] for key in job.limit_keys if key in tables.limits]
-    full = next((limit.key for limit in limits if take(limit.used, limit.max_used) is None), None)
-    if full is None:
-        for limit in limits:
-            tables.put_in(tables.limits, limit.key, replace(limit, used=limit.used + 1))
-        return True
-    tables.put(replace(job, ready=False, parked_on=full, updated_at=rows.touched(job, now)))
-    unpark(tables, [key for key in job.limit_keys if key != full], now)
-    return False
+    keys = keys_of(job)
+    limits = [tables.limits[key] for key in keys if key in tables.limits]
+    full = next((limit for limit in limits if rules.room(limit, now) == 0), None)
+    if full is not None:
+        put(tables, rules.parked(full, now))
+        tables.put(replace(job, ready=False, parked_on=full.key, updated_at=rows.touched(job, now)))
+        let_through(tables, [key for key in keys if key != full.key], now)
+        return None
+    limits += [tables.limits[key] for key in rules.caps_of(job.queue) if key in tables.limits]
+    for limit in limits:
+        put(tables, rules.taken(limit, now))
+    return tuple(limit.key for limit in limits)
+
+
+def put(tables: Tables, limit: Limit) -> None:
+    if tables.limits.get(limit.key) != limit:
+        tables.put_in(tables.limits, limit.key, limit)
 
 
 def free_permits(tables: Tables, keys: Sequence[str], now: Micros) -> None:
+    """What whole batches of ended leases held."""
     for key in keys:
         limit = tables.limits.get(key)
         if limit is not None:
-            tables.put_in(tables.limits, key, replace(limit, used=give_back(limit.used)))
-    unpark(tables, keys, now)
+            put(tables, replace(limit, used=give_back(limit.used)))
+    let_through(tables, dict.fromkeys(keys), now)
 
 
-def unpark(tables: Tables, keys: Sequence[str], now: Micros) -> None:
-    """Let the first jobs that wait for a key with room be considered again: one of every queue and type, because one
-    alone might stand in a queue that nobody serves."""
+def wake(tables: Tables, now: Micros) -> None:
+    """Those who wait for a token that is there by now may try again."""
+    due = [limit.key for limit in tables.limits.values() if limit.wake_at is not None and limit.wake_at <= now]
+    let_through(tables, due, now)
+
+
+def let_through(tables: Tables, keys: Iterable[str], now: Micros) -> None:
+    """Of those who wait for a key, as many may try again as there is room: so many of every queue and type, because the
+    first ones might stand in a queue that nobody serves."""
     for key in keys:
         limit = tables.limits.get(key)
-        if limit is not None and take(limit.used, limit.max_used) is None:
-            continue
-        first: dict[tuple[str, str], Job] = {}
+        free = rules.room(limit, now)
+        passed: dict[tuple[str, str], int] = {}
+        waiting = False
         for job in sorted((job for job in tables.jobs.values() if job.parked_on == key), key=dispatch_order):
-            first.setdefault((job.queue, job.type), job)
-        for job in first.values():
-            let_through(tables, job, now)
-
-
-def let_through(tables: Tables, job: Job, now: Micros) -> None:
-    tables.put(replace(job, ready=True, parked_on=None, updated_at=rows.touched(job, now)))
+            kind = (job.queue, job.type)
+            if free is None or passed.get(kind, 0) < free:
+                passed[kind] = passed.get(kind, 0) + 1
+                tables.put(replace(job, ready=True, parked_on=None, updated_at=rows.touched(job, now)))
+            else:
+                waiting = True
+        if limit is not None:
+            put(tables, rules.let_through(limit, now, waiting=waiting))
 
 
 def put_limit(tables: Tables, change: PutLimit, now: Micros) -> AlterAnswer:
-    """A new limit starts from what is in use (only here are running jobs counted, never in a claim). Everybody may try
-    again: those who find no room are parked by the next claim that meets them."""
-    limit = tables.limits.get(change.key)
-    if limit is None:
-        holding = sum(change.key in tables.jobs[seq].limit_keys for seq in tables.leased)
-        limit = Limit(key=change.key, max_used=None, used=holding)
-    tables.put_in(tables.limits, change.key, replace(limit, max_used=change.max_used))
-    for job in [job for job in tables.jobs.values() if job.parked_on == change.key]:
-        let_through(tables, job, now)
+    if not rules.is_news(tables.limits.get(change.key), change):
+        return "unchanged"
+    put(tables, rules.described(row_of(tables, change.key, now), change, now))
+    let_through(tables, [change.key], now)
     return "applied"
+
+
+def row_of(tables: Tables, key: str, now: Micros) -> Limit:
+    """The limit. A new one starts from those who run: each is counted in (only here, never in a claim)."""
+    limit = tables.limits.get(key)
+    return limit if limit is not None else Limit(key=key, used=count_in(tables, key, now))
+
+
+def count_in(tables: Tables, key: str, now: Micros) -> int:
+    """Every running job that the key concerns holds a permit of it; answers how many those are."""
+    concerned = [job for job in (tables.jobs[seq] for seq in sorted(tables.leased)) if is_concerned(job, key)]
+    for job in concerned:
+        if key not in job.permits:
+            tables.put(replace(job, permits=(*job.permits, key), updated_at=rows.touched(job, now)))
+    return len(concerned)
+
+
+def is_concerned(job: Job, key: str) -> bool:
+    return rules.concerns(key, queue=job.queue, kind=job.type, org_id=job.org_id, tags=job.tags, limit_keys=job.limit_keys)
+
+
+def remove_limit(tables: Tables, change: RemoveLimit, now: Micros) -> AlterAnswer:
+    if change.key not in tables.limits:
+        return "not_found"
+    tables.drop_from(tables.limits, change.key)
+    let_through(tables, [change.key], now)
+    return "applied"
+
+
+def pause_limit(tables: Tables, change: PauseLimit, now: Micros) -> AlterAnswer:
+    if change.key not in tables.limits and not change.paused:
+        return "unchanged"
+    limit = row_of(tables, change.key, now)
+    if (limit.paused_at is not None) == change.paused:
+        return "unchanged"
+    put(tables, replace(limit, paused_at=now if change.paused else None))
+    let_through(tables, [change.key], now)
+    return "applied"
+
+
+def recount(tables: Tables, duty: RecountLimits, now: Micros) -> Done:
+    wrong = [
+        limit for _, limit in sorted(tables.limits.items())
+        if limit.used != holders(tables, limit.key) or is_missed(tables, limit.key)
+    ][: duty.limit]  # fmt: skip
+    for limit in wrong:
+        put(tables, replace(limit, used=count_in(tables, limit.key, now)))
+    let_through(tables, [limit.key for limit in wrong], now)
+    clocks = {
+        queue: virtual_time([row for key, row in tables.shares.items() if key[0] == queue]) for queue, _ in tables.shares
+    }
+    for key in [key for key, row in tables.shares.items() if is_past(row, clocks[key[0]])]:
+        tables.drop_from(tables.shares, key)
+    return Done(len(wrong), more=len(wrong) == duty.limit)
+
+
+def holders(tables: Tables, key: str) -> int:
+    return sum(key in tables.jobs[seq].permits for seq in tables.leased)
+
+
+def is_missed(tables: Tables, key: str) -> bool:
+    jobs = (tables.jobs[seq] for seq in tables.leased)
+    return any(is_concerned(job, key) and key not in job.permits for job in jobs)

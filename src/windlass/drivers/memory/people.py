@@ -19,11 +19,13 @@ from windlass.core.alterations import (
     Leave,
     Move,
     MoveBeside,
+    PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
     PutWebhook,
     ReleaseHold,
+    RemoveLimit,
     Renew,
     Renormalise,
     Replay,
@@ -43,11 +45,11 @@ from windlass.drivers.memory.fleet import leave
 from windlass.drivers.memory.groups import cancel_group, retry_group
 from windlass.drivers.memory.holds import hold
 from windlass.drivers.memory.jobs import insert_child
-from windlass.drivers.memory.limits import put_limit, unpark
+from windlass.drivers.memory.limits import keys_of, let_through, pause_limit, put_limit, remove_limit
 from windlass.drivers.memory.order import reorder
 from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
-from windlass.types import TERMINAL, Group, Job, Micros, Queue
+from windlass.types import ACTIVE, TERMINAL, Group, Job, Micros, Queue
 
 
 def alter(tables: Tables, changes: Sequence[Alteration], now: Micros) -> list[AlterAnswer]:
@@ -76,9 +78,13 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
         case SetPaused():
             return set_paused(tables, change, now)
         case PutQueue():
-            return put_queue(tables, change)
+            return put_queue(tables, change, now)
         case PutLimit():
             return put_limit(tables, change, now)
+        case RemoveLimit():
+            return remove_limit(tables, change, now)
+        case PauseLimit():
+            return pause_limit(tables, change, now)
         case PutGroup():
             return put_group(tables, change, now)
         case CancelGroup():
@@ -107,7 +113,7 @@ def cancel(tables: Tables, change: Cancel, now: Micros) -> AlterAnswer:
     if job.group_id is not None:
         count(tables, job.group_id, "cancelled", now)
         ended += stop(tables, job.group_id, "cancelled", now)
-    unpark(tables, job.limit_keys, now)
+    let_through(tables, keys_of(job), now)
     advance(tables, ended, now)
     return "applied"
 
@@ -182,13 +188,17 @@ def set_paused(tables: Tables, change: SetPaused, now: Micros) -> AlterAnswer:
     return "applied"
 
 
-def put_queue(tables: Tables, change: PutQueue) -> AlterAnswer:
+def put_queue(tables: Tables, change: PutQueue, now: Micros) -> AlterAnswer:
     before = tables.queues.get(change.name)
     queue = Queue(
         name=change.name, positions=change.positions, preset=change.preset, settings=change.settings,
-        paused_at=None if before is None else before.paused_at,
+        paused_at=None if before is None else before.paused_at, order=change.order, age_after=change.age_after,
+        age_to=change.age_to,
     )  # fmt: skip
     tables.put_in(tables.queues, change.name, queue)
+    if change.order != ("strict" if before is None else before.order):
+        for job in [job for job in tables.jobs.values() if job.queue == change.name and job.state in ACTIVE]:
+            tables.put(replace(job, updated_at=rows.touched(job, now)))  # stores mark whose turn each counts for
     return "applied"
 
 

@@ -11,7 +11,6 @@ from windlass.core.changes import (
     Answer,
     CountMember,
     Ending,
-    FreePermits,
     RetryChild,
     Settlement,
     effect_of,
@@ -42,6 +41,7 @@ def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[A
         ended: list[str] = []
         for job, change in applied:
             ended += ride(tables, job, change, now)
+        free_permits(tables, [key for job, _ in applied for key in job.permits], now)
         advance(tables, ended, now)
     return [answers[index] for index in range(len(changes))]
 
@@ -75,8 +75,6 @@ def ride(tables: Tables, job: Job, change: Settlement, now: Micros) -> list[str]
             case CountMember():
                 count(tables, rider.group_id, rider.ending, now)
                 ended += stop(tables, rider.group_id, rider.ending, now)
-            case FreePermits():
-                free_permits(tables, rider.keys, now)
             case AddEvent(event=event, job_id=job_id, org_id=org_id, body=body):
                 tables.add_event(Event(event=event, job_id=job_id, org_id=org_id, body=body, created_at=now))
     return ended

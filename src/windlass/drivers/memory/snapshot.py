@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from windlass.core.fairness import Share
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
@@ -24,6 +25,7 @@ class Snapshot(Struct):
     limits: list[Limit]
     templates: list[Template]
     schedules: list[Schedule]
+    shares: list[tuple[tuple[str, str], Share]]
     webhooks: list[Webhook]
     outbox: list[Event]
     workers: list[WorkerInfo]
@@ -40,7 +42,7 @@ def snapshot(t: Tables) -> Snapshot:
         last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
         queues=list(t.queues.values()), groups=list(t.groups.values()), edges=list(t.edges.values()),
         limits=list(t.limits.values()), templates=list(t.templates.values()), schedules=list(t.schedules.values()),
-        webhooks=list(t.webhooks.values()), outbox=t.outbox,
+        shares=list(t.shares.items()), webhooks=list(t.webhooks.values()), outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
         usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()), audit=t.audit,
     )  # fmt: skip
@@ -58,6 +60,7 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.limits = {row.key: row for row in rows.limits}
     t.templates = {(row.template_id, row.version): row for row in rows.templates}
     t.schedules = {row.schedule_id: row for row in rows.schedules}
+    t.shares = dict(rows.shares)
     t.webhooks = {row.webhook_id: row for row in rows.webhooks}
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}

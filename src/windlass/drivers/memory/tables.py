@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from windlass.core.eligibility import dispatch_order
+from windlass.core.fairness import Share
 from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
 from windlass.records import AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
@@ -31,6 +32,7 @@ class Tables:
         self.limits: dict[str, Limit] = {}
         self.templates: dict[tuple[str, int], Template] = {}  # every version
         self.schedules: dict[str, Schedule] = {}
+        self.shares: dict[tuple[str, str], Share] = {}  # by queue and org, of fair queues
         self.webhooks: dict[str, Webhook] = {}
         self.outbox: list[Event] = []
         self.workers: dict[str, WorkerInfo] = {}

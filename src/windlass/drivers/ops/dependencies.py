@@ -11,9 +11,8 @@ from windlass.core.changes import Ending
 from windlass.core.dependencies import FAILED_BEFORE, INLINE, Edge
 from windlass.core.groups import stops
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.ops.limits import unpark
 from windlass.drivers.protocol import Enqueued
-from windlass.drivers.rows import strings_in, to_json
+from windlass.drivers.rows import limits_of, to_json
 from windlass.drivers.statement import Op, Row
 from windlass.errors import InvalidInput
 from windlass.types import TERMINAL, AfterRule, Micros, NewJob, State
@@ -151,16 +150,14 @@ def count_member(db: Dialect, group_id: str, ending: Ending, now: Micros) -> Op[
         return []
     members = [row[0] for row in (yield db.sql.queued_members(group_id=group_id))]
     rows = yield from skip(db, members, now)
-    yield from pass_on(db, [(row[5], row[6]) for row in rows], now)
+    yield from pass_on(db, [row[5:] for row in rows], now)
     return [row[1] for row in rows if row[3]]
 
 
-def pass_on(db: Dialect, cancelled: Iterable[tuple[int, str | None]], now: Micros) -> Op[None]:
-    """(waiting_on, limit keys) of cancelled jobs: one of them may have been the one that was let through to a permit. Who
-    is blocked never is."""
-    for waiting_on, limit_keys in cancelled:
-        if waiting_on == 0:
-            yield from unpark(db.sql, strings_in(limit_keys), now)
+def pass_on(db: Dialect, cancelled: Iterable[Row], now: Micros) -> Op[None]:
+    """(waiting_on, limit keys, type, org, tags) of cancelled jobs: one of them may have been the one that was let through
+    to a permit. Who is blocked never is."""
+    yield from db.gate.let_through({key for row in cancelled if row[0] == 0 for key in limits_of(row[1:])}, now)
 
 
 def hand_over(db: Dialect, parent_id: str, child_id: str, now: Micros) -> Op[None]:

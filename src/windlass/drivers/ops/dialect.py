@@ -8,6 +8,7 @@ from typing import Any
 
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
+from windlass.drivers.ops.limits import Gate
 from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Blocks, Op, Row, Statement
 from windlass.types import Micros, NewJob
@@ -15,6 +16,7 @@ from windlass.types import Micros, NewJob
 
 class Dialect(ABC):
     sql: Blocks
+    gate: Gate
 
     @abstractmethod
     def texts(self, values: Iterable[str]) -> Any:

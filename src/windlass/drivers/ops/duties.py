@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from windlass.core.admission import check_duty, check_now
-from windlass.core.duties import Done, ForgetKeys, Mend, Prune, RemoveDeadWorkers, RollUpUsage, TidyPositions
+from windlass.core.duties import (
+    AgeJobs,
+    Done,
+    ForgetKeys,
+    Mend,
+    Prune,
+    RecountLimits,
+    RemoveDeadWorkers,
+    RollUpUsage,
+    TidyPositions,
+)
 from windlass.core.retention import kept_for
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
@@ -13,7 +23,7 @@ from windlass.drivers.ops.usage import roll_up_usage, watermark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
-Here = Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | TidyPositions | Mend
+Here = Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | TidyPositions | RecountLimits | AgeJobs | Mend
 
 
 def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done | None]:
@@ -33,8 +43,21 @@ def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done
             return (yield from roll_up_usage(db, duty, now))
         case TidyPositions():
             return (yield from tidy(db, duty, now))
+        case RecountLimits():
+            return (yield from db.gate.recount(duty, now))
+        case AgeJobs():
+            return (yield from age_jobs(db, duty, now))
         case Mend():
             return (yield from mend(db, now))
+
+
+def age_jobs(db: Dialect, duty: AgeJobs, now: Micros) -> Op[Done]:
+    raised, more = 0, False
+    for queue, after, to in (yield db.sql.ageing_queues()):
+        rows = yield db.sql.age(queue=queue, before=now - after, age_to=to, limit=duty.limit, now=now)
+        raised += len(rows)
+        more = more or len(rows) == duty.limit
+    return Done(raised, more=more)
 
 
 def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:

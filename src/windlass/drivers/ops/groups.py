@@ -23,7 +23,7 @@ def cancel_group(db: Dialect, change: CancelGroup, now: Micros) -> Op[AlterAnswe
     asked = yield db.sql.cancel_running_members(group_id=change.group_id, reason=reason, now=now)
     if queued:
         yield db.sql.count_members(group_id=change.group_id, ending="cancelled", members=len(queued), now=now)
-    yield from pass_on(db, [(row[3], row[4]) for row in queued], now)
+    yield from pass_on(db, [row[3:] for row in queued], now)
     yield from advance(db, [row[1] for row in queued if row[2]], now)
     return "applied" if queued else "requested" if asked else "unchanged"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any, Final
 
 from windlass.core.admission import check_limit, check_name, check_queues
+from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -25,15 +25,17 @@ from windlass.core.queries import (
     GroupsById,
     InOrder,
     JobsAhead,
+    LimitUses,
     MembersOf,
+    NextRefill,
     ParentsOf,
-    PermitHolders,
     Query,
     R,
     SamplesSince,
     UsageSince,
 )
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.limits import limit_in
 from windlass.drivers.ops.order import in_order
 from windlass.drivers.ops.repair import faults
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
@@ -44,13 +46,14 @@ from windlass.drivers.rows import (
     run_in,
     sample_in,
     schedule_in,
+    strings_in,
     webhook_in,
     worker_in,
 )
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import InvalidInput
 from windlass.records import AuditLine, Event, Fault, Usage
-from windlass.types import Group, Hold, Job, Limit, Micros, Queue, Run, Template
+from windlass.types import Group, Hold, Job, LimitUse, Micros, Queue, Run, Template
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -104,6 +107,8 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             return jobs
         case JobsAhead():
             found = yield from ahead(db, query)
+        case NextRefill():
+            found = yield from refill(db, query)
         case Faults():
             found = [Fault(*row) for row in (yield from faults(db))]
         case _ if type(query) in _PLAIN:
@@ -124,6 +129,21 @@ def ahead(db: Dialect, query: JobsAhead) -> Op[list[Any]]:
         most=query.most,
     )  # fmt: skip
     return [row[0] for row in rows]
+
+
+def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
+    keys = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
+    limits = yield db.sql.refilling(keys=db.texts(keys))
+    at = next_refill([limit_in(row) for row in limits], query.now)
+    return [] if at is None else [at]
+
+
+def use_in(row: Row) -> LimitUse:
+    return LimitUse(key=row[0], waiting=row[1], holders=strings_in(row[2]))
+
+
+def uses(db: Dialect, query: LimitUses) -> Statement:
+    return db.sql.limit_uses(keys=db.texts(sorted(set(query.keys))), limit=query.limit)
 
 
 def dependants(db: Dialect, query: DependantsOf) -> Statement:
@@ -154,8 +174,8 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     MembersOf: (lambda db, asked: db.sql.members_of(ids=db.texts(asked.ids)), member_count_in),
     ParentsOf: (lambda db, asked: db.sql.edges_before(id=asked.job_id), dependency_in),
     DependantsOf: (dependants, dependency_in),
-    AllLimits: (lambda db, _: db.sql.all_limits(), fields_of(Limit)),
-    PermitHolders: (lambda db, asked: db.sql.permit_holders(key=asked.key, limit=asked.limit), itemgetter(0)),
+    AllLimits: (lambda db, _: db.sql.all_limits(), limit_in),
+    LimitUses: (uses, use_in),
     AllWebhooks: (lambda db, _: db.sql.all_webhooks(), webhook_in),
     AllEvents: (lambda db, _: db.sql.all_events(), fields_of(Event)),
     AllWorkers: (lambda db, _: db.sql.all_workers(), worker_in),

@@ -1,24 +1,199 @@
-"""Letting jobs through that wait for a permit."""
+"""Limits: letting jobs through that wait for a permit, what people say of limits, counting again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from windlass.core.alterations import AlterAnswer, PutLimit
-from windlass.drivers.statement import Blocks, Op
-from windlass.types import Micros
+from msgspec.structs import replace
+
+from windlass.core import limits as rules
+from windlass.core.alterations import AlterAnswer, PauseLimit, PutLimit, RemoveLimit
+from windlass.core.duties import Done, RecountLimits
+from windlass.drivers.ops.picking import Candidate
+from windlass.drivers.statement import Blocks, Op, Row
+from windlass.types import Job, Limit, Micros
+
+Kind = tuple[str, str, str, int | None]  # key, queue, type, how many of them may try again (None = all)
 
 
-def unpark(sql: Blocks, keys: Sequence[str], now: Micros) -> Op[int]:
-    """Let the first jobs that wait for a key with room be considered again."""
-    count = 0
-    for key in keys:
-        count += len((yield sql.unpark(key=key, now=now)))
-    return count
+def limit_in(row: Row) -> Limit:
+    return Limit(**dict(zip(Limit.__struct_fields__, row, strict=True)))
 
 
-def put_limit(sql: Blocks, change: PutLimit, now: Micros) -> Op[AlterAnswer]:
-    """Everybody may try again: those who find no room are parked by the next claim that meets them."""
-    yield sql.put_limit(key=change.key, max_used=change.max_used)
-    yield sql.unpark_all(key=change.key, now=now)
-    return "applied"
+def keys_of(job: Job) -> tuple[str, ...]:
+    return rules.keys_of(job.limit_keys, job.type, job.org_id, job.tags)
+
+
+class Gate(ABC):
+    """What the limits of a SQL driver do alike. Whoever calls holds the rows of the keys."""
+
+    sql: Blocks
+
+    @abstractmethod
+    def texts(self, values: Iterable[str]) -> Any:
+        """A batch of texts as one parameter."""
+
+    @abstractmethod
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
+        """Let so many of each kind be considered again, the first in dispatch order."""
+
+    @abstractmethod
+    def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
+        """Jobs by seq, each on the key that it waits for."""
+
+    @abstractmethod
+    def write(self, changes: Sequence[tuple[Limit, int]]) -> Op[None]:
+        """What a claim made of limits: permits as a delta, the bucket as it is under the lock."""
+
+    @abstractmethod
+    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
+        """So many permits of each key, never more than are out."""
+
+    @abstractmethod
+    def hold_runs(self) -> Op[None]:
+        """Nobody begins or ends a run until the transaction does. First of all locks."""
+
+    def limits(self, keys: Iterable[str]) -> Op[dict[str, Limit]]:
+        rows = yield self.sql.limits_of(keys=self.texts(sorted(set(keys))))
+        return {row[0]: limit_in(row) for row in rows}
+
+    def admit(
+        self, candidates: Sequence[Candidate], books: rules.Books, now: Micros
+    ) -> Op[tuple[int, dict[int, tuple[str, ...]]]]:
+        """How many of the candidates were considered, and the permits of those that got all of theirs. The others are
+        parked; as soon as parking one lets another job through, the rest is left for a fresh pick, because that job may
+        stand before them. So it is when a queue may give no more than it did when they were picked."""
+        granted: dict[int, tuple[str, ...]] = {}
+        parked: dict[int, str] = {}
+        considered = 0
+        for one in candidates:
+            permits, full = books.admit(one.queue, one.keys)
+            if permits is None and full is None:
+                break
+            considered += 1
+            if permits is not None:
+                granted[one.seq] = permits
+                continue
+            assert full is not None, "neither admitted nor parked"
+            parked[one.seq] = full
+            others = [key for key in one.keys if key != full and key in books.limits]
+            if others:
+                yield from self._write(books, parked, now)
+                through = yield from self.let_through(others, now)
+                books.open((yield from self.limits(others)).values())
+                if through:
+                    break
+        yield from self._write(books, parked, now)
+        return considered, granted
+
+    def _write(self, books: rules.Books, parked: dict[int, str], now: Micros) -> Op[None]:
+        changes = books.changes()
+        if changes:
+            yield from self.write(changes)
+        if parked:
+            yield from self.park(parked, now)
+            parked.clear()
+
+    def free(self, held: Iterable[Sequence[str]], now: Micros) -> Op[None]:
+        """The permits of leases that have ended."""
+        permits = Counter(key for keys in held for key in keys)
+        if permits:
+            yield from self.give_back(permits)
+            yield from self.let_through(permits, now)
+
+    def let_through(self, keys: Iterable[str], now: Micros) -> Op[bool]:
+        """Of those who wait for a key, as many may try again as there is room, of every queue and type: the first ones
+        might stand in a queue that nobody serves. The kinds are found by jumping through the index, so the cost does not
+        grow with the number of jobs that wait."""
+        names = sorted({key for key in keys if not rules.caps(key)})
+        if not names:
+            return False
+        parked = yield self.sql.parked_kinds(keys=self.texts(names))
+        rated = [row[0] for row in (yield self.sql.rated(keys=self.texts(names)))]
+        if not parked and not rated:
+            return False
+        limits = yield from self.limits({row[0] for row in parked} | set(rated))
+        rooms = {key: rules.room(limits.get(key), now) for key in {row[0] for row in parked}}
+        chosen = [(key, queue, kind, rooms[key]) for key, queue, kind in parked if rooms[key] != 0]
+        if chosen:
+            yield from self.unpark(chosen, now)
+        if rated:
+            waiting = {row[0] for row in (yield self.sql.parked_kinds(keys=self.texts(rated)))}
+            after = [rules.let_through(limits[key], now, waiting=key in waiting) for key in rated]
+            changed = [(limit, 0) for limit in after if limit != limits[limit.key]]
+            if changed:
+                yield from self.write(changed)
+        return bool(chosen)
+
+    # ---------------------------------------------------------------------------------------------- what people ask for
+
+    def put(self, change: PutLimit, now: Micros) -> Op[AlterAnswer]:
+        if not rules.is_news((yield from self.limits([change.key])).get(change.key), change):
+            return "unchanged"
+        yield from self.store(rules.described((yield from self.row_of(change.key, now)), change, now))
+        yield from self.let_through([change.key], now)
+        return "applied"
+
+    def row_of(self, key: str, now: Micros) -> Op[Limit]:
+        """The limit. A new one starts from those who run: each is counted in (only here, never in a claim)."""
+        before = (yield from self.limits([key])).get(key)
+        return before or Limit(key=key, used=(yield from self.count_in(key, now)))
+
+    def count_in(self, key: str, now: Micros) -> Op[int]:
+        """Every running job that the key concerns holds a permit of it; answers how many those are."""
+        kind, _, name = key.partition(":")
+        yield self.sql.count_in(key=key, kind=kind, name=name, now=now)
+        [(holders,)] = yield self.sql.count_holders(key=key)
+        return int(holders)
+
+    def store(self, limit: Limit) -> Op[None]:
+        yield self.sql.store_limit(
+            key=limit.key, max_used=limit.max_used, used=limit.used, per_second=limit.per_second, burst=limit.burst,
+            tokens=limit.tokens, refilled_at=limit.refilled_at, wake_at=limit.wake_at, weight=limit.weight,
+            paused_at=limit.paused_at, declared=limit.declared,
+        )  # fmt: skip
+
+    def remove(self, change: RemoveLimit, now: Micros) -> Op[AlterAnswer]:
+        if not (yield self.sql.remove_limit(key=change.key)):
+            return "not_found"
+        yield from self.let_through([change.key], now)
+        return "applied"
+
+    def pause(self, change: PauseLimit, now: Micros) -> Op[AlterAnswer]:
+        if not change.paused and change.key not in (yield from self.limits([change.key])):
+            return "unchanged"
+        limit = yield from self.row_of(change.key, now)
+        if (limit.paused_at is not None) == change.paused:
+            return "unchanged"
+        yield from self.store(replace(limit, paused_at=now if change.paused else None))
+        yield from self.let_through([change.key], now)
+        return "applied"
+
+    # ------------------------------------------------------------------------------------------------------- counting again
+
+    def recount(self, duty: RecountLimits, now: Micros) -> Op[Done]:
+        """Looks first, without holding anybody up; what seems wrong is looked at again while nobody begins or ends."""
+        wrong: list[str] = []
+        if (yield from self.miscounted(duty)):
+            yield from self.hold_runs()
+            wrong = yield from self.miscounted(duty)
+            for limit in (yield from self.limits(wrong)).values():
+                used = yield from self.count_in(limit.key, now)
+                yield from self.store(replace(limit, used=used))
+            yield from self.let_through(wrong, now)
+        yield from self.adopt(duty, now)
+        return Done(len(wrong), more=len(wrong) == duty.limit)
+
+    def adopt(self, duty: RecountLimits, now: Micros) -> Op[None]:
+        """Jobs that somebody else wrote into a fair queue, or that were on their way when it became one, get their turn;
+        shares that tell nothing any more are forgotten."""
+        for (queue,) in (yield self.sql.fair_queues()):
+            yield self.sql.adopt(queue=queue, limit=duty.limit, now=now)
+        yield self.sql.drop_shares()
+
+    def miscounted(self, duty: RecountLimits) -> Op[list[str]]:
+        rows = yield self.sql.miscounted(limit=duty.limit)
+        return [row[0] for row in rows]

@@ -16,11 +16,13 @@ from windlass.core.alterations import (
     Leave,
     Move,
     MoveBeside,
+    PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
     PutWebhook,
     ReleaseHold,
+    RemoveLimit,
     Renew,
     Renormalise,
     Replay,
@@ -40,7 +42,7 @@ from windlass.drivers.ops.fleet import leave
 from windlass.drivers.ops.groups import cancel_group, retry_group
 from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
-from windlass.drivers.ops.limits import put_limit, unpark
+from windlass.drivers.ops.limits import keys_of
 from windlass.drivers.ops.order import reorder
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Job, Micros
@@ -78,12 +80,13 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             rows = yield db.sql.set_paused(queue=change.queue, paused=change.paused, now=now)
             return "applied" if rows else "unchanged"
         case PutQueue():
-            yield db.sql.put_queue(
-                name=change.name, positions=change.positions, preset=change.preset, settings=change.settings, now=now
-            )
-            return "applied"
+            return (yield from put_queue(db, change, now))
         case PutLimit():
-            return (yield from put_limit(db.sql, change, now))
+            return (yield from db.gate.put(change, now))
+        case RemoveLimit():
+            return (yield from db.gate.remove(change, now))
+        case PauseLimit():
+            return (yield from db.gate.pause(change, now))
         case PutWebhook():
             return (yield from put_webhook(db.sql, change, now))
         case PutGroup():
@@ -98,6 +101,17 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from retry_group(db, change, now))
         case _:
             return (yield from schedules.alter(db, change, now))
+
+
+def put_queue(db: Dialect, change: PutQueue, now: Micros) -> Op[AlterAnswer]:
+    before = yield db.sql.order_of(name=change.name)
+    yield db.sql.put_queue(
+        name=change.name, positions=change.positions, preset=change.preset, settings=change.settings,
+        order=change.order, age_after=change.age_after, age_to=change.age_to, now=now,
+    )  # fmt: skip
+    if (before[0][0] if before else "strict") != change.order:
+        yield db.sql.share_jobs(queue=change.name, fair=change.order == "fair", now=now)
+    return "applied"
 
 
 def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
@@ -115,7 +129,7 @@ def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
     ended = [job.id] if job.awaited else []
     if job.group_id is not None:
         ended += yield from count_member(db, job.group_id, "cancelled", now)
-    yield from unpark(db.sql, job.limit_keys, now)
+    yield from db.gate.let_through(keys_of(job), now)
     yield from advance(db, ended, now)
     return "applied"
 

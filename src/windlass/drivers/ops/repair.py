@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from windlass.core.duties import Done
+from windlass.core.duties import Done, RecountLimits
 from windlass.core.rows import run_prefix
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.ops.limits import unpark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
+EVERY = 1_000_000
 GIVEN = "mended"  # in place of a token: what the id of a run that was given begins with
 
 
@@ -20,19 +20,17 @@ def faults(db: Dialect) -> Op[list[Row]]:
     found += [("missing_run", job_id, "it is running without a run") for (job_id,) in (yield db.sql.runless())]
     found += [("orphan_run", run_id, f"of no job ({kind} in {queue})") for run_id, queue, kind in (yield db.sql.orphans())]
     found += [
-        ("permits", key, f"{used} are counted, {held} are held") for key, used, held in (yield db.sql.wrong_permits())
+        ("permits", key, f"{used} are counted, {held} are held" if used != held else "a running job holds none")
+        for key, used, held in (yield db.sql.miscounted(limit=EVERY))
     ]
     return sorted(found)
 
 
 def mend(db: Dialect, now: Micros) -> Op[Done]:
-    """Limits are held before they are counted again, and first of all."""
-    keys = [row[0] for row in (yield db.sql.wrong_permits())]
-    yield from db.lock("lock_limits", keys=db.texts(keys))
+    """Limits first: nobody begins or ends a run while they are counted again."""
+    counted = yield from db.gate.recount(RecountLimits(limit=EVERY), now)
     begun = [row[0] for row in (yield db.sql.begin_runless(now=now))]
     if begun:
         yield db.sql.give_runs(seqs=db.ints(begun), prefix=run_prefix(GIVEN, now))
     gone = yield db.sql.delete_orphans()
-    counted = [row[0] for row in (yield db.sql.recount(keys=db.texts(keys)))] if keys else []
-    yield from unpark(db.sql, counted, now)
-    return Done(len(begun) + len(gone) + len(counted))
+    return Done(len(begun) + len(gone) + counted.rows)

@@ -14,6 +14,7 @@ from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.jobs import insert_child
+from windlass.drivers.postgres.limits import GATE
 from windlass.drivers.postgres.locking import hold_parents, lock_all, still_ended
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued, JobQuery
@@ -26,6 +27,7 @@ PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)  # seconds between looks at cl
 
 class Postgres(Dialect):
     sql = SQL
+    gate = GATE
 
     def __init__(self, *, ours: bool) -> None:
         """`ours`: transactions are ours and end soon; others last as long as a caller likes."""

@@ -194,9 +194,7 @@ class PostgresDriver:
                     return taken
                 if todo == leases.CONTENDED:
                     continue
-                self._limited = todo == leases.LIMITED
-            taken = link.transact(leases.claim(claim, now))
-            self._limited = False  # ask again the next time: limits may be gone, or concern other queues
+            taken, self._limited = link.transact(leases.claim_whole(claim, now))
             return taken
         return []
 

@@ -12,13 +12,12 @@ from typing import Final
 
 from windlass.core.eligibility import is_due
 from windlass.core.uniqueness import keys_of
-from windlass.drivers.ops.limits import unpark
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.jobs import insert, insert_free, is_keyed
-from windlass.drivers.postgres.limits import lock
+from windlass.drivers.postgres.limits import GATE, lock
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued
-from windlass.drivers.rows import mapping_out, strings_in
+from windlass.drivers.rows import limits_of, mapping_out
 from windlass.drivers.statement import Op
 from windlass.errors import DuplicateId, DuplicateJob, TransactionConflict
 from windlass.types import Micros, NewJob
@@ -134,7 +133,7 @@ def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[set[str]]:
     if replaced:
         rows = yield SQL.replaceable(ids=replaced)  # what is not so now never will be
         changed.update(row[0] for row in rows)
-        yield from lock(key for _, limit_keys in rows for key in strings_in(limit_keys))
+        yield from lock(key for row in rows for key in limits_of(row[1:]))
     return {row[0] for row in (yield SQL.lock_holders(ids=Texts(changed)))} if changed else set()
 
 
@@ -154,7 +153,7 @@ def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros) -> Op[Enq
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
         for row in replaced:  # it may have been the one that was let through
-            yield from unpark(SQL, strings_in(row[0]), now)
+            yield from GATE.let_through(limits_of(row), now)
     if job.idempotency_key is not None and (yield from has_its_key(job, now)):
         # Taken above, and answered by another key: the same call again must be too
         yield SQL.give_key(scope=job.idempotency_scope, key=job.idempotency_key, job_id=holder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
@@ -10,24 +10,25 @@ from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
+from windlass.core.limits import Books, caps_of
 from windlass.core.rows import run_prefix
 from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.postgres.limits import Locked, allowed, free_permits
+from windlass.drivers.postgres.limits import GATE, Locked, PostgresPicking
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, Extended, Renewal
-from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in
+from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, strings_out
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Claimed, Micros
 
 # What a claim answers before its rows
 NOTHING_ELSE: Final = 0
 MAINTENANCE: Final = 1  # leases to take back or jobs to promote first
-LIMITED: Final = 2  # there are limits
+LIMITED: Final = 2  # there are limits that concern it, or turns
 CONTENDED: Final = 3  # others hold what stands first
 TRIES: Final = 5
 
@@ -66,7 +67,11 @@ def claimed_before(wish: Claim, now: Micros) -> Op[list[Claimed]]:
 
 
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
-    """The whole of it, in a transaction: take back, promote, pick, take permits or park, lease."""
+    return (yield from claim_whole(wish, now))[0]
+
+
+def claim_whole(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], bool]]:
+    """In a transaction: take back, promote, pick, take permits or park, lease. Tells also whether it met limits."""
     queues = list(dict.fromkeys(wish.queues))
     [(lapsed, _, limited, stale)] = yield SQL.glance(queues=Texts(queues), now=now)
     locked = Locked()
@@ -76,57 +81,64 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
         yield from take_back(queues, now, locked)
     queues = [row[0] for row in (yield SQL.open_queues(queues=Texts(queues)))]
     if not queues:
-        return []
+        return [], False
     yield from promote(queues, now)
     if limited:
         return (yield from claim_with_permits(queues, wish, now, locked))
     rows = yield claim_statement(wish, now, look=False)
     if rows and rows[0][0] == LIMITED:  # since a moment ago
         return (yield from claim_with_permits(queues, wish, now, locked))
-    return claimed(rows, wish, now) if rows and rows[0][1] is not None else []
+    return claimed(rows, wish, now) if rows and rows[0][1] is not None else [], False
 
 
-def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Locked) -> Op[list[Claimed]]:
+def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Locked) -> Op[tuple[list[Claimed], bool]]:
     """Candidates and their keys are read without locks; then limits are locked, then those candidates that are still
     there. Others who claim at the same time wait at the limits they share, and nowhere else. What others hold, or
     cannot be waited for, is passed over."""
+    yield from wake(now, locked)
+    fair = {row[0] for row in (yield SQL.fair_queues())}.intersection(queues)
+    picking, books = PostgresPicking(wish, list(fair)), Books(now)
     taken: list[Claimed] = []
-    passed: list[int] = []
+    books.open((yield from GATE.limits(key for queue in queues for key in caps_of(queue))).values())
     missed = 0
     while len(taken) < wish.limit and missed < TRIES:
-        picked = yield from pick(queues, wish, wish.limit - len(taken), passed)
+        picked = yield from picking.pick({queue: books.cap(queue) for queue in queues}, wish.limit - len(taken))
         if not picked:
             break
-        limits, elsewhere = yield from locked.lock(key for _, keys in picked for key in keys)
-        wanted = [seq for seq, keys in picked if elsewhere.isdisjoint(keys)]
+        limits, elsewhere = yield from locked.lock(key for one in picked for key in (*one.keys, *caps_of(one.queue)))
+        books.open(limits.values())
+        wanted = [one.seq for one in picked if elsewhere.isdisjoint((*one.keys, *caps_of(one.queue)))]
         still = {row[0] for row in (yield SQL.take(seqs=Ints(wanted)))}
         missed += len(still) < len(picked)
-        passed += [seq for seq, _ in picked if seq not in still]
-        granted = yield from allowed([(seq, keys) for seq, keys in picked if seq in still], limits, now)
-        taken += yield from lease(granted, wish, now)
-    return taken
+        picking.passed += [one.seq for one in picked if one.seq not in still]
+        there = [one for one in picked if one.seq in still]
+        considered, permits = yield from GATE.admit(there, books, now)
+        picking.offered(there[:considered])
+        picking.granted([one for one in there[:considered] if one.seq in permits])
+        taken += yield from lease(permits, wish, now)
+    yield from picking.charge()
+    return taken, bool(fair or books.limits)
 
 
-def pick(queues: list[str], wish: Claim, limit: int, passed: list[int]) -> Op[list[tuple[int, tuple[str, ...]]]]:
-    """The first `limit` wanted jobs over all these queues, in dispatch order, with their limit keys."""
-    types = None if wish.types is None else Texts(wish.types)
-    found: list[Row] = []
-    for queue in queues:
-        found += yield SQL.pick(queue=queue, limit=limit, types=types, unhandled=wish.unhandled, passed=Ints(passed))
-    found.sort(key=lambda row: row[:4])
-    return [(row[3], strings_in(row[4])) for row in found[:limit]]
+def wake(now: Micros, locked: Locked) -> Op[None]:
+    """Those who wait for a token that is there by now may try again."""
+    woken = [row[0] for row in (yield SQL.woken(now=now))]
+    if woken:
+        limits, _ = yield from locked.lock(woken)
+        yield from GATE.let_through(limits, now)
 
 
-def lease(seqs: list[int], wish: Claim, now: Micros) -> Op[list[Claimed]]:
-    """Lease rows that are locked, in their order."""
-    if not seqs:
+def lease(permits: Mapping[int, tuple[str, ...]], wish: Claim, now: Micros) -> Op[list[Claimed]]:
+    """Lease rows that are locked, in their order, with the permits they got."""
+    if not permits:
         return []
     rows = yield SQL.claim(
-        seqs=Ints(seqs), token=wish.token, expires_at=now + wish.lease_for, worker_id=wish.worker_id, now=now,
+        seqs=Ints(permits), permits=Texts(map(strings_out, permits.values())), token=wish.token,
+        expires_at=now + wish.lease_for, worker_id=wish.worker_id, now=now,
         started_at=now if wish.start else None, prefix=run_prefix(wish.token, now),
     )  # fmt: skip
     by_seq = {row[1]: row for row in rows}  # an update promises no order, the contract does
-    return claimed([by_seq[seq] for seq in seqs], wish, now)
+    return claimed([by_seq[seq] for seq in permits], wish, now)
 
 
 def promote(queues: list[str], now: Micros) -> Op[None]:
@@ -147,9 +159,7 @@ def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None 
         _, elsewhere = yield from locked.lock(key for row in rows for key in strings_in(row[1]))
         free = Ints(row[0] for row in rows if elsewhere.isdisjoint(strings_in(row[1])))
         expired = yield SQL.expire(seqs=free, now=now, error=EXPIRED)
-        order = {row[0]: place for place, row in enumerate(rows)}
-        for row in sorted(expired, key=lambda row: order[row[0]]):
-            yield from free_permits(strings_in(row[1]), now)
+        yield from GATE.free([strings_in(row[1]) for row in expired], now)
         if expired:
             yield from announce(SQL, expired, now)
         count += len(expired)

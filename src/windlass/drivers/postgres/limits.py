@@ -5,22 +5,99 @@ as deltas."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from windlass.core.counters import take
-from windlass.drivers.ops.limits import unpark
-from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.ops.limits import Gate, Kind, limit_in
+from windlass.drivers.ops.picking import Candidate, Picking, candidate
+from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.faults import is_locked_out
 from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Op
-from windlass.types import Micros
+from windlass.types import Limit, Micros
 
 TRIES: Final = 5
 BRIEFLY: Final = 300  # milliseconds for which a new limit may keep everybody from claiming, at a time
-Candidate = tuple[int, tuple[str, ...]]  # seq, limit keys
-Limits = dict[str, tuple[int, int | None]]  # key: used, maximum
+Limits = dict[str, Limit]
+
+
+class PostgresGate(Gate):
+    sql = SQL
+
+    def texts(self, values: Iterable[str]) -> Texts:
+        return Texts(values)
+
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
+        keys, queues, types, rooms = zip(*kinds, strict=True)
+        yield SQL.unpark(keys=Texts(keys), queues=Texts(queues), types=Texts(types), rooms=Ints(rooms), now=now)
+
+    def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
+        yield SQL.park(seqs=Ints(places), keys=Texts(places.values()), now=now)
+
+    def write(self, changes: Sequence[tuple[Limit, int]]) -> Op[None]:
+        rows = [limit for limit, _ in changes]
+        yield SQL.write_limits(
+            keys=Texts(row.key for row in rows), permits=Ints(count for _, count in changes),
+            tokens=Floats(row.tokens for row in rows), refilled_at=Ints(row.refilled_at for row in rows),
+            wake_at=Ints(row.wake_at for row in rows),
+        )  # fmt: skip
+
+    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
+        yield SQL.free_permits(keys=Texts(permits), permits=Ints(permits.values()))
+
+    def hold_runs(self) -> Op[None]:
+        """Everybody waits behind one who waits for this, so none waits long, and in between they go on."""
+        for tries_left in reversed(range(TRIES)):
+            yield SQL.begin_hold()
+            [(usual, _)] = yield SQL.be_brief(timeout=str(BRIEFLY))
+            try:
+                yield SQL.hold_runs()
+            except Exception as error:
+                if not (tries_left and is_locked_out(error)):
+                    raise
+                yield SQL.undo_hold()
+            else:
+                yield SQL.end_hold()
+                yield SQL.be_brief(timeout=usual)
+                return
+
+
+GATE: Final = PostgresGate()
+
+
+class PostgresPicking(Picking):
+    sql = SQL
+
+    def __init__(self, wish: Claim, fair: Sequence[str]) -> None:
+        super().__init__(fair)
+        self._types = None if wish.types is None else Texts(wish.types)
+        self._unhandled = wish.unhandled
+        self.passed = Ints()  # jobs that others hold
+
+    def line(self, queue: str, limit: int) -> Op[list[Candidate]]:
+        rows = yield SQL.pick_limited(
+            queue=queue, limit=limit, types=self._types, unhandled=self._unhandled, passed=self.passed
+        )
+        return [candidate(queue, row) for row in rows]
+
+    def of_shares(self, queue: str, counts: Mapping[str, int]) -> Op[dict[str, list[Candidate]]]:
+        rows = yield SQL.pick_shares(
+            queue=queue, shares=Texts(counts), counts=Ints(counts.values()), types=self._types,
+            unhandled=self._unhandled, passed=self.passed,
+        )  # fmt: skip
+        found: dict[str, list[Candidate]] = {}
+        for row in rows:
+            found.setdefault(row[8], []).append(candidate(queue, row))
+        return found
+
+    def charge(self) -> Op[None]:
+        charges = self.charges()
+        if charges:
+            queues, shares, clocks, starts, finishes = zip(*charges, strict=True)
+            whose = {"queues": Texts(queues), "shares": Texts(shares), "clocks": Floats(clocks)}
+            yield SQL.add_shares(**whose)
+            yield SQL.charge_shares(**whose, starts=Floats(starts), finishes=Floats(finishes))
 
 
 class Locked:
@@ -34,80 +111,22 @@ class Locked:
         names, last = set(keys), max(self._held, default="")
         early = {key for key in names if key < last and key not in self._held}
         tried = (yield SQL.try_limits(keys=Texts(sorted(early)))) if early else []
-        limits = {key: (used, most) for key, used, most, free in tried if free}
+        limits = {row[0]: limit_in(row[:-1]) for row in tried if row[-1]}
         limits.update((yield from lock(names - early)))
         self._held.update(limits)
-        return limits, {key for key, _, _, free in tried if not free}
+        return limits, {row[0] for row in tried if not row[-1]}
 
 
 def lock(keys: Iterable[str]) -> Op[Limits]:
     """The limits of these keys as they stand. Once in a transaction; see `Locked` for more."""
     names = sorted(set(keys))
     rows = (yield SQL.lock_limits(keys=Texts(names))) if names else []
-    return {key: (used, most) for key, used, most in rows}
-
-
-def allowed(candidates: Sequence[Candidate], limits: Limits, now: Micros) -> Op[list[int]]:
-    """Those of the candidates that got all their permits; both they and the limits are locked. The others are parked; as
-    soon as parking one lets another job through, the rest is left for a fresh pick, because that job may stand before
-    them."""
-    used = {key: in_use for key, (in_use, _) in limits.items()}
-    granted: list[int] = []
-    taken: Counter[str] = Counter()
-    parked: dict[int, str] = {}
-    for seq, keys in candidates:
-        mine = [key for key in keys if key in limits]
-        full = next((key for key in mine if take(used[key], limits[key][1]) is None), None)
-        if full is None:
-            for key in mine:
-                used[key] += 1
-                taken[key] += 1
-            granted.append(seq)
-            continue
-        parked[seq] = full
-        others = [key for key in keys if key != full]
-        if others:
-            yield from _write(taken, parked, now)
-            if (yield from unpark(SQL, others, now)):
-                return granted
-    yield from _write(taken, parked, now)
-    return granted
-
-
-def _write(taken: Counter[str], parked: dict[int, str], now: Micros) -> Op[None]:
-    if taken:
-        yield SQL.take_permits(keys=Texts(taken), permits=Ints(taken.values()))
-        taken.clear()
-    if parked:
-        places = sorted(parked.items())
-        yield SQL.park(seqs=Ints(seq for seq, _ in places), keys=Texts(key for _, key in places), now=now)
-        parked.clear()
-
-
-def free_permits(keys: Sequence[str], now: Micros) -> Op[None]:
-    """The limits are locked."""
-    if keys:
-        yield SQL.free_permits(keys=Texts(keys))
-        yield from unpark(SQL, keys, now)
+    return {row[0]: limit_in(row) for row in rows}
 
 
 def hold_runs_for_new(keys: Iterable[str]) -> Op[None]:
     """Before a limit is made that counts who runs: nobody begins or ends a run until the transaction does. First of all
-    locks, as with all others who come to it. Everybody waits behind one who waits for this, so none waits long, and in
-    between they go on."""
+    locks, as with all others who come to it."""
     names = set(keys)
-    if not names or len((yield SQL.limits_there(keys=Texts(names)))) == len(names):
-        return
-    for tries_left in reversed(range(TRIES)):
-        yield SQL.begin_hold()
-        [(usual, _)] = yield SQL.be_brief(timeout=str(BRIEFLY))
-        try:
-            yield SQL.hold_runs()
-        except Exception as error:
-            if not (tries_left and is_locked_out(error)):
-                raise
-            yield SQL.undo_hold()
-        else:
-            yield SQL.end_hold()
-            yield SQL.be_brief(timeout=usual)
-            return
+    if names and len((yield SQL.limits_there(keys=Texts(names)))) < len(names):
+        yield from GATE.hold_runs()

@@ -15,8 +15,10 @@ from windlass.core.alterations import (
     MoveBeside,
     OfSchedules,
     Ordering,
+    PauseLimit,
     PutLimit,
     PutQueue,
+    RemoveLimit,
     Renormalise,
     Replay,
     RetryGroup,
@@ -32,7 +34,7 @@ from windlass.drivers.ops.order import plan
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.rows import strings_in
+from windlass.drivers.rows import limits_of, strings_in
 from windlass.drivers.statement import Op, Row
 from windlass.errors import WrongConnection
 from windlass.types import TERMINAL, Micros
@@ -46,21 +48,21 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     yield from lock_schedules(changes)
-    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit))
+    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
     found = yield from named(changes, now)
     seqs = Ints(found)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}
     queues |= {change.queue for change in changes if isinstance(change, SetPaused)}
     queues |= {job.queue for change in changes if isinstance(change, Fire) for job in change.jobs}
-    keys = {change.key for change in changes if isinstance(change, PutLimit)}
+    keys = {change.key for change in changes if isinstance(change, PutLimit | RemoveLimit | PauseLimit)}
     groups: set[str] = {change.group_id for change in changes if isinstance(change, WHOLE_GROUP)}
     ordered = {change.queue for change in changes if isinstance(change, Renormalise)}
     if seqs:
         if any(isinstance(change, PLACES) for change in changes):
             ordered.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
-        for group_id, limit_keys in (yield SQL.shared_rows_of(seqs=seqs)):
+        for group_id, permits, *about in (yield SQL.concerning(seqs=seqs)):
             groups.update([group_id] if group_id is not None else [])
-            keys.update(strings_in(limit_keys))
+            keys.update(strings_in(permits), limits_of(about))
         if any(isinstance(change, Cancel | CancelGroup) for change in changes):
             more, others, theirs = yield from reached(found, groups, deep=True)
             seqs, groups, keys = Ints(found | more), groups | others, keys | theirs
@@ -105,9 +107,9 @@ def reached(seqs: Iterable[int], groups: Iterable[str], *, deep: bool) -> Op[tup
     keys: set[str] = set()
     names = Texts(sorted(set(groups)))
     if names:
-        for seq, limit_keys in (yield SQL.stopped_with(ids=names)):
+        for seq, *about in (yield SQL.stopped_with(ids=names)):
             more.add(seq)
-            keys.update(strings_in(limit_keys))
+            keys.update(limits_of(about))
     found = yield SQL.reach(seqs=Ints({*seqs, *more}), deep=deep, limit=2 * INLINE)
     more.update(row[0] for row in found)
     return more, {row[1] for row in found if row[1] is not None}, keys

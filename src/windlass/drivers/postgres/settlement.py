@@ -12,7 +12,6 @@ from windlass.core.changes import (
     Answer,
     CountMember,
     Effect,
-    FreePermits,
     RetryChild,
     Settlement,
     effect_of,
@@ -31,7 +30,7 @@ from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.locking import reached
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.rows import Guard, strings_in, to_json
+from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
 from windlass.drivers.statement import Op, Statement
 from windlass.types import Handle, Micros
 
@@ -63,17 +62,20 @@ def is_plain(change: Settlement) -> bool:
 
 
 def is_simple(changes: Sequence[Settlement], now: Micros) -> bool:
-    """Whether one statement does it all: plain successes of jobs that claims named, each once, and none of long ago."""
+    """Whether one statement does it all: plain successes of jobs that claims named, each once, none with permits, none of
+    long ago."""
     edge = late_until(now)
     if not all(map(is_plain, changes)) or any(change.at <= edge for change in changes):
         return False
     handles = [change.handle for change in changes]
-    return str not in set(map(type, handles)) and len({handle[0] for handle in handles}) == len(handles)
+    if str in set(map(type, handles)) or any(map(is_limited, handles)):
+        return False
+    return len({handle[0] for handle in handles}) == len(handles)
 
 
 def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | None]]:
     """One statement that commits by itself and waits for nobody, and a look at what it left. None: somebody holds that row,
-    and `settle` waits for it."""
+    or it holds permits by now, and `settle` sees to it."""
     seqs = [change.handle[0] for change in changes]
     acked = {row[0] for row in (yield ack(seqs, changes, now))}
     answers: list[Answer | None] = ["applied"] * len(changes)
@@ -86,12 +88,13 @@ def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | 
     return answers
 
 
-def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros) -> Statement:
+def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros, *, limited: bool = False) -> Statement:
+    """`limited`: also those that hold permits, which are seen to."""
     order = sorted(range(len(seqs)), key=seqs.__getitem__)
     tokens, which = indexed([changes[n].token for n in order])
     return SQL.ack(
         seqs=Ints([seqs[n] for n in order]), tokens=tokens, which=which, ats=Ints([changes[n].at for n in order]),
-        starts=Ints([changes[n].started_at or 0 for n in order]), now=now,
+        starts=Ints([changes[n].started_at or 0 for n in order]), limited=limited, now=now,
     )  # fmt: skip
 
 
@@ -124,6 +127,7 @@ def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[lis
         ended = [batch.awaited[seq] for seq, (_, change) in held if seq in batch.awaited and ends_for_others(change)]
         for seq, (_, change) in held:
             ended += yield from ride(seq, batch.awaited.get(seq), change, now)
+        yield from limits.GATE.free([batch.permits[seq] for seq, _ in held], now)
         if ended:
             yield from advance(DIALECT, ended, now)
     edge = late_until(now)
@@ -148,6 +152,7 @@ class Batch:
         self.wait = wait
         self.stopping = stopping  # groups in which the end of a member may cancel others
         self.passed: set[int] = set()
+        self.permits: dict[int, tuple[str, ...]] = {}  # of the leases that end
         self.awaited: dict[int, str] = {}  # ids of those that others wait for
 
     def is_apart(self, guard: Guard, change: Settlement) -> bool:
@@ -166,13 +171,11 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement], *, wait: boo
     member may cancel others."""
     rows = yield SQL.shared_rows_of(seqs=Ints(seqs))
     groups = {group_id for group_id, _ in rows if group_id is not None}
-    keys = {key for _, limit_keys in rows for key in strings_in(limit_keys)}
+    keys = {key for _, permits in rows for key in strings_in(permits)}
     for change in changes:
         for rider in change.riders:
             if isinstance(rider, CountMember):
                 groups.add(rider.group_id)
-            elif isinstance(rider, FreePermits):
-                keys.update(rider.keys)
     if any(isinstance(rider, RetryChild) for change in changes for rider in change.riders):
         places = yield SQL.places(seqs=Ints(seqs))
         yield SQL.lock_queues(names=Texts({queue for _, queue, _ in places}))
@@ -190,7 +193,8 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement], *, wait: boo
 
 def judged(units: Sequence[Unit], answers: list[Answer | None], now: Micros, batch: Batch) -> Op[list[Unit]]:
     """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. Their rows are
-    locked. What others hold is passed over, and so is what comes after it for the same job."""
+    locked, and what their leases hold is noted. What others hold is passed over, and so is what comes after it for the
+    same job."""
     seqs = [seq for seq, _ in units]
     take, passed = SQL.lock_guards if batch.wait else SQL.try_guards, batch.passed
     guards = {row[0]: Guard(*row) for row in (yield take(seqs=Ints(seqs)))}
@@ -212,6 +216,7 @@ def judged(units: Sequence[Unit], answers: list[Answer | None], now: Micros, bat
             answers[index] = None
             continue
         held.append((seq, (index, turned)))
+        batch.permits[seq] = strings_in(guard.permits)
         if guard.awaited:
             batch.awaited[seq] = guard.id
     return held
@@ -221,7 +226,7 @@ def move(units: Sequence[Unit], awaited: Container[int], now: Micros) -> Op[None
     plain = [(seq, change) for seq, (_, change) in units if type(change) is Ack and change.result is None]
     plain = [(seq, change) for seq, change in plain if change.report is None and not change.lapsed and seq not in awaited]
     if plain:
-        yield ack([seq for seq, _ in plain], [change for _, change in plain], now)
+        yield ack([seq for seq, _ in plain], [change for _, change in plain], now, limited=True)
     done = {seq for seq, _ in plain}
     rest = [(seq, change, effect_of(change)) for seq, (_, change) in units if seq not in done]
     rest.sort(key=lambda unit: unit[0])
@@ -264,8 +269,6 @@ def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[l
                     yield from hand_over(DIALECT, awaited, rider.id, now)
             case CountMember():
                 ended += yield from count_member(DIALECT, rider.group_id, rider.ending, now)
-            case FreePermits():
-                yield from limits.free_permits(rider.keys, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
     return ended
@@ -273,4 +276,4 @@ def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[l
 
 def brings_work(changes: Sequence[Settlement]) -> bool:
     """Whether something may be claimable after it that was not before."""
-    return any(type(change) is not Ack or change.riders for change in changes)
+    return any(type(change) is not Ack or change.riders or is_limited(change.handle) for change in changes)

@@ -12,6 +12,7 @@ from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.rows import to_json
 from windlass.drivers.sqlite.jobs import enqueue, insert_children
+from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import DuplicateId
@@ -20,6 +21,7 @@ from windlass.types import Micros, NewJob
 
 class Sqlite(Dialect):
     sql = SQL
+    gate = GATE
 
     def texts(self, values: Iterable[str]) -> str:
         return to_json(list(values))

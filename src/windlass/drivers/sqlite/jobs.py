@@ -10,12 +10,13 @@ from msgspec.structs import astuple
 from windlass.core.admission import check_job
 from windlass.core.changes import RetryChild, bounded
 from windlass.core.eligibility import is_due
+from windlass.core.fairness import share_of
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import keys_of
-from windlass.drivers.ops.limits import unpark
 from windlass.drivers.protocol import Enqueued
-from windlass.drivers.rows import mapping_out, strings_in, strings_out, to_json
+from windlass.drivers.rows import limits_of, mapping_out, strings_out, to_json
 from windlass.drivers.sqlite.library import CONSTRAINT
+from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row
 from windlass.errors import DuplicateId, DuplicateJob
@@ -73,9 +74,9 @@ def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
         return
     if len({job.id for job in jobs}) < len(jobs):
         raise DuplicateId(Counter(job.id for job in jobs).most_common(1)[0][0])
-    [(seq, any_dense)] = yield LAST_SEQ
-    if any_dense:
-        rows = yield from dense_rows(jobs, seq, now)
+    [(seq, special)] = yield LAST_SEQ
+    if special:
+        rows = yield from special_rows(jobs, seq, now)
     else:
         rows = [row_of(job, seq + n, tail(seq + n), now) for n, job in enumerate(jobs, 1)]
     try:
@@ -87,32 +88,34 @@ def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
         raise
 
 
-def dense_rows(jobs: Sequence[NewJob], seq: int, now: Micros) -> Op[list[Row]]:
-    """The Job Scheduler's rule: the largest position of the queue and priority plus the gap, read under the write lock."""
+def special_rows(jobs: Sequence[NewJob], seq: int, now: Micros) -> Op[list[Row]]:
+    """Dense positions, by the Job Scheduler's rule (the largest position of the queue and priority plus the gap, read under
+    the write lock), and shares of fair queues."""
     rules = yield SQL.queue_rules(names=to_json(list({job.queue for job in jobs})))
-    dense_queues = {name for name, positions in rules if positions == "dense"}
+    dense_queues = {name for name, positions, _ in rules if positions == "dense"}
+    fair_queues = {name for name, _, fairness in rules if fairness == "fair"}
     last: dict[tuple[str, int], int | None] = {}
     rows: list[Row] = []
     for n, job in enumerate(jobs, 1):
-        place = (job.queue, job.priority)
+        place, share = (job.queue, job.priority), share_of(job.org_id) if job.queue in fair_queues else None
         if job.queue not in dense_queues:
-            rows.append(row_of(job, seq + n, tail(seq + n), now))
+            rows.append(row_of(job, seq + n, tail(seq + n), now, share))
             continue
         if place not in last:
             last[place] = (yield SQL.last_position(queue=job.queue, priority=job.priority))[0][0]
         last[place] = dense(last[place])
-        rows.append(row_of(job, seq + n, last[place], now))
+        rows.append(row_of(job, seq + n, last[place], now, share))
     return rows
 
 
-def row_of(job: NewJob, seq: int, position: int | None, now: Micros) -> Row:
+def row_of(job: NewJob, seq: int, position: int | None, now: Micros, share: str | None = None) -> Row:
     """The parameters of insert_job, in their order."""
     plain = astuple(job)[:_PLAIN]
     ready = job.run_at is None or job.run_at <= now
     if job.limit_keys or job.tags or job.headers:
         encoded = (strings_out(job.limit_keys), strings_out(job.tags), mapping_out(job.headers))
-        return (seq, ready, position, now, *plain, *encoded, job.codec, job.payload)
-    return (seq, ready, position, now, *plain, None, None, None, job.codec, job.payload)
+        return (seq, ready, position, now, *plain, *encoded, job.codec, job.payload, share)
+    return (seq, ready, position, now, *plain, None, None, None, job.codec, job.payload, share)
 
 
 def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
@@ -148,7 +151,7 @@ def duplicate(job: NewJob, holder: str, now: Micros) -> Op[Enqueued]:
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
         for row in replaced:  # it may have been the one that was let through
-            yield from unpark(SQL, strings_in(row[0]), now)
+            yield from GATE.let_through(limits_of(row), now)
     if job.idempotency_key is not None:
         held = yield SQL.key_holder(scope=job.idempotency_scope, key=job.idempotency_key, now=now)
         if not held:  # answered by another key: the same call again must be answered alike

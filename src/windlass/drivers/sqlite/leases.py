@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
@@ -10,14 +10,15 @@ from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
+from windlass.core.limits import Books, caps_of
 from windlass.core.rows import run_prefix
 from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.protocol import Claim, Extended, Renewal
-from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, to_json
+from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, strings_out, to_json
 from windlass.drivers.sqlite.dialect import DIALECT
-from windlass.drivers.sqlite.limits import allowed, free_permits
+from windlass.drivers.sqlite.limits import GATE, SqlitePicking
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
@@ -27,7 +28,7 @@ from windlass.types import Claimed, Micros
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     check_claim(wish, now)
     queues = list(dict.fromkeys(wish.queues))
-    [(lapsed, due, limited, closed)] = yield SQL.glance(queues=to_json(queues), now=now)
+    [(lapsed, due, special, closed)] = yield SQL.glance(queues=to_json(queues), now=now)
     if lapsed and wish.reclaim:
         yield from take_back(queues, now)
     if closed:
@@ -37,21 +38,41 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     if due:
         yield from promote(queues, now)
     prefix = run_prefix(wish.token, now)
-    if len(queues) == 1 and not limited:
+    if special:
+        return (yield from claim_with_permits(queues, wish, prefix, now))
+    if len(queues) == 1:
         rows = yield pick_rows(queues[0], wish)
-        return (yield from lease(rows, wish, prefix, now))
-    taken: list[Claimed] = []
+    else:
+        rows = yield from rows_of((yield from pick(queues, wish)))
+    return (yield from lease(rows, wish, prefix, now))
+
+
+def claim_with_permits(queues: list[str], wish: Claim, prefix: str, now: Micros) -> Op[list[Claimed]]:
+    """There are limits, or queues that take turns."""
+    yield from GATE.let_through([row[0] for row in (yield SQL.woken(now=now))], now)
+    picking = SqlitePicking(wish, [row[0] for row in (yield SQL.fair_queues())])
+    books, taken = Books(now), list[Claimed]()
+    books.open((yield from GATE.limits(key for queue in queues for key in caps_of(queue))).values())
     while len(taken) < wish.limit:
-        seqs = yield from pick(queues, wish, wish.limit - len(taken))
-        if not seqs:
+        picked = yield from picking.pick({queue: books.cap(queue) for queue in queues}, wish.limit - len(taken))
+        if not picked:
             break
-        granted = (yield from allowed(seqs, now)) if limited else seqs
-        found = yield SQL.picked(seqs=to_json(granted))
-        by_seq = {row[0]: row for row in found}  # a select by seq promises no order, the contract does
-        taken += yield from lease([by_seq[seq] for seq in granted], wish, prefix, now)
-        if not limited:
-            break
+        wanted = {key for one in picked for key in one.keys} - books.limits.keys()
+        books.open((yield from GATE.limits(wanted)).values())
+        considered, permits = yield from GATE.admit(picked, books, now)
+        picking.offered(picked[:considered])
+        picking.granted([one for one in picked[:considered] if one.seq in permits])
+        taken += yield from lease((yield from rows_of(list(permits))), wish, prefix, now, permits)
+    charges = picking.charges()
+    if charges:
+        yield SQL.charge_share.many(charges)
     return taken
+
+
+def rows_of(seqs: Sequence[int]) -> Op[list[Row]]:
+    """In the order given: a select by seq promises none, the contract does."""
+    by_seq = {row[0]: row for row in (yield SQL.picked(seqs=to_json(seqs)))}
+    return [by_seq[seq] for seq in seqs]
 
 
 def promote(queues: list[str], now: Micros) -> Op[None]:
@@ -71,28 +92,34 @@ def types_of(wish: Claim) -> str | None:
     return None if wish.types is None else to_json(wish.types)
 
 
-def pick(queues: list[str], wish: Claim, limit: int) -> Op[list[int]]:
-    """The first `limit` wanted jobs over all these queues, in dispatch order."""
+def pick(queues: list[str], wish: Claim) -> Op[list[int]]:
+    """The first wanted jobs over all these queues, in dispatch order."""
     found: list[tuple[Any, ...]] = []
     for queue in queues:
         if wish.types is None and not wish.unhandled:
-            found += yield SQL.pick(queue=queue, limit=limit)
+            found += yield SQL.pick(queue=queue, limit=wish.limit)
         else:
-            found += yield SQL.pick_types(queue=queue, limit=limit, types=types_of(wish), unhandled=wish.unhandled)
-    if len(queues) > 1:
-        found.sort()
-    return [row[3] for row in found[:limit]]
+            found += yield SQL.pick_types(queue=queue, limit=wish.limit, types=types_of(wish), unhandled=wish.unhandled)
+    found.sort()
+    return [row[3] for row in found[: wish.limit]]
 
 
-def lease(rows: list[Row], wish: Claim, prefix: str, now: Micros) -> Op[list[Claimed]]:
-    """Lease the picked rows, in their order."""
+def lease(
+    rows: list[Row], wish: Claim, prefix: str, now: Micros, permits: Mapping[int, tuple[str, ...]] | None = None
+) -> Op[list[Claimed]]:
+    """Lease the picked rows, in their order, with the permits they got."""
     if not rows:
         return []
     seqs, expires_at = to_json([row[0] for row in rows]), now + wish.lease_for
-    yield SQL.claim(
-        seqs=seqs, token=wish.token, expires_at=expires_at, worker_id=wish.worker_id, now=now,
-        started_at=now if wish.start else None,
-    )  # fmt: skip
+    about: dict[str, Any] = {
+        "token": wish.token, "expires_at": expires_at, "worker_id": wish.worker_id, "now": now,
+        "started_at": now if wish.start else None,
+    }  # fmt: skip
+    if permits and any(permits.values()):
+        rows = [(*row[:-1], strings_out(permits[row[0]])) for row in rows]
+        yield SQL.claim_limited(items=to_json({row[0]: row[-1] for row in rows}), **about)
+    else:
+        yield SQL.claim(seqs=seqs, **about)
     [(claimed,)] = yield SQL.changed()
     assert claimed == len(rows), "a picked row was not queued any more, inside one write transaction"
     yield SQL.insert_runs(seqs=seqs, prefix=prefix)
@@ -104,11 +131,11 @@ def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[in
     names, count = to_json(queues), 0
     while limit is None or count < limit:
         bite = PROMOTE_BITE if limit is None else min(PROMOTE_BITE, limit - count)
+        held = yield SQL.lapsed_permits(queues=names, now=now, bite=bite)
         rows = yield SQL.expire(queues=names, now=now, bite=bite)
         if rows:
             yield SQL.close_expired(seqs=to_json([row[0] for row in rows]), error=EXPIRED, now=now)
-            for row in rows:
-                yield from free_permits(strings_in(row[1]), now)
+            yield from GATE.free([strings_in(row[0]) for row in held], now)
             yield from announce(SQL, rows, now)
         count += len(rows)
         if len(rows) < bite:

@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from windlass.drivers.ops.limits import unpark
-from windlass.drivers.rows import strings_in, to_json
+from windlass.drivers.ops.limits import Gate, Kind
+from windlass.drivers.ops.picking import Candidate, Picking, candidate
+from windlass.drivers.protocol import Claim
+from windlass.drivers.rows import to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op
-from windlass.types import Micros
+from windlass.types import Limit, Micros
 
 
-def allowed(seqs: Sequence[int], now: Micros) -> Op[list[int]]:
-    """Those of the picked jobs that got all their permits. The others are parked; as soon as parking one lets another
-    job through, the rest is left for a fresh pick, because that job may stand before them."""
-    rows = yield SQL.limit_keys(seqs=to_json(seqs))
-    keys_of = {seq: strings_in(keys) for seq, keys in rows}
-    granted: list[int] = []
-    for seq in seqs:
-        keys = keys_of[seq]
-        full = (yield SQL.full_key(keys=to_json(keys))) if keys else []
-        if not full:
-            if keys:
-                yield SQL.take_permits(keys=to_json(keys))
-            granted.append(seq)
-            continue
-        yield SQL.park(seq=seq, key=full[0][0], now=now)
-        if (yield from unpark(SQL, [key for key in keys if key != full[0][0]], now)):
-            break
-    return granted
+class SqliteGate(Gate):
+    sql = SQL
+
+    def texts(self, values: Iterable[str]) -> str:
+        return to_json(list(values))
+
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
+        for key, queue, kind, room in kinds:
+            yield SQL.unpark(key=key, queue=queue, type=kind, room=-1 if room is None else room, now=now)
+
+    def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
+        yield SQL.park.many([(key, now, seq) for seq, key in places.items()])
+
+    def write(self, changes: Sequence[tuple[Limit, int]]) -> Op[None]:
+        yield SQL.write_limits.many([(n, row.tokens, row.refilled_at, row.wake_at, row.key) for row, n in changes])
+
+    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
+        yield SQL.free_permits.many([(count, key) for key, count in permits.items()])
+
+    def hold_runs(self) -> Op[None]:
+        yield from ()
 
 
-def free_permits(keys: Sequence[str], now: Micros) -> Op[None]:
-    if keys:
-        yield SQL.free_permits.many([(1, key) for key in keys])
-        yield from unpark(SQL, keys, now)
+GATE: Final = SqliteGate()
+
+
+class SqlitePicking(Picking):
+    sql = SQL
+
+    def __init__(self, wish: Claim, fair: Sequence[str]) -> None:
+        super().__init__(fair)
+        self._types = None if wish.types is None else to_json(wish.types)
+        self._unhandled = wish.unhandled
+
+    def line(self, queue: str, limit: int) -> Op[list[Candidate]]:
+        rows = yield SQL.pick_limited(queue=queue, limit=limit, types=self._types, unhandled=self._unhandled)
+        return [candidate(queue, row) for row in rows]
+
+    def of_shares(self, queue: str, counts: Mapping[str, int]) -> Op[dict[str, list[Candidate]]]:
+        """One statement for all of whom the first is asked for: with many orgs those are most."""
+        found: dict[str, list[Candidate]] = {}
+        ones = [share for share, count in counts.items() if count == 1]
+        asked = {"queue": queue, "types": self._types, "unhandled": self._unhandled}
+        if ones:
+            for row in (yield SQL.pick_firsts(shares=to_json(ones), **asked)):
+                found[row[8]] = [candidate(queue, row)]
+        for share, count in counts.items():
+            if count > 1:
+                rows = yield SQL.pick_share(share=share, limit=count, **asked)
+                found[share] = [candidate(queue, row) for row in rows]
+        return found

@@ -12,7 +12,6 @@ from windlass.core.changes import (
     Answer,
     CountMember,
     Effect,
-    FreePermits,
     Report,
     RetryChild,
     Settlement,
@@ -26,10 +25,10 @@ from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.usage import watermark
-from windlass.drivers.rows import Guard, to_json
+from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
 from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.jobs import insert_children
-from windlass.drivers.sqlite.limits import free_permits
+from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Block, Op, Row
 from windlass.types import Handle, Micros
@@ -79,7 +78,8 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
 def settle_round(
     seqs: Sequence[int], turn: Sequence[int], changes: Sequence[Settlement], answers: list[Answer], now: Micros
 ) -> Op[None]:
-    """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order."""
+    """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order; last,
+    what the ended leases held goes back."""
     plain: dict[str, dict[int, Micros]] = {}
     begun: dict[str, dict[int, tuple[Micros, Micros]]] = {}
     rest: list[int] = []
@@ -94,17 +94,21 @@ def settle_round(
             begun.setdefault(change.token, {})[seqs[index]] = (change.at, change.started_at)
         if change.riders:
             ridden[index] = change
+    permits = yield from permits_of(changes, turn, (*plain.values(), *begun.values()))
     refused: set[int] = set()
     held: list[Unit] = []
     awaited: dict[int, str] = {}
     for token, ends in plain.items():
-        refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, now)))
+        refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, bool(permits), now)))
     for token, spans in begun.items():
-        refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, now)))
+        refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, bool(permits), now)))
+    freed = [held for seq, held in permits.items() if seq not in refused]
     if refused:
         rest = sorted({*rest, *(index for index in turn if seqs[index] in refused)})
     if rest:
-        held, awaited = yield from judged([(seqs[index], (index, changes[index])) for index in rest], answers, now)
+        units = [(seqs[index], (index, changes[index])) for index in rest]
+        held, more, awaited = yield from judged(units, answers, now)
+        freed += more
         yield from move(held, now)
         for index in rest:
             ridden.pop(index, None)
@@ -112,17 +116,29 @@ def settle_round(
     ended: list[str] = []
     for index in sorted(ridden):
         ended += yield from ride(seqs[index], awaited.get(seqs[index]), ridden[index], now)
+    yield from GATE.free(freed, now)
     ended += [awaited[seq] for seq, (_, change) in held if seq in awaited and ends_for_others(change)]
     if ended:
         yield from advance(DIALECT, ended, now)
 
 
-def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], now: Micros) -> Op[Iterable[int]]:
+def permits_of(
+    changes: Sequence[Settlement], turn: Sequence[int], plain: Sequence[Mapping[int, Any]]
+) -> Op[dict[int, tuple[str, ...]]]:
+    """What the leases of plain successes hold. Only looked at when a claim said that one of them holds something: what
+    holds a permit all the same is refused by `ack`, and judged."""
+    if not any(is_limited(changes[index].handle) for index in turn):
+        return {}
+    rows = yield SQL.permits_of(seqs=to_json([seq for ends in plain for seq in ends]))
+    return {seq: strings_in(text) for seq, text in rows}
+
+
+def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], limited: bool, now: Micros) -> Op[Iterable[int]]:
     """All plain successes of one claim, in two statements. Should the fence refuse a single one, none of them is written
     and all are answered, to be judged one by one: that is rare, and asking which ones were would cost every batch."""
     text = to_json(items)
     yield SQL.try_ack()
-    yield update(items=text, token=token, now=now)
+    yield update(items=text, token=token, limited=limited, now=now)
     [(held,)] = yield SQL.changed()
     if held < len(items):
         yield SQL.undo_ack()
@@ -136,11 +152,14 @@ def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], now: 
     return ()
 
 
-def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[tuple[list[Unit], dict[int, str]]]:
+def judged(
+    units: Sequence[Unit], answers: list[Answer], now: Micros
+) -> Op[tuple[list[Unit], list[tuple[str, ...]], dict[int, str]]]:
     """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. With them the
-    ids of those jobs that others wait for."""
+    permits that their leases hold, and the ids of those jobs that others wait for."""
     guards = yield from guards_of([seq for seq, _ in units])
     held: list[Unit] = []
+    permits: list[tuple[str, ...]] = []
     awaited: dict[int, str] = {}
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
@@ -149,9 +168,10 @@ def judged(units: Sequence[Unit], answers: list[Answer], now: Micros) -> Op[tupl
             wish = guard.cancel_requested_at is not None
             turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
             held.append((seq, (index, turned)))
+            permits.append(strings_in(guard.permits))
             if guard.awaited:
                 awaited[seq] = guard.id
-    return held, awaited
+    return held, permits, awaited
 
 
 def move(units: Sequence[Unit], now: Micros) -> Op[None]:
@@ -195,8 +215,6 @@ def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[l
                     yield from hand_over(DIALECT, awaited, rider.id, now)
             case CountMember():
                 ended += yield from count_member(DIALECT, rider.group_id, rider.ending, now)
-            case FreePermits():
-                yield from free_permits(rider.keys, now)
             case AddEvent():
                 yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
     return ended

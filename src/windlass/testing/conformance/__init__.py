@@ -16,6 +16,7 @@ from windlass.testing.conformance.durability import DurabilityPromises
 from windlass.testing.conformance.duties import DutyPromises
 from windlass.testing.conformance.enqueue import EnqueuePromises
 from windlass.testing.conformance.events import EventPromises
+from windlass.testing.conformance.fairness import FairnessPromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.groups import GroupPromises
@@ -23,6 +24,7 @@ from windlass.testing.conformance.holds import HoldPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
+from windlass.testing.conformance.limits import LimitPromises
 from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
@@ -46,6 +48,8 @@ class DriverConformance(
     ChainPromises,
     UniquenessPromises,
     SharedRowPromises,
+    LimitPromises,
+    FairnessPromises,
     EventPromises,
     DependencyPromises,
     GroupPromises,
@@ -70,6 +74,7 @@ __all__ = [
     "DutyPromises",
     "EnqueuePromises",
     "EventPromises",
+    "FairnessPromises",
     "FiringPromises",
     "FleetPromises",
     "GroupPromises",
@@ -77,6 +82,7 @@ __all__ = [
     "InspectionPromises",
     "LeasePromises",
     "LifecyclePromises",
+    "LimitPromises",
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",

@@ -146,10 +146,14 @@ class GroupPromises(Suite):
     async def test_a_stopped_member_passes_its_permit_on(self, t: Trial) -> None:
         """One that was let through to a limit must not take the turn of those outside the group with it."""
         await t.alter(PutLimit("l", 1))
-        await start(t, "parallel", "stop", count=2, limit_keys=("l",))
+        holder, group = await t.running(limit_keys=("l",)), NewGroup(group_id="g", on_failure="stop")
+        stopped = t.new(id="stopped", group_id="g", opens=group, limit_keys=("l",))
+        await t.driver.enqueue([t.new(id="bad", group_id="g", opens=group), stopped], now=t.now)
         outside = await t.enqueue(limit_keys=("l",))
         bad = await t.take()
-        assert await t.claim() == []
+        assert (bad.id, await t.claim()) == ("bad", [])
+        await t.end(holder, Succeeded())
+        assert (await t.job("stopped")).ready, "it is let through, and nobody else is"
         await t.end(bad, NO)
         assert await claimable(t) == [outside]
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from windlass.core.alterations import Cancel, Move, PutGroup, PutLimit, SetPaused
-from windlass.core.queries import JobsAhead, PermitHolders
+from windlass.core.queries import JobsAhead, LimitUses
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.protocol import Count, JobQuery, WaitingType
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+from windlass.types import LimitUse
 
 CHAIN: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail", "max_attempts": 2}
 KEEP_NOTHING: dict[str, Any] = {"succeeded": 0, "cancelled": 0, "dead": 0}
@@ -75,9 +76,11 @@ class InspectionPromises(Suite):
         ids = [await t.enqueue(limit_keys=("k",)) for _ in range(3)]
         await t.enqueue(limit_keys=("other",))
         await t.claim(limit=4)
-        assert await t.driver.read(PermitHolders(key="k")) == ids[:2]
-        assert await t.driver.read(PermitHolders(key="k", limit=1)) == ids[:1]
-        assert await t.driver.read(PermitHolders(key="nobody's")) == []
+        assert await t.driver.read(LimitUses(keys=("k",))) == [LimitUse(key="k", waiting=1, holders=tuple(ids[:2]))]
+        [first] = await t.driver.read(LimitUses(keys=("k",), limit=1))
+        assert first.holders == (ids[0],)
+        [nobody] = await t.driver.read(LimitUses(keys=("nobody's",)))
+        assert nobody.holders == ()
 
     @promise
     async def test_find_filters_and_pages(self, t: Trial) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from windlass.core.alterations import Cancel, PutGroup, PutLimit, Replay, SetPaused
-from windlass.core.changes import Ack, AddEvent, CountMember, FreePermits
+from windlass.core.changes import Ack, AddEvent, CountMember
 from windlass.core.queries import AllEvents, AllGroups, AllLimits
 from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded, WasCancelled
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -101,9 +101,6 @@ class SharedRowPromises(Suite):
             assert await t.end(job, outcome) in ("repeated", "not_inflight")
             assert (await t.driver.read(AllLimits()))[0].used == 0
             await t.alter(Cancel(job.id))
-        other = await t.running()
-        await t.ack(other, riders=(FreePermits(("key:x",)),))
-        assert (await t.driver.read(AllLimits()))[0].used == 0
 
     @promise
     async def test_a_permit_is_not_lost_on_a_job_that_nobody_will_claim(self, t: Trial) -> None:

@@ -5,8 +5,8 @@ written once more here, in other words than in `core`, so that a mistake there i
 
 Conservation, one lease per job, stale calls change nothing, liveness, attempts, terminal is final, finished ⇔ terminal,
 uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, holds, pruning, and batches of
-settlements that are cut off at any point. Schedules: each time once, none missed. Left out, because what they speak of
-does not exist yet: rates, dependencies, ageing, enqueueing in the caller's transaction.
+settlements that are cut off at any point. Schedules: each time once, none missed. Left out: how many a rate lets through,
+turns of orgs and ageing, which the model checks; dependencies, enqueueing in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from windlass.core.alterations import Cancel, Replay, Revoke
 from windlass.core.changes import OUTCOME_OF, Release, Settlement
 from windlass.core.dependencies import FAILED_BEFORE
 from windlass.core.eligibility import dispatch_order
+from windlass.core.limits import concerns
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
@@ -38,6 +39,10 @@ OWNED: Final = (
     "state", "lease_token", "lease_expires_at", "executions", "attempts", "skipped", "lost", "last_token", "last_outcome",
     "finished_at",
 )  # fmt: skip
+
+
+def is_concerned(job: Job, key: str) -> bool:
+    return concerns(key, queue=job.queue, kind=job.type, org_id=job.org_id, tags=job.tags, limit_keys=job.limit_keys)
 
 
 class Rows(Protocol):
@@ -142,7 +147,7 @@ class Checker:
                 self._moved(call, old, job)
             if self._rows.cheap:
                 self._check_runs(job, last=2)
-        if any(job.limit_keys for _, job in changed):
+        if any(job.permits or (old is not None and old.permits) for old, job in changed):
             self.check_limits()
         if any(job.dedupe_key is not None for _, job in changed):
             self.check_unique()
@@ -325,7 +330,9 @@ class Checker:
     def check_limits(self) -> None:
         jobs = self._rows.jobs().values()
         for limit in self._rows.limits():
-            held = sum(job.state == "running" and limit.key in job.limit_keys for job in jobs)
+            held = sum(limit.key in job.permits for job in jobs)
+            concerned = sum(job.state == "running" and is_concerned(job, limit.key) for job in jobs)
+            require(held == concerned, "who runs holds its permits", f"{limit.key}: {held} hold one of {concerned}")
             require(limit.used == held, "no permit leaks", f"{limit.key}: {limit.used} are out, {held} jobs hold one")
             within = limit.max_used is None or held <= limit.max_used
             require(within, "a limit bounds valid leases", f"{limit.key}: {held} of {limit.max_used}")

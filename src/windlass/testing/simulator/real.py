@@ -10,7 +10,8 @@ from windlass.clock import SECOND
 from windlass.context import Context
 from windlass.coordinator import Coordinator
 from windlass.signals import Reject, RetryAfter, Snooze
-from windlass.testing.simulator.scenario import CAREFUL, FIRES, LEADER_LEASE, LEASE, PLAIN, QUEUES, Seat, Step
+from windlass.testing.simulator.scenario import FIRES, LEADER_LEASE, LEASE, Seat
+from windlass.testing.simulator.work import CAREFUL, PLAIN, QUEUES, Step
 from windlass.worker import Worker
 from windlass.worker.serving import serve
 from windlass.worker.settler import ROOM

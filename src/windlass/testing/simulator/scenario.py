@@ -11,7 +11,6 @@ import logging
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from random import Random
 from typing import Any, Final, Literal
 
 import msgspec
@@ -42,37 +41,38 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver
 from windlass.errors import DuplicateId, HoldLost, InvalidInput, ResourceBusy, StoreError
 from windlass.holds import QueueHold
-from windlass.policies import Retry, fixed
 from windlass.testing.simulator.conduct import Conduct
 from windlass.testing.simulator.faults import Faults, FaultyDriver
 from windlass.testing.simulator.history import History
 from windlass.testing.simulator.rhythm import schedules
 from windlass.testing.simulator.store import Store, run_now
+from windlass.testing.simulator.work import (
+    CAREFUL,
+    GROUP,
+    LENGTHS,
+    PLAIN,
+    QUEUES,
+    QUICK,
+    SHAPES,
+    WELL,
+    Plan,
+    Step,
+    draw_job,
+)
 from windlass.testing.simulator.world import Process, World
 from windlass.types import End, Micros, NewJob, OnFailure, Side
 from windlass.worker.recovering import take_back
 
 StoreName = Literal["memory", "sqlite"]
-Step = Literal["ok", "fail", "reject", "snooze", "poison"]
 LEASE: Final[Micros] = 6 * SECOND
 LEADER_LEASE: Final[Micros] = 3 * SECOND
-QUEUES: Final = ("a", "b")
-PLAIN, CAREFUL = "plain", "careful"  # types of jobs: the careful ones hold permits, or must never run twice
 PRODUCERS: Final = ("p1", "p2")
 ENDS: Final[tuple[End, ...]] = ("top", "bottom")
 SIDES: Final[tuple[Side, ...]] = ("before", "after")
-LIMITS: Final = {"l1": 1, "l2": 2}
+LIMITS: Final = {"l1": 1, "l2": 2, f"type:{CAREFUL}": 4, "org:o": 3}
 SCHEDULED: Final = 1_000_000  # the number of what schedules make
-GROUP, MEMBERS = "g", 1_000  # declared larger than it gets: jobs join it as they come
+MEMBERS: Final = 1_000  # the group is declared larger than it gets: jobs join it as they come
 PATIENCE: Final[Micros] = 1_200 * SECOND  # after the last fault: every retry, every stepped clock, and then some
-
-
-class Plan(Struct, frozen=True):
-    """What a handler does: one step per execution, the last one repeats."""
-
-    number: int
-    steps: tuple[Step, ...]
-    ms: int
 
 
 class Seat:
@@ -142,7 +142,10 @@ class Fleet:
     def run(self) -> None:
         world = self.world
         group = PutGroup(GROUP, MEMBERS, on_failure=self._on_failure)
-        shared: list[Alteration] = [*(PutLimit(key, most) for key, most in LIMITS.items()), group]
+        shared: list[Alteration] = [
+            *(PutLimit(key, most) for key, most in LIMITS.items()), PutLimit("l3", per_second=2.0, burst=2.0),
+            group,
+        ]  # fmt: skip
         if self._has_schedules:
             rhythm = schedules(world.now, PLAIN, "a", msgspec.json.encode(Plan(SCHEDULED, WELL, 5)))
             self.store.checker.rhythm.begin(rhythm, world.now)
@@ -311,41 +314,6 @@ class Fleet:
 
 def is_alive(process: Process) -> bool:
     return process.life in ("live", "stopped")
-
-
-WELL: Final[tuple[Step, ...]] = ("ok",)
-SHAPES: Final[tuple[tuple[Step, ...], ...]] = (
-    WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, WELL, ("fail", "ok"), ("fail", "ok"), ("fail",),
-    ("snooze", "ok"), ("reject",), ("fail", "snooze", "fail", "ok"), ("poison", "ok"), ("poison",),
-)  # fmt: skip
-
-
-# Of handlers, in milliseconds. Long ones need several renewals, and each makes the whole seed longer.
-LENGTHS: Final = (0, 0, 0, 0, 5, 5, 50, 50, 400, 400, 400, 2_000, 2_000, 2_000, 9_000, 14_000)
-QUICK: Final = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 5, 5, 5, 50, 9_000)
-
-
-def draw_job(rng: Random, name: str, plan: Plan, now: Micros) -> NewJob:
-    never_twice = rng.random() < 0.25
-    endless = plan.steps[-1] in ("fail", "poison")
-    policies = (None, None, Retry(backoff=fixed(0)).encode(), Retry(backoff=fixed(5), jitter="full").encode())
-    keyed = rng.random()
-    limit_keys: tuple[str, ...] = rng.choice(((), (), (), ("l1",), ("l2",), ("l1", "l2")))
-    return NewJob(
-        id=name, type=CAREFUL if never_twice or limit_keys else PLAIN, queue=rng.choice(QUEUES),
-        priority=rng.choice((0, 0, 0, 5, -5)),
-        run_at=rng.choice((None, None, None, now + SECOND, now + 9 * SECOND)),
-        max_attempts=rng.choice((1, 2, 4)) if endless else rng.choice((0, 1, 2, 4)),
-        max_lost=rng.choice((1, 3)) if endless else rng.choice((0, 0, 3)),
-        retry_mode="new_job" if never_twice else "same_job",
-        crash_policy="fail" if never_twice or rng.random() < 0.1 else "requeue",
-        retry_policy=rng.choice(policies),
-        idempotency_scope="s" if keyed < 0.1 else None, idempotency_key=rng.choice("xyz") if keyed < 0.1 else None,
-        dedupe_key=rng.choice("xyz") if keyed > 0.9 else None,
-        on_duplicate=rng.choice(("ignore", "touch") if endless else ("ignore", "replace")),
-        limit_keys=limit_keys, group_id=GROUP if rng.random() < 0.3 else None,
-        payload=msgspec.json.encode(plan),
-    )  # fmt: skip
 
 
 class Report(Struct, frozen=True):

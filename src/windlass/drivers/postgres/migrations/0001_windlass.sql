@@ -78,6 +78,9 @@ create table windlass.jobs (
   awaited             boolean not null default false,       -- others wait for it; once it has ended: and were not all told
   parked_on           text    collate "C",                  -- the limit key this job waits for
   limit_keys          jsonb,                                -- array of keys
+  permits             jsonb,                                -- array of keys: the limits that its lease is counted in
+  share               text    collate "C",                  -- whose turn it takes in a fair queue; null in others
+  aged_at             timestamptz,                          -- when its priority was last raised for waiting
   tags                jsonb,                                -- array of names
   retry_of            text    collate "C",
   manual              boolean not null default false,
@@ -102,6 +105,7 @@ create table windlass.jobs (
   constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
                                        and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
   constraint ready_is_free      check (not ready or (waiting_on = 0 and parked_on is null)),
+  constraint permits_are_leased check (permits is null or state = 'running'),
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
   constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
                                        and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
@@ -113,6 +117,7 @@ alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
 
 -- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
 create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where state = 'queued' and ready;
+create index jobs_fair     on windlass.jobs (queue, share, priority desc, position, created_at, seq) where state = 'queued' and ready and share is not null;
 create index jobs_waiting  on windlass.jobs (queue, run_at) where state = 'queued' and not ready and waiting_on = 0 and parked_on is null;
 create index jobs_parked   on windlass.jobs (parked_on, queue, type, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
 create index jobs_blocked  on windlass.jobs (queue) where state = 'queued' and waiting_on > 0;
@@ -309,10 +314,24 @@ create table windlass.limits (
   burst       double precision,
   per_second  double precision,
   refilled_at timestamptz,
+  wake_at     timestamptz,                                  -- when a claim lets those through who wait for a token
   weight      double precision not null default 1,
+  paused_at   timestamptz,
+  declared    text,                                         -- as a program last described it
   constraint permits_bounded check (used >= 0 and (max_used is null or max_used >= 0)),
   constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
                                     and (tokens is null or (tokens >= 0 and tokens <= burst)))
+);
+
+create index limits_waking on windlass.limits (wake_at) where wake_at is not null;
+
+-- What each org of a fair queue had, in virtual time: core/fairness.py
+create table windlass.shares (
+  queue   text collate "C" not null,
+  share   text collate "C" not null,
+  started double precision not null,
+  finish  double precision not null,
+  primary key (queue, share)
 );
 
 -- --------------------------------------------------------------------------------------------- queues and the fleet
@@ -324,8 +343,11 @@ create table windlass.queues (
   preset     text,
   settings   text,                                          -- json object: defaults for new jobs of this queue
   paused_at  timestamptz,
+  age_after  bigint,                                        -- a job that waits for so long gets one more priority
+  age_to     integer,                                       -- up to this one
   created_at timestamptz not null,
-  updated_at timestamptz not null
+  updated_at timestamptz not null,
+  constraint ageing_whole check ((age_after is null) = (age_to is null))
 );
 
 create table windlass.queue_stats (

@@ -135,7 +135,7 @@ update windlass.jobs
    set state = 'cancelled', parked_on = null, finished_at = windlass.at(:now), last_error = :reason,
        executions = executions + 1, skipped = skipped + 1, updated_at = windlass.touched(updated_at, :now)
  where seq = any(:seqs::bigint[]) and case when true then state end = 'queued'
-returning seq, id, executions, awaited, group_id, waiting_on, limit_keys::text;
+returning seq, id, executions, awaited, group_id, waiting_on, limit_keys::text, type, org_id, tags::text;
 
 -- name: insert_skipped
 -- Runs: [[seq, run id], ...]. core/dependencies.py: skipped_run

@@ -38,7 +38,8 @@ select seq from windlass.jobs
 
 -- name: stopped_with
 -- Queued members of those of these groups in which the end of one may cancel the others, and what they wait for permits of.
-select jobs.seq, jobs.limit_keys::text from windlass.groups join windlass.jobs on jobs.group_id = groups.group_id
+select jobs.seq, jobs.limit_keys::text, jobs.type, jobs.org_id, jobs.tags::text
+  from windlass.groups join windlass.jobs on jobs.group_id = groups.group_id
  where groups.group_id = any(:ids::text[]) and on_failure = 'stop' and jobs.group_id is not null
    and case when true then jobs.state end = 'queued';
 
@@ -51,7 +52,7 @@ update windlass.jobs
    set state = 'cancelled', parked_on = null, finished_at = windlass.at(:now), last_error = :reason,
        updated_at = windlass.touched(updated_at, :now)
  where group_id = :group_id and group_id is not null and case when true then state end = 'queued'
-returning seq, id, awaited, waiting_on, limit_keys::text;
+returning seq, id, awaited, waiting_on, limit_keys::text, type, org_id, tags::text;
 
 -- name: cancel_running_members
 -- core/rows.py: cancel_requested

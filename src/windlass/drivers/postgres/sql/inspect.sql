@@ -7,8 +7,8 @@ select seq, id, queue, type, org_id, state, ready, priority, position, windlass.
        windlass.micros(claimed_at), windlass.micros(started_at), windlass.micros(finished_at), windlass.micros(failed_at),
        last_token, last_outcome, dead_kind, windlass.micros(dead_at), dead_reason, retry_mode, crash_policy, on_unknown,
        retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
-       windlass.micros(fire_at), group_id, group_seq, waiting_on, after_rule, awaited, parked_on, limit_keys::text, tags::text,
-       retry_of, manual, superseded_by, windlass.micros(cancel_requested_at), progress, progress_note, headers::text,
+       windlass.micros(fire_at), group_id, group_seq, waiting_on, after_rule, awaited, parked_on, limit_keys::text, permits::text,
+       windlass.micros(aged_at), tags::text, retry_of, manual, superseded_by, windlass.micros(cancel_requested_at), progress, progress_note, headers::text,
        codec, last_error, result, payload
   from windlass.jobs where id = any(:ids::text[]);
 
@@ -64,7 +64,7 @@ select type, on_unknown, count(*) from (
  group by 1, 2;
 
 -- name: all_queues
-select name, positions, preset, settings, windlass.micros(paused_at) from windlass.queues order by name;
+select name, positions, preset, settings, windlass.micros(paused_at), fairness, age_after, age_to from windlass.queues order by name;
 
 -- name: all_groups
 select group_id, name, mode, on_failure, total, remaining, succeeded, failed, cancelled, windlass.micros(created_at),
@@ -72,7 +72,9 @@ select group_id, name, mode, on_failure, total, remaining, succeeded, failed, ca
   from windlass.groups order by group_id;
 
 -- name: all_limits
-select key, max_used, used from windlass.limits order by key;
+select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
+       windlass.micros(paused_at), declared
+  from windlass.limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, windlass.micros(created_at) from windlass.outbox order by event_id;
@@ -84,6 +86,3 @@ select count(*) from (
    where queue = :queue and state = 'queued' and ready and priority >= :priority
      and (priority > :priority or (position, created_at, seq) < (:position, windlass.at(:created_at), :seq))
    limit :most) as ahead;
-
--- name: permit_holders
-select id from windlass.jobs where state = 'running' and limit_keys ? :key order by seq limit :limit;

@@ -22,13 +22,15 @@ with each as materialized (
    where :placed or not exists (select from windlass.queues where positions = 'dense' and name = any(:names::text[]))
 ), numbered as materialized (
   select nextval('windlass.jobs_seq') as seq, * from each order by place
+), fair as materialized (
+  select array_agg(name) as names from windlass.queues where fairness = 'fair' and name = any(:names::text[])
 )
 insert into windlass.jobs (
   seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, payload,
   type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode, crash_policy,
   on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
-  fire_at, group_id, group_seq, limit_keys, tags, headers, codec)
+  fire_at, group_id, group_seq, limit_keys, tags, headers, codec, share)
 select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= :now, true), coalesce(each.position, 100 * seq), windlass.at(:now),
        windlass.at(:now), windlass.at(:now), 'queued', 0, 0, 0, 0, 'cancel', false, false, '', id, payload,
        coalesce(each.type, :type::text), coalesce(each.queue, :queue::text), coalesce(each.org_id, :org_id::text),
@@ -43,8 +45,9 @@ select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= :now, true), coal
        windlass.at(coalesce(each.fire_at, :fire_at::bigint)), coalesce(each.group_id, :group_id::text),
        coalesce(each.group_seq, :group_seq::bigint), coalesce(each.limit_keys, :limit_keys::text)::jsonb,
        coalesce(each.tags, :tags::text)::jsonb, coalesce(each.headers, :headers::text)::jsonb,
-       coalesce(each.codec, :codec::text)
-  from numbered as each
+       coalesce(each.codec, :codec::text),
+       case when coalesce(each.queue, :queue::text) = any(fair.names) then coalesce('=' || coalesce(each.org_id, :org_id::text), '') end
+  from numbered as each cross join fair
 returning id;
 
 -- name: insert_job
@@ -54,12 +57,13 @@ insert into windlass.jobs (
   seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, payload, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
-  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec)
+  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, share)
 select seq, coalesce(:run_at::bigint <= :now, true), 100 * seq, windlass.at(:now), windlass.at(:now), windlass.at(:now), 'queued',
        0, 0, 0, 0, 'cancel', false, false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
        :attempts, :max_attempts, :max_lost, :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope,
        :idempotency_key, :dedupe_key, :template_id, :template_version::bigint, :schedule_id, windlass.at(:fire_at::bigint),
-       :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec
+       :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec,
+       (select coalesce('=' || :org_id::text, '') from windlass.queues where fairness = 'fair' and name = :queue)
   from number
  where not exists (select from windlass.queues where positions = 'dense' and name = :queue)
 returning id;
@@ -92,13 +96,14 @@ insert into windlass.jobs (
   seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
   attempts, executions, skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  waiting_on, after_rule, awaited, limit_keys, tags, retry_of, manual, headers, codec, last_error, payload)
+  waiting_on, after_rule, awaited, limit_keys, share, tags, retry_of, manual, headers, codec, last_error, payload)
 select
   number.seq, :id, queue, type, org_id, 'queued', :ready, priority, coalesce(:position::bigint, 100 * number.seq), windlass.at(:now),
   windlass.at(:now), windlass.at(:now), windlass.at(:run_at), timeout_ns,
   :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  0, after_rule, false, limit_keys, tags, id, :manual, headers, codec, '', payload
+  0, after_rule, false, limit_keys,
+  (select coalesce('=' || jobs.org_id, '') from windlass.queues where fairness = 'fair' and name = jobs.queue), tags, id, :manual, headers, codec, '', payload
 from windlass.jobs, number where jobs.seq = :parent_seq;
 
 -- name: ids_in_use
@@ -151,7 +156,7 @@ select coalesce(next, id) from chain order by depth desc limit 1;
 
 -- name: replaceable
 -- core/uniqueness.py: may_replace, without a lock
-select id, limit_keys::text from windlass.jobs where id = any(:ids::text[]) and state = 'queued' and executions = 0;
+select id, limit_keys::text, type, org_id, tags::text from windlass.jobs where id = any(:ids::text[]) and state = 'queued' and executions = 0;
 
 -- name: lock_holders
 -- In the order of their numbers. core/uniqueness.py: may_touch; who is being claimed is waited for, and then left alone.
@@ -167,4 +172,4 @@ update windlass.jobs
        parked_on = null, ready = (:due and waiting_on = 0),
        updated_at = windlass.touched(updated_at, :now)
  where id = :id and state = 'queued' and executions = 0
-returning limit_keys::text;
+returning limit_keys::text, type, org_id, tags::text;

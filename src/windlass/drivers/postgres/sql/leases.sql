@@ -4,11 +4,15 @@
 -- name: claim_one
 -- The common claim: one queue, one statement. Picking locks what it takes and steps over what others hold; the update
 -- reads the locked rows by number, from behind a fence. When there is something to do first (leases to take back, jobs to
--- promote, limits to respect) it takes nothing and says so in the first column. Without `look` it was done as far as others
--- allow: what they hold at this moment must not keep anybody from what is ready.
+-- promote, limits or turns to respect) it takes nothing and says so in the first column. Without `look` it was done as far as others
+-- allow: what they hold at this moment must not keep anybody from what is ready. Limits that concern none of the picked jobs
+-- cost them little; when one does, everything is left to a transaction that locks limits first. Inside a transaction nothing
+-- may be picked before that is known, because what is picked stays locked.
 with glance as materialized (
   select closed,
-         case when exists (select from windlass.limits) then 2
+         case when fair or exists (select from windlass.limits where key in ('global', 'queue:' || :queue))
+                or exists (select from windlass.limits where wake_at <= windlass.at(:now))
+                or (not :look and exists (select from windlass.limits)) then 2
               when :look and ((:reclaim and (exists (
                       select from windlass.jobs
                        where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now)
@@ -23,23 +27,30 @@ with glance as materialized (
                          and run_at <= windlass.at(:now)))) then 1
               else 0 end as todo
     from (select exists (select from windlass.queues where name = :queue and paused_at is not null)
-              or exists (select from windlass.reservations where queue = :queue and status = 'ACTIVE') as closed) as queue
+              or exists (select from windlass.reservations where queue = :queue and status = 'ACTIVE') as closed,
+                 exists (select from windlass.queues where name = :queue and fairness = 'fair') as fair) as queue
 ), picked as materialized (
-  select seq from windlass.jobs
+  select seq, type, org_id, limit_keys, tags from windlass.jobs
    where (select todo = 0 and not closed from glance)
      and queue = :queue and state = 'queued' and ready
      and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
    order by priority desc, position, created_at, seq
    limit :limit
      for update skip locked
+), barred as materialized (
+  select case when exists (select from windlass.limits) then exists (
+           select from windlass.limits where key = any(array(
+             select 'type:' || type from picked union select 'org:' || org_id from picked
+              union select jsonb_array_elements_text(limit_keys) from picked
+              union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
 ), leased as (
   update windlass.jobs
      set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
          claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
          progress_note = null, updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from picked))
+   where seq = any(array(select seq from picked where not (select barred from barred)))
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits,
             position, template_id, template_version, queued_at, run_at
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
@@ -49,9 +60,10 @@ with glance as materialized (
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased
 )
-select todo, seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+select case when todo = 0 and (select barred from barred) then 2 else todo end,
+       seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, limit_keys::text
+       headers::text, permits::text
   from glance left join leased on true
  order by priority desc, position, created_at, seq;
 
@@ -63,7 +75,11 @@ with open_queues as materialized (
    where not exists (select from windlass.queues where name = queue and paused_at is not null)
      and not exists (select from windlass.reservations as hold where hold.queue = asked.queue and status = 'ACTIVE')
 ), glance as materialized (
-  select case when exists (select from windlass.limits) then 2
+  select case when exists (select from windlass.queues where fairness = 'fair' and name = any(:queues::text[]))
+                or exists (select from windlass.limits
+                            where key = 'global' or key = any(array(select 'queue:' || queue from open_queues)))
+                or exists (select from windlass.limits where wake_at <= windlass.at(:now))
+                or (not :look and exists (select from windlass.limits)) then 2
               when :look and ((:reclaim and (exists (
                       select from windlass.jobs
                        where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
@@ -91,21 +107,27 @@ with open_queues as materialized (
 ), shares as materialized (
   select queue, count(*) as jobs from heads group by queue
 ), picked as materialized (
-  select taken.seq from shares cross join lateral (
-    select seq from windlass.jobs
+  select taken.* from shares cross join lateral (
+    select seq, type, org_id, limit_keys, tags from windlass.jobs
      where jobs.queue = shares.queue and state = 'queued' and ready
        and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
      order by priority desc, position, created_at, seq
      limit shares.jobs
        for update skip locked) as taken
+), barred as materialized (
+  select case when exists (select from windlass.limits) then exists (
+           select from windlass.limits where key = any(array(
+             select 'type:' || type from picked union select 'org:' || org_id from picked
+              union select jsonb_array_elements_text(limit_keys) from picked
+              union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
 ), leased as (
   update windlass.jobs
      set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
          claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
          progress_note = null, updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from picked))
+   where seq = any(array(select seq from picked where not (select barred from barred)))
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits,
             position, template_id, template_version, queued_at, run_at
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
@@ -115,10 +137,11 @@ with open_queues as materialized (
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased
 )
-select case when todo = 0 and (select count(*) from heads) > (select count(*) from picked) then 3 else todo end,
+select case when todo = 0 and (select barred from barred) then 2
+            when todo = 0 and (select count(*) from heads) > (select count(*) from picked) then 3 else todo end,
        seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, limit_keys::text
+       headers::text, permits::text
   from glance left join leased on true
  order by priority desc, position, created_at, seq;
 
@@ -126,7 +149,7 @@ select case when todo = 0 and (select count(*) from heads) > (select count(*) fr
 -- What a claim took whose reply was lost: nobody else writes this token.
 select 0, jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
        max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec,
-       payload, headers::text, limit_keys::text
+       payload, headers::text, permits::text
   from windlass.jobs
  where state = 'running' and queue = any(:queues::text[]) and lease_expires_at = windlass.at(:expires_at) and lease_token = :token
  order by priority desc, position, created_at, seq;
@@ -138,7 +161,8 @@ select exists (select from windlass.jobs
        exists (select from windlass.jobs
                 where queue = any(:queues::text[]) and state = 'queued' and not ready and waiting_on = 0
                   and parked_on is null and run_at <= windlass.at(:now)),
-       exists (select from windlass.limits),
+       exists (select from windlass.limits)
+       or exists (select from windlass.queues where fairness = 'fair' and name = any(:queues::text[])),
        exists (select from windlass.reservations
                 where queue = any(:queues::text[]) and status = 'ACTIVE' and expires_at <= windlass.at(:now));
 
@@ -161,31 +185,22 @@ select queue from unnest(:queues::text[]) as asked (queue)
  where not exists (select from windlass.queues where name = queue and paused_at is not null)
    and not exists (select from windlass.reservations as hold where hold.queue = asked.queue and status = 'ACTIVE');
 
--- name: pick
--- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks; `passed` are jobs that others hold.
--- core/eligibility.py: is_wanted
-select -priority, position, windlass.micros(created_at), seq, limit_keys::text from windlass.jobs
- where queue = :queue and state = 'queued' and ready
-   and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
-   and seq <> all(:passed::bigint[])
- order by priority desc, position, created_at, seq
- limit :limit;
-
 -- name: take
 -- Those of the picked rows that are still there and that nobody else holds. Said so that no index of ready jobs is thought of.
 select seq from windlass.jobs where seq = any(:seqs::bigint[]) and case when ready then state end = 'queued'
  order by seq for update skip locked;
 
 -- name: claim
--- Rows that are locked already.
+-- Rows that are locked already, each with its permits.
 with leased as (
   update windlass.jobs
      set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
          claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
-         progress_note = null, updated_at = windlass.touched(updated_at, :now)
-   where seq = any(:seqs::bigint[])
-  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys,
+         progress_note = null, permits = granted.permits::jsonb, updated_at = windlass.touched(updated_at, :now)
+    from unnest(:seqs::bigint[], :permits::text[]) as granted (seq, permits)
+   where jobs.seq = granted.seq and jobs.seq = any(:seqs::bigint[])
+  returning jobs.seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, jobs.permits,
             template_id, template_version, queued_at, run_at
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
@@ -197,7 +212,7 @@ with leased as (
 )
 select 0, seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, limit_keys::text
+       headers::text, permits::text
   from leased;
 
 -- name: extend
@@ -223,8 +238,10 @@ with locked as materialized (
 select seq, wish from extended;
 
 -- name: lapsed
--- Leases that core/eligibility.py: needs_decision leaves to the driver, without locks.
-select seq, limit_keys::text from windlass.jobs
+-- Leases that core/eligibility.py: needs_decision leaves to the driver, without locks. Whoever is about to end runs says so
+-- before it looks at what they hold: see `hold_runs`.
+with nothing as (update windlass.runs set status = status where false)
+select seq, permits::text from windlass.jobs
  where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
    and crash_policy = 'requeue' and cancel_requested_at is null
    and (max_lost = 0 or lost + 1 < max_lost)
@@ -235,7 +252,7 @@ select seq, limit_keys::text from windlass.jobs
 -- name: expire
 -- core/changes.py: Expire, for those of the lapsed that are so still and that nobody else holds.
 with locked as materialized (
-  select seq from windlass.jobs
+  select seq, permits from windlass.jobs
    where seq = any(:seqs::bigint[]) and state = 'running' and lease_expires_at <= windlass.at(:now)
      and crash_policy = 'requeue' and cancel_requested_at is null
      and (max_lost = 0 or lost + 1 < max_lost)
@@ -244,16 +261,16 @@ with locked as materialized (
 ), expired as (
   update windlass.jobs
      set state = 'queued', ready = true, run_at = null, lost = lost + 1, last_token = lease_token, last_outcome = 'expire',
-         lease_token = null, lease_expires_at = null, worker_id = null,
+         lease_token = null, lease_expires_at = null, worker_id = null, permits = null,
          updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from locked))
-  returning seq, limit_keys, id, org_id, type, queue, executions, lost
+  returning seq, id, org_id, type, queue, executions, lost
 ), closed as (
   update windlass.runs set status = 'failed', error = :error, finished_at = windlass.at(:now),
                            started_at = coalesce(started_at, windlass.at(:now))
    where job_seq = any(array(select seq from expired)) and status is null
 )
-select seq, limit_keys::text, id, org_id, type, queue, executions, lost from expired;
+select seq, permits::text, id, org_id, type, queue, executions, lost from expired join locked using (seq);
 
 -- name: leased_queues
 -- Found by jumping through the index.
@@ -269,7 +286,7 @@ select queue from names where queue is not null;
 -- name: undecided
 select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
        max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec,
-       payload, headers::text, limit_keys::text,
+       payload, headers::text, permits::text,
        run_id, lease_token, windlass.micros(jobs.claimed_at), windlass.micros(lease_expires_at)
   from windlass.jobs join windlass.runs on job_seq = jobs.seq and attempt_no = executions
  where state = 'running' and jobs.queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)

@@ -1,57 +1,81 @@
--- Permits and parking. core/counters.py: take, give_back. Counting running jobs inside a claim is forbidden.
+-- Permits, parking and turns. core/limits.py, core/fairness.py. Counting running jobs inside a claim is forbidden.
+
+-- name: limits_of
+-- Column order: windlass.types.Limit
+select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
+       windlass.micros(paused_at), declared
+  from windlass.limits where key = any(:keys::text[]) order by key;
 
 -- name: lock_limits
 -- Always in the order of their keys, and before any job: two that need the same rows never wait for each other in a ring.
 -- Whoever looks for limits is seen as one who is about to begin or end runs, from before the look: see `hold_runs`.
 with nothing as (update windlass.runs set status = status where false)
-select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update;
+select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
+       windlass.micros(paused_at), declared
+  from windlass.limits where key = any(:keys::text[]) order by key for update;
 
 -- name: try_limits
 -- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
 with nothing as (update windlass.runs set status = status where false), free as materialized (
-  select key, used, max_used from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
+  select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at) as refilled_at,
+         windlass.micros(wake_at) as wake_at, weight, windlass.micros(paused_at) as paused_at, declared
+    from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
 )
-select key, free.used, free.max_used, free.used is not null
+select key, free.max_used, free.used, free.per_second, free.burst, free.tokens, free.refilled_at, free.wake_at, free.weight,
+       free.paused_at, free.declared, free.used is not null
   from windlass.limits left join free using (key) where key = any(:keys::text[]);
 
--- name: take_permits
-update windlass.limits set used = used + taken.permits
-  from unnest(:keys::text[], :permits::bigint[]) as taken (key, permits)
+-- name: woken
+-- Limits with a token for those who wait.
+select key from windlass.limits where wake_at <= windlass.at(:now) order by key;
+
+-- name: rated
+select key from windlass.limits where key = any(:keys::text[]) and per_second is not null order by key;
+
+-- name: write_limits
+-- Permits are a delta; the bucket is what became of it under the lock.
+update windlass.limits set used = used + taken.permits, tokens = taken.tokens, refilled_at = windlass.at(taken.refilled_at),
+                           wake_at = windlass.at(taken.wake_at)
+  from unnest(:keys::text[], :permits::bigint[], :tokens::double precision[], :refilled_at::bigint[], :wake_at::bigint[])
+       as taken (key, permits, tokens, refilled_at, wake_at)
  where limits.key = taken.key and limits.key = any(:keys::text[]);
 
 -- name: free_permits
-update windlass.limits set used = greatest(used - 1, 0) where key = any(:keys::text[]);
+update windlass.limits set used = greatest(used - ended.permits, 0)
+  from unnest(:keys::text[], :permits::bigint[]) as ended (key, permits)
+ where limits.key = ended.key and limits.key = any(:keys::text[]);
 
 -- name: park
-update windlass.jobs set ready = false, parked_on = (:keys::text[])[width_bucket(seq, :seqs::bigint[])],
-                         updated_at = windlass.touched(updated_at, :now)
- where seq = any(:seqs::bigint[]);
+update windlass.jobs set ready = false, parked_on = parked.key, updated_at = windlass.touched(updated_at, :now)
+  from unnest(:seqs::bigint[], :keys::text[]) as parked (seq, key)
+ where jobs.seq = parked.seq and jobs.seq = any(:seqs::bigint[]);
 
--- name: unpark
--- The first waiting job of every queue and type: one alone might stand in a queue that nobody serves. The kinds are found
--- by jumping through the index, so the cost does not grow with the number of jobs that wait.
-with recursive kinds (queue, type) as (
-  (select queue, type from windlass.jobs where parked_on = :key and state = 'queued' order by queue, type limit 1)
+-- name: parked_kinds
+-- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
+-- number of jobs that wait.
+with recursive kinds (key, queue, type) as (
+  select asked.key, first.queue, first.type from unnest(:keys::text[]) as asked (key) cross join lateral (
+    select jobs.queue, jobs.type from windlass.jobs where parked_on = asked.key and state = 'queued'
+     order by jobs.queue, jobs.type limit 1) as first
   union all
-  select later.queue, later.type from kinds cross join lateral (
+  select kinds.key, later.queue, later.type from kinds cross join lateral (
     select jobs.queue, jobs.type from windlass.jobs
-     where parked_on = :key and state = 'queued' and (jobs.queue, jobs.type) > (kinds.queue, kinds.type)
+     where parked_on = kinds.key and state = 'queued' and (jobs.queue, jobs.type) > (kinds.queue, kinds.type)
      order by jobs.queue, jobs.type limit 1) as later
 )
-update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
- where not exists (select from windlass.limits where key = :key and max_used is not null and used + 1 > max_used)
-   and parked_on = :key and state = 'queued'
-   and seq = any(array(
-     select first.seq from kinds cross join lateral (
-       select seq from windlass.jobs
-        where parked_on = :key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
-        order by priority desc, position, created_at, seq limit 1) as first))
-returning seq;
+select key, queue, type from kinds;
 
--- name: unpark_all
+-- name: unpark
+-- So many of each kind, the first in dispatch order; null = all.
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
- where seq = any(array(select seq from windlass.jobs where parked_on = :key and state = 'queued' order by seq for update))
-   and parked_on = :key and state = 'queued';
+ where parked_on is not null and state = 'queued'
+   and seq = any(array(
+     select first.seq
+       from unnest(:keys::text[], :queues::text[], :types::text[], :rooms::bigint[]) as asked (key, queue, type, room)
+      cross join lateral (
+       select seq from windlass.jobs
+        where parked_on = asked.key and state = 'queued' and jobs.queue = asked.queue and jobs.type = asked.type
+        order by priority desc, position, created_at, seq limit asked.room) as first));
 
 -- name: limits_there
 select key from windlass.limits where key = any(:keys::text[]);
@@ -74,7 +98,154 @@ rollback to savepoint hold;
 -- name: end_hold
 release savepoint hold;
 
--- name: put_limit
-insert into windlass.limits (key, max_used, used)
-values (:key, :max_used, (select count(*) from windlass.jobs where state = 'running' and limit_keys ? :key))
-on conflict (key) do update set max_used = excluded.max_used;
+-- name: count_in
+-- core/limits.py: concerns
+update windlass.jobs set permits = coalesce(permits, '[]') || to_jsonb(:key::text), updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(
+   select seq from windlass.jobs
+    where state = 'running' and not coalesce(permits ? :key, false)
+      and case :kind when 'global' then true when 'queue' then queue = :name when 'type' then type = :name
+                     when 'org' then org_id = :name when 'tag' then tags ? :name else limit_keys ? :key end
+    order by seq for update));
+
+-- name: count_holders
+select count(*) from windlass.jobs where state = 'running' and permits ? :key;
+
+-- name: store_limit
+insert into windlass.limits (key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared)
+values (:key, :max_used, :used, :per_second, :burst, :tokens, windlass.at(:refilled_at::bigint), windlass.at(:wake_at::bigint),
+        :weight, windlass.at(:paused_at::bigint), :declared)
+on conflict (key) do update set max_used = excluded.max_used, used = excluded.used, per_second = excluded.per_second,
+  burst = excluded.burst, tokens = excluded.tokens, refilled_at = excluded.refilled_at, wake_at = excluded.wake_at,
+  weight = excluded.weight, paused_at = excluded.paused_at, declared = excluded.declared;
+
+-- name: remove_limit
+delete from windlass.limits where key = :key returning key;
+
+-- name: miscounted
+-- Limits whose permits are not those of the jobs that run, or that a running job should hold and does not.
+with holding as materialized (
+  select queue, type, org_id, limit_keys, tags, coalesce(permits, '[]') as permits from windlass.jobs where state = 'running'
+), held as materialized (
+  select key, count(*) as permits from holding cross join lateral jsonb_array_elements_text(permits) as key group by key
+)
+select key, used, coalesce(held.permits, 0) from windlass.limits left join held using (key)
+ where used <> coalesce(held.permits, 0)
+    or exists (select from holding
+                where not holding.permits ? limits.key
+                  and (limits.key in ('global', 'queue:' || queue, 'type:' || type, 'org:' || org_id)
+                       or limit_keys ? limits.key
+                       or (limits.key like 'tag:%' and tags ? substr(limits.key, 5))))
+ order by key limit :limit;
+
+-- name: limit_uses
+select asked.key,
+       (select count(*) from windlass.jobs where parked_on = asked.key and state = 'queued'),
+       (select coalesce(jsonb_agg(id order by seq), '[]') from (
+          select id, seq from windlass.jobs where state = 'running' and permits ? asked.key order by seq limit :limit) as first)::text
+  from unnest(:keys::text[]) as asked (key) order by asked.key collate "C";
+
+-- name: refilling
+-- Limits that somebody waits for, and those that cap what a claim takes.
+select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
+       windlass.micros(paused_at), declared
+  from windlass.limits where wake_at is not null or (per_second is not null and key = any(:keys::text[]));
+
+-- ---------------------------------------------------------------------------------------------------------------- turns
+
+-- name: pick_limited
+-- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks, with what is asked of limits;
+-- `passed` are jobs that others hold. core/eligibility.py: is_wanted
+select -priority, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, share from windlass.jobs
+ where queue = :queue and state = 'queued' and ready
+   and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+   and seq <> all(:passed::bigint[])
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
+-- name: pick_shares
+-- So many of the first of each org.
+select found.* from unnest(:shares::text[], :counts::bigint[]) as asked (share, count) cross join lateral (
+  select -priority, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, jobs.share
+    from windlass.jobs
+   where queue = :queue and jobs.share = asked.share and state = 'queued' and ready
+     and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+     and seq <> all(:passed::bigint[])
+   order by priority desc, position, created_at, seq
+   limit asked.count) as found;
+
+-- name: fair_shares
+-- Whose jobs are ready, found by jumping through the index.
+with recursive orgs (share) as (
+  (select share from windlass.jobs where queue = :queue and state = 'queued' and ready and share is not null
+    order by share limit 1)
+  union all
+  select (select later.share from windlass.jobs as later
+           where later.queue = :queue and later.state = 'queued' and later.ready and later.share > orgs.share
+           order by later.share limit 1)
+    from orgs where orgs.share is not null
+)
+select share from orgs where share is not null;
+
+-- name: fair_queues
+select name from windlass.queues where fairness = 'fair' order by name;
+
+-- name: shares_of
+select share, started, finish from windlass.shares where queue = :queue;
+
+-- name: weights
+select key, weight from windlass.limits where key >= 'org:' and key < 'org;' and weight <> 1;
+
+-- name: add_shares
+-- So that there is a row to charge.
+insert into windlass.shares (queue, share, started, finish)
+select queue, share, clock, clock
+  from unnest(:queues::text[], :shares::text[], :clocks::double precision[]) with ordinality as asked (queue, share, clock, place)
+ order by place
+on conflict (queue, share) do nothing;
+
+-- name: charge_shares
+-- core/fairness.py: served, as a delta. Two who charge the same orgs do it in one order.
+with charged as materialized (
+  select * from unnest(:queues::text[], :shares::text[], :clocks::double precision[], :starts::double precision[],
+                       :finishes::double precision[]) as charged (queue, share, clock, start, finish)
+), locked as materialized (
+  select shares.queue, shares.share from windlass.shares join charged using (queue, share)
+   order by shares.queue, shares.share for update of shares
+)
+update windlass.shares
+   set started = greatest(shares.finish, clock) + charged.start, finish = greatest(shares.finish, clock) + charged.finish
+  from charged join locked using (queue, share)
+ where shares.queue = charged.queue and shares.share = charged.share;
+
+-- name: drop_shares
+-- core/fairness.py: is_past
+delete from windlass.shares where finish <= (select max(started) from windlass.shares as latest where latest.queue = shares.queue);
+
+-- name: adopt
+update windlass.jobs set share = case when org_id is null then '' else '=' || org_id end,
+                         updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(
+   select seq from windlass.jobs where queue = :queue and state = 'queued' and share is null
+    limit :limit for update skip locked));
+
+-- name: share_jobs
+-- A queue becomes fair, or strict again.
+update windlass.jobs set share = case when :fair then case when org_id is null then '' else '=' || org_id end end,
+                         updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(
+   select seq from windlass.jobs where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair
+    order by seq for update));
+
+-- name: age
+update windlass.jobs set priority = priority + 1, aged_at = windlass.at(:now), updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(
+   select seq from windlass.jobs
+    where queue = :queue and state = 'queued' and ready and priority < :age_to
+      and greatest(queued_at, run_at, aged_at) <= windlass.at(:before)
+    order by priority desc, position, created_at, seq limit :limit
+      for update skip locked))
+returning seq;
+
+-- name: ageing_queues
+select name, age_after, age_to from windlass.queues where age_after is not null order by name;

@@ -14,7 +14,9 @@ update windlass.jobs
    set state = 'queued', ready = true, run_at = null, attempts = case when :reset then 0 else attempts end,
        skipped = case when :reset then executions else skipped end, lost = case when :reset then 0 else lost end,
        finished_at = null, dead_kind = null, dead_at = null, dead_reason = null, worker_id = null,
-       cancel_requested_at = null, updated_at = windlass.touched(updated_at, :now)
+       cancel_requested_at = null,
+       share = (select coalesce('=' || jobs.org_id, '') from windlass.queues where fairness = 'fair' and name = jobs.queue),
+       updated_at = windlass.touched(updated_at, :now)
  where id = :id and state = 'dead' and dead_kind <> 'superseded';
 
 -- name: supersede
@@ -61,10 +63,14 @@ update windlass.jobs set lease_expires_at = windlass.at(:now), updated_at = wind
 returning seq;
 
 -- name: put_queue
-insert into windlass.queues (name, positions, preset, settings, created_at, updated_at)
-values (:name, :positions, :preset, :settings, windlass.at(:now), windlass.at(:now))
+insert into windlass.queues (name, positions, preset, settings, fairness, age_after, age_to, created_at, updated_at)
+values (:name, :positions, :preset, :settings, :order, :age_after, :age_to, windlass.at(:now), windlass.at(:now))
 on conflict (name) do update set positions = excluded.positions, preset = excluded.preset, settings = excluded.settings,
+  fairness = excluded.fairness, age_after = excluded.age_after, age_to = excluded.age_to,
   updated_at = windlass.touched(queues.updated_at, :now);
+
+-- name: order_of
+select fairness from windlass.queues where name = :name;
 
 -- name: set_paused
 -- A queue without a row is not paused, and resuming it makes none.

@@ -33,15 +33,3 @@ on conflict do nothing;
 -- name: ended_under_way
 select id, runs.status from windlass.jobs join windlass.runs on job_seq = seq and attempt_no = executions
  where jobs.state = 'running' and runs.status is not null;
-
--- name: wrong_permits
-select key, used, held from (
-  select key, used, (select count(*) from windlass.jobs where state = 'running' and limit_keys ? limits.key) as held
-    from windlass.limits) as limits
- where used <> held order by key;
-
--- name: recount
-update windlass.limits
-   set used = (select count(*) from windlass.jobs where state = 'running' and limit_keys ? limits.key)
- where key = any(:keys::text[])
-returning key;

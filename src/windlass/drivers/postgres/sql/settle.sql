@@ -7,30 +7,37 @@ select id, seq from windlass.jobs where id = any(:ids::text[]);
 -- name: guards
 -- Without a lock: to say why something was refused.
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, id, awaited
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
   from windlass.jobs where seq = any(:seqs::bigint[]);
 
 -- name: lock_guards
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, id, awaited
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
 
 -- name: try_guards
 -- The same without waiting: what somebody holds is passed over.
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, id, awaited
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked;
 
 -- name: shared_rows_of
--- Groups and limits that jobs belong to. Both are frozen, so reading them before anything is locked is safe. Whoever is
--- about to end runs says so before it holds anything: see `hold_runs`.
+-- Groups that jobs belong to and permits that their leases hold, before anything is locked. The group is frozen; permits
+-- change only with the lease, whose token is looked at under the lock, or by one whom `hold_runs` makes wait: whoever is about
+-- to end runs says so here, before it holds anything.
 with nothing as (update windlass.runs set status = status where false)
-select group_id, limit_keys::text from windlass.jobs
- where seq = any(:seqs::bigint[]) and (group_id is not null or limit_keys is not null);
+select group_id, permits::text from windlass.jobs
+ where seq = any(:seqs::bigint[]) and (group_id is not null or permits is not null);
+
+-- name: concerning
+-- The same of jobs that people change, with the keys for which others may wait behind them.
+with nothing as (update windlass.runs set status = status where false)
+select group_id, permits::text, limit_keys::text, type, org_id, tags::text from windlass.jobs where seq = any(:seqs::bigint[]);
 
 -- name: ack
 -- The hot path: any number of plain successes in one statement. What the fence refuses is not answered, nor what somebody
 -- holds: one such row must not keep the others waiting; nor whom others wait for, who are told by the way of all other ends.
+-- What holds permits is left to one who has locked their limits.
 -- Values are not joined but looked up: `:seqs` is sorted, so width_bucket finds a row's place in it, and a join that could be
 -- done the wrong way round is one that some day will be. Nothing is said of the state, which a token implies: the index of
 -- leases would come into reach, and be walked through by a planner who believes that nothing runs. `:which` tells which of
@@ -39,12 +46,14 @@ with locked as materialized (
   select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
 ), acked as (
   update windlass.jobs
-     set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = lease_token, last_outcome = 'ack',
+     set state = 'succeeded', lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,
+         last_outcome = 'ack',
          finished_at = windlass.at((:ats::bigint[])[width_bucket(seq, :seqs::bigint[])]),
          started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
          updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now) and not awaited
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
+     and (:limited or permits is null)
   returning seq
 ), closed as (
   update windlass.runs
@@ -70,7 +79,7 @@ with moved as (
          attempts = coalesce((:attempts::bigint[])[width_bucket(seq, :seqs::bigint[])], attempts),
          skipped = skipped + (:skipped::bigint[])[width_bucket(seq, :seqs::bigint[])],
          lost = lost + (:lost::bigint[])[width_bucket(seq, :seqs::bigint[])],
-         lease_token = null, lease_expires_at = null, last_token = lease_token,
+         lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,
          last_outcome = (:outcomes::text[])[width_bucket(seq, :seqs::bigint[])],
          worker_id = case when (:finished_at::bigint[])[width_bucket(seq, :seqs::bigint[])] is not null then worker_id end,
          started_at = coalesce(started_at, windlass.at((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])])),

@@ -59,6 +59,9 @@ create table jobs (
   awaited             integer not null default 0,          -- others wait for it; once it has ended: and were not all told
   parked_on           text,                                -- the limit key this job waits for
   limit_keys          text,                                -- json array
+  permits             text,                                -- json array: the limits that its lease is counted in
+  share               text,                                -- whose turn it takes in a fair queue; null in others
+  aged_at             integer,                             -- when its priority was last raised for waiting
   tags                text,                                -- json array
   retry_of            text,
   manual              integer not null default 0,
@@ -83,6 +86,7 @@ create table jobs (
   constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
                                        and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
   constraint ready_is_free      check (ready = 0 or (ready = 1 and waiting_on = 0 and parked_on is null)),
+  constraint permits_are_leased check (permits is null or state = 'running'),
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
   constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
                                        and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
@@ -93,6 +97,7 @@ create table jobs (
 -- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
 -- seq, the rowid, is the implicit last column of every index: it ends the total order.
 create index jobs_ready    on jobs (queue, priority desc, position, created_at) where state = 'queued' and ready = 1;
+create index jobs_fair     on jobs (queue, share, priority desc, position, created_at) where state = 'queued' and ready = 1 and share is not null;
 create index jobs_waiting  on jobs (queue, run_at)                              where state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null;
 create index jobs_parked   on jobs (parked_on, queue, type, priority desc, position, created_at) where state = 'queued' and parked_on is not null;
 create index jobs_blocked  on jobs (queue)                                      where state = 'queued' and waiting_on > 0;
@@ -267,10 +272,24 @@ create table limits (
   burst       real,
   per_second  real,
   refilled_at integer,
+  wake_at     integer,                                     -- when a claim lets those through who wait for a token
   weight      real not null default 1,
+  paused_at   integer,
+  declared    text,                                        -- as a program last described it
   constraint permits_bounded check (used >= 0 and (max_used is null or max_used >= 0)),
   constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
                                     and (tokens is null or (tokens >= 0 and tokens <= burst)))
+) strict, without rowid;
+
+create index limits_waking on limits (wake_at) where wake_at is not null;
+
+-- What each org of a fair queue had, in virtual time: core/fairness.py
+create table shares (
+  queue   text not null,
+  share   text not null,
+  started real not null,
+  finish  real not null,
+  primary key (queue, share)
 ) strict, without rowid;
 
 -- --------------------------------------------------------------------------------------------- queues and the fleet
@@ -282,8 +301,11 @@ create table queues (
   preset     text,
   settings   text,                                         -- json object: defaults for new jobs of this queue
   paused_at  integer,
+  age_after  integer,                                      -- a job that waits for so long gets one more priority
+  age_to     integer,                                      -- up to this one
   created_at integer not null,
-  updated_at integer not null
+  updated_at integer not null,
+  constraint ageing_whole check ((age_after is null) = (age_to is null))
 ) strict, without rowid;
 
 create table queue_stats (

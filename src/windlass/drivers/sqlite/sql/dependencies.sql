@@ -105,7 +105,7 @@ update jobs
    set state = 'cancelled', parked_on = null, finished_at = :now, last_error = :reason, executions = executions + 1,
        skipped = skipped + 1, updated_at = max(:now, updated_at + 1)
  where seq in (select value from json_each(:seqs)) and state = 'queued'
-returning seq, id, executions, awaited, group_id, waiting_on, limit_keys;
+returning seq, id, executions, awaited, group_id, waiting_on, limit_keys, type, org_id, tags;
 
 -- name: insert_skipped
 -- Runs: [[seq, run id], ...]. core/dependencies.py: skipped_run

@@ -36,7 +36,7 @@ select seq from jobs indexed by jobs_group where group_id = :group_id and state 
 update jobs
    set state = 'cancelled', parked_on = null, finished_at = :now, last_error = :reason, updated_at = max(:now, updated_at + 1)
  where seq in (select seq from jobs indexed by jobs_group where group_id = :group_id) and state = 'queued'
-returning seq, id, awaited, waiting_on, limit_keys;
+returning seq, id, awaited, waiting_on, limit_keys, type, org_id, tags;
 
 -- name: cancel_running_members
 -- core/rows.py: cancel_requested

@@ -5,8 +5,8 @@ select seq, id, queue, type, org_id, state, ready, priority, position, created_a
        attempts, executions, skipped, lost, max_attempts, max_lost, lease_token, lease_expires_at, worker_id, claimed_at,
        started_at, finished_at, failed_at, last_token, last_outcome, dead_kind, dead_at, dead_reason, retry_mode,
        crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id,
-       template_version, schedule_id, fire_at, group_id, group_seq, waiting_on, after_rule, awaited, parked_on, limit_keys, tags,
-       retry_of, manual, superseded_by, cancel_requested_at, progress, progress_note, headers, codec, last_error, result,
+       template_version, schedule_id, fire_at, group_id, group_seq, waiting_on, after_rule, awaited, parked_on, limit_keys, permits, aged_at,
+       tags, retry_of, manual, superseded_by, cancel_requested_at, progress, progress_note, headers, codec, last_error, result,
        payload
   from jobs where id in (select value from json_each(:ids));
 
@@ -52,14 +52,14 @@ select type, on_unknown, count(*) from (
  group by 1, 2;
 
 -- name: all_queues
-select name, positions, preset, settings, paused_at from queues order by name;
+select name, positions, preset, settings, paused_at, fairness, age_after, age_to from queues order by name;
 
 -- name: all_groups
 select group_id, name, mode, on_failure, total, remaining, succeeded, failed, cancelled, created_at, finished_at
   from groups order by group_id;
 
 -- name: all_limits
-select key, max_used, used from limits order by key;
+select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared from limits order by key;
 
 -- name: all_events
 select event, job_id, org_id, body, created_at from outbox order by event_id;
@@ -71,8 +71,3 @@ select count(*) from (
    where queue = :queue and state = 'queued' and ready = 1 and priority >= :priority
      and (priority > :priority or (position, created_at, seq) < (:position, :created_at, :seq))
    limit :most);
-
--- name: permit_holders
-select id from jobs indexed by jobs_leased
- where state = 'running' and exists (select 1 from json_each(limit_keys) where value = :key)
- order by seq limit :limit;

@@ -6,12 +6,12 @@
 delete from jobs where 0;
 
 -- name: last_seq
--- The newest row number, and whether any queue has dense positions.
+-- The newest row number, and whether any queue has dense positions or takes turns.
 select coalesce((select seq from sqlite_sequence where name = 'jobs'), 0),
-       exists (select 1 from queues where positions = 'dense');
+       exists (select 1 from queues where positions = 'dense' or fairness = 'fair');
 
 -- name: queue_rules
-select name, positions from queues where name in (select value from json_each(:names));
+select name, positions, fairness from queues where name in (select value from json_each(:names));
 
 -- name: last_position
 -- core/positions.py: dense
@@ -37,12 +37,12 @@ insert into jobs (
   seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
-  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload)
+  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload, share)
 values (
   :seq, :ready, :position, :now, :now, :now, 'queued', 0, 0, 0, 0, 'cancel', 0, 0,
   '', :id, :type, :queue, :org_id, :priority, :run_at, :timeout_ns, :attempts, :max_attempts, :max_lost, :retry_mode,
   :crash_policy, :on_unknown, :retry_policy, :idempotency_scope, :idempotency_key, :dedupe_key, :template_id, :template_version,
-  :schedule_id, :fire_at, :group_id, :group_seq, :limit_keys, :tags, :headers, :codec, :payload);
+  :schedule_id, :fire_at, :group_id, :group_seq, :limit_keys, :tags, :headers, :codec, :payload, :share);
 
 -- name: insert_child
 -- The next link of a retry chain, copied from its parent in the store. core/rows.py: child_of
@@ -50,12 +50,13 @@ insert into jobs (
   seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
   attempts, executions, skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  waiting_on, after_rule, awaited, limit_keys, tags, retry_of, manual, headers, codec, last_error, payload)
+  waiting_on, after_rule, awaited, limit_keys, share, tags, retry_of, manual, headers, codec, last_error, payload)
 select
   :seq, :id, queue, type, org_id, 'queued', :ready, priority, :position, :now, :now, :now, :run_at, timeout_ns,
   :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  0, after_rule, 0, limit_keys, tags, id, :manual, headers, codec, '', payload
+  0, after_rule, 0, limit_keys,
+  (select coalesce('=' || jobs.org_id, '') from queues where fairness = 'fair' and name = jobs.queue), tags, id, :manual, headers, codec, '', payload
 from jobs where seq = :parent_seq;
 
 -- name: ids_in_use
@@ -95,4 +96,4 @@ update jobs
    set payload = :payload, codec = :codec, headers = :headers, run_at = :run_at,
        parked_on = null, ready = (:due and waiting_on = 0), updated_at = max(:now, updated_at + 1)
  where id = :id and state = 'queued' and executions = 0
-returning limit_keys;
+returning limit_keys, type, org_id, tags;

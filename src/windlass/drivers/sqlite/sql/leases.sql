@@ -7,7 +7,7 @@ select exists (select 1 from jobs indexed by jobs_leased
        exists (select 1 from jobs indexed by jobs_waiting
                 where queue in (select value from json_each(:queues)) and state = 'queued' and ready = 0 and waiting_on = 0
                   and parked_on is null and run_at <= :now),
-       exists (select 1 from limits),
+       exists (select 1 from limits) or exists (select 1 from queues where fairness = 'fair'),
        exists (select 1 from queues where paused_at is not null)
          or exists (select 1 from reservations indexed by reservations_active where status = 'ACTIVE');
 
@@ -44,7 +44,7 @@ select -priority, position, created_at, seq from jobs indexed by jobs_ready
 -- name: pick_rows
 -- The common claim (one queue, any type, no limits) reads all it needs at once; reading first is cheaper than returning.
 select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
  order by priority desc, position, created_at, seq
@@ -52,7 +52,7 @@ select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions 
 
 -- name: pick_rows_types
 select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
    and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
@@ -62,7 +62,7 @@ select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions 
 -- name: picked
 -- The same columns, which follow windlass.types.Claimed, of rows that were picked before.
 select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, limit_keys
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
   from jobs where seq in (select value from json_each(:seqs));
 
 -- name: claim
@@ -71,6 +71,15 @@ update jobs
        claimed_at = :now, started_at = :started_at, executions = executions + 1, progress = null, progress_note = null,
        updated_at = max(:now, updated_at + 1)
  where seq in (select value from json_each(:seqs)) and state = 'queued';
+
+-- name: claim_limited
+-- The same with permits. Items: {seq: permits, or null}.
+update jobs
+   set state = 'running', lease_token = :token, lease_expires_at = :expires_at, worker_id = :worker_id,
+       claimed_at = :now, started_at = :started_at, executions = executions + 1, progress = null, progress_note = null,
+       permits = held.value, updated_at = max(:now, updated_at + 1)
+  from json_each(:items) as held
+ where jobs.seq = cast(held.key as integer) and state = 'queued';
 
 -- name: changed
 select changes();
@@ -99,11 +108,21 @@ update runs set started_at = asked.started_at
   from (select value ->> 0 as seq, value ->> 2 as started_at from json_each(:items)) as asked
  where job_seq = asked.seq and status is null and runs.started_at is null and asked.started_at is not null;
 
+-- name: lapsed_permits
+-- What those hold whose leases lapsed; their end forgets it.
+select permits from jobs indexed by jobs_leased
+ where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now
+   and crash_policy = 'requeue' and cancel_requested_at is null
+   and (max_lost = 0 or lost + 1 < max_lost)
+   and (max_attempts = 0 or max(attempts + 1, executions - skipped) < max_attempts)
+ order by lease_expires_at, seq
+ limit :bite;
+
 -- name: expire
 -- core/changes.py: Expire, for every lapsed lease that core/eligibility.py: needs_decision leaves to the driver.
 update jobs
    set state = 'queued', ready = 1, run_at = null, lost = lost + 1, last_token = lease_token, last_outcome = 'expire',
-       lease_token = null, lease_expires_at = null, worker_id = null, updated_at = max(:now, updated_at + 1)
+       lease_token = null, lease_expires_at = null, worker_id = null, permits = null, updated_at = max(:now, updated_at + 1)
  where seq in (
    select seq from jobs indexed by jobs_leased
     where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now
@@ -112,7 +131,7 @@ update jobs
       and (max_attempts = 0 or max(attempts + 1, executions - skipped) < max_attempts)
     order by lease_expires_at, seq
     limit :bite)
-returning seq, limit_keys, id, org_id, type, queue, executions, lost;
+returning seq, null, id, org_id, type, queue, executions, lost;
 
 -- name: close_expired
 update runs set status = 'failed', error = :error, finished_at = :now, started_at = coalesce(started_at, :now)
@@ -124,7 +143,7 @@ select distinct queue from jobs where state = 'running';
 -- name: undecided
 select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
        max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload,
-       headers, limit_keys, run_id, lease_token, jobs.claimed_at, lease_expires_at
+       headers, permits, run_id, lease_token, jobs.claimed_at, lease_expires_at
   from jobs join runs on job_seq = jobs.seq and attempt_no = executions
  where state = 'running' and lease_expires_at <= :now
    and (crash_policy = 'fail' or cancel_requested_at is not null

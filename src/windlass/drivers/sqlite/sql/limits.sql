@@ -1,17 +1,19 @@
--- Permits and parking. core/counters.py: take, give_back. Counting running jobs inside a claim is forbidden.
+-- Permits, parking and turns. core/limits.py, core/fairness.py. Counting running jobs inside a claim is forbidden.
 
--- name: limit_keys
-select seq, limit_keys from jobs where seq in (select value from json_each(:seqs));
+-- name: limits_of
+-- Column order: windlass.types.Limit
+select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared
+  from limits where key in (select value from json_each(:keys)) order by key;
 
--- name: full_key
--- The first of these keys that has no room.
-select limits.key from json_each(:keys) as wanted join limits on limits.key = wanted.value
- where max_used is not null and used + 1 > max_used
- order by wanted.key limit 1;
+-- name: woken
+-- Limits with a token for those who wait.
+select key from limits where wake_at <= :now order by key;
 
--- name: take_permits
-update limits set used = used + 1
- where key in (select value from json_each(:keys)) and (max_used is null or used + 1 <= max_used);
+-- name: rated
+select key from limits where key in (select value from json_each(:keys)) and per_second is not null order by key;
+
+-- name: write_limits
+update limits set used = used + :taken, tokens = :tokens, refilled_at = :refilled_at, wake_at = :wake_at where key = :key;
 
 -- name: free_permits
 update limits set used = max(used - :returned, 0) where key = :key;
@@ -19,32 +21,157 @@ update limits set used = max(used - :returned, 0) where key = :key;
 -- name: park
 update jobs set ready = 0, parked_on = :key, updated_at = max(:now, updated_at + 1) where seq = :seq;
 
--- name: unpark
--- The first waiting job of every queue and type: one alone might stand in a queue that nobody serves. The kinds are found
--- by jumping through the index, so the cost does not grow with the number of jobs that wait.
-with recursive kinds (queue, type) as (
-  select * from (select queue, type from jobs indexed by jobs_parked where parked_on = :key and state = 'queued'
-                  order by queue, type limit 1)
+-- name: parked_kinds
+-- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
+-- number of jobs that wait. In two jumps, because a comparison of pairs would walk over all of one queue and type.
+with recursive kinds (key, queue, type) as (
+  select asked.value, jobs.queue, jobs.type from json_each(:keys) as asked join jobs on jobs.seq = (
+    select seq from jobs as first indexed by jobs_parked
+     where parked_on = asked.value and state = 'queued' order by first.queue, first.type limit 1)
   union all
-  select jobs.queue, jobs.type from kinds join jobs on jobs.seq = (
-    select seq from jobs as later indexed by jobs_parked
-     where parked_on = :key and state = 'queued' and (later.queue, later.type) > (kinds.queue, kinds.type)
-     order by later.queue, later.type limit 1)
+  select kinds.key, jobs.queue, jobs.type from kinds join jobs on jobs.seq = coalesce(
+    (select seq from jobs as later indexed by jobs_parked
+      where parked_on = kinds.key and state = 'queued' and later.queue = kinds.queue and later.type > kinds.type
+      order by later.type limit 1),
+    (select seq from jobs as later indexed by jobs_parked
+      where parked_on = kinds.key and state = 'queued' and later.queue > kinds.queue order by later.queue, later.type limit 1))
 )
+select key, queue, type from kinds;
+
+-- name: unpark
 update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
- where not exists (select 1 from limits where key = :key and max_used is not null and used + 1 > max_used)
-   and seq in (
-     select (select seq from jobs as waiting indexed by jobs_parked
-              where parked_on = :key and state = 'queued' and waiting.queue = kinds.queue and waiting.type = kinds.type
-              order by priority desc, position, created_at, seq limit 1)
-       from kinds)
+ where seq in (
+   select seq from jobs as waiting indexed by jobs_parked
+    where parked_on = :key and state = 'queued' and waiting.queue = :queue and waiting.type = :type
+    order by priority desc, position, created_at, seq limit :room);
+
+-- name: count_in
+-- core/limits.py: concerns
+update jobs set permits = json_insert(coalesce(permits, '[]'), '$[#]', :key), updated_at = max(:now, updated_at + 1)
+ where state = 'running' and not exists (select 1 from json_each(permits) where value = :key)
+   and case :kind when 'global' then 1 when 'queue' then queue = :name when 'type' then type = :name
+                  when 'org' then org_id = :name
+                  when 'tag' then exists (select 1 from json_each(tags) where value = :name)
+                  else exists (select 1 from json_each(limit_keys) where value = :key) end;
+
+-- name: count_holders
+select count(*) from jobs indexed by jobs_leased
+ where state = 'running' and exists (select 1 from json_each(permits) where value = :key);
+
+-- name: store_limit
+insert into limits (key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared)
+values (:key, :max_used, :used, :per_second, :burst, :tokens, :refilled_at, :wake_at, :weight, :paused_at, :declared)
+on conflict (key) do update set max_used = excluded.max_used, used = excluded.used, per_second = excluded.per_second,
+  burst = excluded.burst, tokens = excluded.tokens, refilled_at = excluded.refilled_at, wake_at = excluded.wake_at,
+  weight = excluded.weight, paused_at = excluded.paused_at, declared = excluded.declared;
+
+-- name: remove_limit
+delete from limits where key = :key returning key;
+
+-- name: miscounted
+-- Limits whose permits are not those of the jobs that run, or that a running job should hold and does not.
+select key, used, held from (
+  select key, used, (select count(*) from jobs indexed by jobs_leased
+                      where state = 'running' and exists (select 1 from json_each(permits) where value = limits.key)) as held
+    from limits) as limits
+ where used <> held
+    or exists (select 1 from jobs indexed by jobs_leased
+                where state = 'running' and not exists (select 1 from json_each(permits) where value = limits.key)
+                  and (limits.key = 'global' or limits.key = 'queue:' || queue or limits.key = 'type:' || type
+                       or limits.key = 'org:' || org_id
+                       or exists (select 1 from json_each(limit_keys) where value = limits.key)
+                       or exists (select 1 from json_each(tags) where 'tag:' || value = limits.key)))
+ order by key limit :limit;
+
+-- name: limit_uses
+select asked.value,
+       (select count(*) from jobs indexed by jobs_parked where parked_on = asked.value and state = 'queued'),
+       (select json_group_array(id) from (
+          select id from jobs indexed by jobs_leased
+           where state = 'running' and exists (select 1 from json_each(permits) where value = asked.value)
+           order by seq limit :limit))
+  from json_each(:keys) as asked order by asked.value;
+
+-- name: refilling
+-- Limits that somebody waits for, and those that cap what a claim takes.
+select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared from limits
+ where wake_at is not null or (per_second is not null and key in (select value from json_each(:keys)));
+
+-- ---------------------------------------------------------------------------------------------------------------- turns
+
+-- name: pick_limited
+-- What is asked of limits, and whose turn it counts for, besides the place.
+select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1
+   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
+-- name: pick_share
+select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share from jobs indexed by jobs_fair
+ where queue = :queue and share = :share and state = 'queued' and ready = 1
+   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
+-- name: pick_firsts
+-- The first of each of many.
+select -priority, position, created_at, seq, limit_keys, jobs.type, org_id, tags, share from json_each(:shares) as asked join jobs
+    on seq = (select seq from jobs as first indexed by jobs_fair
+               where queue = :queue and share = asked.value and state = 'queued' and ready = 1
+                 and (:types is null or first.type in (select value from json_each(:types)))
+                 and (not :unhandled or on_unknown = 'dead')
+               order by priority desc, position, created_at, seq limit 1);
+
+-- name: fair_shares
+-- Whose jobs are ready, found by jumping through the index.
+with recursive orgs (share) as (
+  select (select share from jobs indexed by jobs_fair
+           where queue = :queue and state = 'queued' and ready = 1 and share is not null order by share limit 1)
+  union all
+  select (select later.share from jobs as later indexed by jobs_fair
+           where queue = :queue and state = 'queued' and ready = 1 and later.share > orgs.share order by later.share limit 1)
+    from orgs where orgs.share is not null
+)
+select share from orgs where share is not null;
+
+-- name: fair_queues
+select name from queues where fairness = 'fair' order by name;
+
+-- name: shares_of
+select share, started, finish from shares where queue = :queue;
+
+-- name: weights
+select key, weight from limits where key >= 'org:' and key < 'org;' and weight <> 1;
+
+-- name: charge_share
+-- core/fairness.py: served, as a delta.
+insert into shares (queue, share, started, finish) values (:queue, :share, :clock + :start, :clock + :finish)
+on conflict (queue, share) do update
+   set started = max(shares.finish, :clock) + :start, finish = max(shares.finish, :clock) + :finish;
+
+-- name: drop_shares
+-- core/fairness.py: is_past
+delete from shares where finish <= (select max(started) from shares as latest where latest.queue = shares.queue);
+
+-- name: adopt
+update jobs set share = case when org_id is null then '' else '=' || org_id end, updated_at = max(:now, updated_at + 1)
+ where seq in (select seq from jobs where queue = :queue and state = 'queued' and share is null limit :limit);
+
+-- name: share_jobs
+-- A queue becomes fair, or strict again.
+update jobs set share = case when :fair then case when org_id is null then '' else '=' || org_id end end,
+                updated_at = max(:now, updated_at + 1)
+ where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair;
+
+-- name: age
+update jobs set priority = priority + 1, aged_at = :now, updated_at = max(:now, updated_at + 1)
+ where seq in (
+   select seq from jobs indexed by jobs_ready
+    where queue = :queue and state = 'queued' and ready = 1 and priority < :age_to
+      and max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before
+    order by priority desc, position, created_at, seq limit :limit)
 returning seq;
 
--- name: unpark_all
-update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
- where seq in (select seq from jobs indexed by jobs_parked where parked_on = :key and state = 'queued');
-
--- name: put_limit
-insert into limits (key, max_used, used)
-values (:key, :max_used, (select count(*) from jobs, json_each(limit_keys) where state = 'running' and value = :key))
-on conflict (key) do update set max_used = excluded.max_used;
+-- name: ageing_queues
+select name, age_after, age_to from queues where age_after is not null order by name;

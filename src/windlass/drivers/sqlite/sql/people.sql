@@ -14,7 +14,9 @@ update jobs
    set state = 'queued', ready = 1, run_at = null, attempts = case when :reset then 0 else attempts end,
        skipped = case when :reset then executions else skipped end, lost = case when :reset then 0 else lost end,
        finished_at = null, dead_kind = null, dead_at = null, dead_reason = null, worker_id = null,
-       cancel_requested_at = null, updated_at = max(:now, updated_at + 1)
+       cancel_requested_at = null,
+       share = (select coalesce('=' || jobs.org_id, '') from queues where fairness = 'fair' and name = jobs.queue),
+       updated_at = max(:now, updated_at + 1)
  where id = :id and state = 'dead' and dead_kind <> 'superseded';
 
 -- name: supersede
@@ -53,10 +55,14 @@ update jobs set lease_expires_at = :now, updated_at = max(:now, updated_at + 1)
 returning seq;
 
 -- name: put_queue
-insert into queues (name, positions, preset, settings, created_at, updated_at)
-values (:name, :positions, :preset, :settings, :now, :now)
+insert into queues (name, positions, preset, settings, fairness, age_after, age_to, created_at, updated_at)
+values (:name, :positions, :preset, :settings, :order, :age_after, :age_to, :now, :now)
 on conflict (name) do update set positions = excluded.positions, preset = excluded.preset, settings = excluded.settings,
+  fairness = excluded.fairness, age_after = excluded.age_after, age_to = excluded.age_to,
   updated_at = max(excluded.updated_at, queues.updated_at + 1);
+
+-- name: order_of
+select fairness from queues where name = :name;
 
 -- name: set_paused
 -- A queue without a row is not paused, and resuming it makes none.

@@ -27,14 +27,3 @@ on conflict do nothing;
 -- name: ended_under_way
 select id, runs.status from jobs join runs on job_seq = seq and attempt_no = executions
  where jobs.state = 'running' and runs.status is not null;
-
--- name: wrong_permits
-select key, used, held from (
-  select key, used, (select count(*) from jobs, json_each(limit_keys) where state = 'running' and value = limits.key) as held
-    from limits)
- where used <> held order by key;
-
--- name: recount
-update limits set used = (select count(*) from jobs, json_each(limit_keys) where state = 'running' and value = limits.key)
- where key in (select value from json_each(:keys))
-returning key;

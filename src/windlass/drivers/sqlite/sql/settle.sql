@@ -6,8 +6,11 @@ select id, seq, executions from jobs where id in (select value from json_each(:i
 -- name: guards
 -- Read under the write lock, only for what the fast path refused or what may bring a job back.
 select seq, state, lease_token, lease_expires_at, last_token, last_outcome, retry_mode, cancel_requested_at, group_id,
-       id, awaited
+       permits, id, awaited
   from jobs where seq in (select value from json_each(:seqs));
+
+-- name: permits_of
+select seq, permits from jobs where seq in (select value from json_each(:seqs)) and permits is not null;
 
 -- name: try_ack
 savepoint ack;
@@ -20,23 +23,24 @@ release ack;
 
 -- name: ack
 -- The hot path: any number of plain successes of one claim in one statement. Items: {seq: at}. Whom others wait for is not
--- among them: those are told by the way of all other ends.
+-- among them: those are told by the way of all other ends. Nor what holds permits,
+-- unless that was seen to.
 update jobs
    set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = 'ack',
-       finished_at = done.value, updated_at = max(:now, updated_at + 1)
+       finished_at = done.value, permits = null, updated_at = max(:now, updated_at + 1)
   from json_each(:items) as done
  where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
-   and awaited = 0;
+   and (permits is null or :limited) and awaited = 0;
 
 -- name: ack_begun
 -- The same for jobs that were claimed before their handler began. Items: {seq: [at, started_at]}.
 update jobs
    set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = 'ack',
        finished_at = done.value ->> 0, started_at = coalesce(jobs.started_at, done.value ->> 1),
-       updated_at = max(:now, updated_at + 1)
+       permits = null, updated_at = max(:now, updated_at + 1)
   from json_each(:items) as done
  where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
-   and awaited = 0;
+   and (permits is null or :limited) and awaited = 0;
 
 -- name: report
 update runs set traceback = :traceback, exit_code = :exit_code, cpu_us = :cpu_us, peak_rss = :peak_rss, log_path = :log_path,
@@ -65,7 +69,7 @@ update jobs
    set state = :state, ready = case when :finished_at is null then :ready or (:keep_run_at and (run_at is null or run_at <= :now)) else ready end,
        run_at = case when :keep_run_at then run_at else :run_at end,
        attempts = coalesce(:attempts, attempts), skipped = skipped + :skipped, lost = lost + :lost,
-       lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = :outcome,
+       lease_token = null, lease_expires_at = null, permits = null, last_token = :token, last_outcome = :outcome,
        worker_id = case when :finished_at is null then null else worker_id end,
        started_at = coalesce(started_at, :started_at), finished_at = :finished_at,
        failed_at = coalesce(:failed_at, failed_at), last_error = coalesce(:last_error, last_error),

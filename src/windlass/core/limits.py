@@ -1,0 +1,220 @@
+"""What bounds jobs by key: which limits concern a job, how many more of a key may run, what a claim takes.
+
+A limit bounds *valid leases* and, as a token bucket, claims. `global` and `queue:x` cap what a claim may take; without
+room under any other key a job is *parked* on that key, so that no later claim walks over it. Drivers hold the rows while
+they ask these functions, and write what is taken as deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from windlass.core.alterations import PutLimit
+from windlass.core.counters import refill, wait_for
+from windlass.errors import InvalidInput
+from windlass.types import Limit, Micros
+
+GLOBAL: Final = "global"
+KINDS: Final = ("queue", "type", "key", "tag", "org")
+_DERIVED: Final = ("queue:", "type:", "tag:", "org:")  # those a job has by what it is
+
+
+def limit_key(text: object, field: str = "limit") -> str:
+    """A key as people write it: `gpu` stands for `key:gpu`."""
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(field, f"must be text such as 'gpu', 'type:render' or 'org:acme', got {text!r}")
+    if text == GLOBAL:
+        return text
+    kind, colon, name = text.partition(":")
+    if not colon:
+        return f"key:{text}"
+    if kind not in KINDS or not name:
+        known = ", ".join(f"{kind}:…" for kind in KINDS)
+        raise InvalidInput(field, f"{text!r} is no limit key; write a plain name, {GLOBAL}, or one of {known}")
+    return text
+
+
+def is_derived(key: str) -> bool:
+    """Whether a job has this key by its queue, type, org or tags, and so cannot name it itself."""
+    return key == GLOBAL or key.startswith(_DERIVED)
+
+
+def caps(key: str) -> bool:
+    """Whether it caps what a claim takes instead of parking those who find no room."""
+    return key == GLOBAL or key.startswith("queue:")
+
+
+def caps_of(queue: str) -> tuple[str, str]:
+    return (GLOBAL, f"queue:{queue}")
+
+
+def keys_of(limit_keys: Sequence[str], kind: str, org_id: str | None, tags: Sequence[str]) -> tuple[str, ...]:
+    """The keys on which a job may be parked, in the order in which it asks for them."""
+    org = () if org_id is None else (f"org:{org_id}",)
+    return (*limit_keys, f"type:{kind}", *org, *(f"tag:{tag}" for tag in tags))
+
+
+def concerns(
+    key: str, *, queue: str, kind: str, org_id: str | None, tags: Sequence[str], limit_keys: Sequence[str]
+) -> bool:
+    return key in caps_of(queue) or key in keys_of(limit_keys, kind, org_id, tags)
+
+
+# ------------------------------------------------------------------------------------------------------------------- room
+
+
+def tokens_at(limit: Limit, now: Micros) -> float:
+    """Of a limit with a rate."""
+    assert limit.tokens is not None, "no rate"
+    assert limit.burst is not None, "no rate"
+    assert limit.per_second is not None, "no rate"
+    assert limit.refilled_at is not None, "no rate"
+    return refill(limit.tokens, limit.burst, limit.per_second, now - limit.refilled_at)
+
+
+def has_rate(limit: Limit) -> bool:
+    return limit.per_second is not None
+
+
+def is_shut(limit: Limit) -> bool:
+    """Whether only somebody's change lets the next one through: an end, a higher maximum, a resumption."""
+    return limit.paused_at is not None or (limit.max_used is not None and limit.used >= limit.max_used)
+
+
+def room(limit: Limit | None, now: Micros) -> int | None:
+    """How many more may be claimed now; None = any number."""
+    if limit is None:
+        return None
+    if is_shut(limit):
+        return 0
+    free = None if limit.max_used is None else limit.max_used - limit.used
+    if not has_rate(limit):
+        return free
+    tokens = int(tokens_at(limit, now))
+    return tokens if free is None else min(free, tokens)
+
+
+def taken(limit: Limit, now: Micros, count: int = 1) -> Limit:
+    """After so many claims; there was room for them."""
+    limit = replace(limit, used=limit.used + count)
+    if has_rate(limit):
+        left = max(tokens_at(limit, now) - count, 0.0)
+        limit = replace(limit, tokens=left, refilled_at=max(now, limit.refilled_at or 0))
+    return limit
+
+
+def next_token(limit: Limit, now: Micros) -> Micros:
+    """When there is one more whole token than now, should nobody take any; as if the bucket had no brim."""
+    assert limit.per_second is not None, "no rate"
+    tokens = tokens_at(limit, now)
+    return max(now, limit.refilled_at or 0) + wait_for(tokens, limit.per_second, int(tokens) + 1.0)
+
+
+def parked(limit: Limit, now: Micros) -> Limit:
+    """Somebody waits for it from now on."""
+    if has_rate(limit) and not is_shut(limit) and limit.wake_at is None:
+        return replace(limit, wake_at=next_token(limit, now))
+    return limit
+
+
+def let_through(limit: Limit, now: Micros, *, waiting: bool) -> Limit:
+    """Those for whom there is room may try again. While others still wait for a token, the next look is when it comes."""
+    if not has_rate(limit):
+        return limit
+    wake_at = next_token(limit, now) if waiting and not is_shut(limit) else None
+    return limit if wake_at == limit.wake_at else replace(limit, wake_at=wake_at)
+
+
+def declaration(change: PutLimit) -> str:
+    return f"{change.max_used} {change.per_second} {change.burst} {change.weight}"
+
+
+def is_news(limit: Limit | None, change: PutLimit) -> bool:
+    """What a program says again is no reason to undo what a person changed since."""
+    return limit is None or not change.declared or limit.declared != declaration(change)
+
+
+def described(limit: Limit, change: PutLimit, now: Micros) -> Limit:
+    """A limit after `PutLimit`. A bucket that is new is full; one that is changed keeps its tokens as far as they fit."""
+    max_used, per_second, burst, weight = change.max_used, change.per_second, change.burst, change.weight
+    if change.declared:
+        limit = replace(limit, declared=declaration(change))
+    if per_second is None:
+        return replace(
+            limit,
+            max_used=max_used,
+            weight=weight,
+            per_second=None,
+            burst=None,
+            tokens=None,
+            refilled_at=None,
+            wake_at=None,
+        )
+    brim = max(burst if burst is not None else per_second, 1.0)
+    tokens = min(tokens_at(limit, now), brim) if has_rate(limit) else brim
+    at = max(now, limit.refilled_at or 0)
+    return replace(
+        limit, max_used=max_used, weight=weight, per_second=per_second, burst=brim, tokens=tokens, refilled_at=at
+    )
+
+
+def next_refill(limits: Iterable[Limit], now: Micros) -> Micros | None:
+    """When a claim may find a token that it, or those who are parked, found missing."""
+    at = [limit.wake_at for limit in limits if limit.wake_at is not None]
+    at += [
+        next_token(limit, now) for limit in limits
+        if caps(limit.key) and has_rate(limit) and not is_shut(limit) and tokens_at(limit, now) < 1
+    ]  # fmt: skip
+    return min(at, default=None)
+
+
+# ------------------------------------------------------------------------------------------------------------------ claim
+
+
+class Books:
+    """The limits of one claim as they become while it grants: rows that are held, and what to write of them."""
+
+    def __init__(self, now: Micros) -> None:
+        self._now = now
+        self.limits: dict[str, Limit] = {}
+        self._before: dict[str, Limit] = {}
+
+    def open(self, limits: Iterable[Limit]) -> None:
+        """Rows as they stand, which nobody else changes from here on."""
+        for limit in limits:
+            self.limits[limit.key] = self._before[limit.key] = limit
+
+    def cap(self, queue: str) -> int | None:
+        """How many more the queue may give."""
+        rooms = [room(self.limits.get(key), self._now) for key in caps_of(queue)]
+        return min((free for free in rooms if free is not None), default=None)
+
+    def admit(self, queue: str, keys: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
+        """All permits of a job, or the key on which it is parked. Neither: its queue may give no more."""
+        if not self.limits:
+            return (), None
+        if self.cap(queue) == 0:
+            return None, None
+        mine = [self.limits[key] for key in keys if key in self.limits]
+        full = next((limit for limit in mine if room(limit, self._now) == 0), None)
+        if full is not None:
+            self.limits[full.key] = parked(full, self._now)
+            return None, full.key
+        mine += [self.limits[key] for key in caps_of(queue) if key in self.limits]
+        for limit in mine:
+            self.limits[limit.key] = taken(limit, self._now)
+        return tuple(limit.key for limit in mine), None
+
+    def changes(self) -> list[tuple[Limit, int]]:
+        """Rows that are other than they were, each with how many permits were taken; in the order of keys. They count as
+        written."""
+        changed = [
+            (limit, limit.used - self._before[key].used)
+            for key, limit in sorted(self.limits.items())
+            if limit != self._before[key]
+        ]
+        self._before.update(self.limits)
+        return changed

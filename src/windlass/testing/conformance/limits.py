@@ -1,0 +1,292 @@
+"""Limits of every kind: by type, org, tag, queue and over all; rates; pauses; counting again."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.clock import SECOND
+from windlass.core.alterations import PauseLimit, PutLimit, PutQueue, RemoveLimit, Revoke
+from windlass.core.changes import Ack
+from windlass.core.duties import Done, RecountLimits
+from windlass.core.queries import AllLimits, LimitUses, NextRefill
+from windlass.core.settle import Succeeded
+from windlass.errors import InvalidInput
+from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
+from windlass.types import Limit
+
+
+async def limit(t: Trial, key: str) -> Limit:
+    return next(row for row in await t.driver.read(AllLimits()) if row.key == key)
+
+
+class LimitPromises(Suite):
+    # ------------------------------------------------------------------------------------------------------ what is bounded
+
+    @promise
+    async def test_a_limit_concerns_jobs_by_what_they_are(self, t: Trial) -> None:
+        """By type, org and tag as by a key of their own: nothing has to be said at enqueue."""
+        for key, fields, other in (
+            ("type:render", {"type": "render"}, {"type": "mail"}), ("org:acme", {"org_id": "acme"}, {"org_id": "b"}),
+            ("tag:big", {"tags": ("small", "big")}, {"tags": ("small",)}),
+        ):  # fmt: skip
+            await t.alter(PutLimit(key, 1))
+            first, second = await t.enqueue(**fields), await t.enqueue(**fields)
+            free = await t.enqueue(**other)
+            running = await t.claim()
+            assert [job.id for job in running] == [first, free], key
+            assert running[0].permits == (key,)
+            assert (await t.job(second)).parked_on == key
+            await t.end(running[0], Succeeded())
+            [next_] = await t.claim()
+            assert next_.id == second
+            for job in (running[1], next_):
+                await t.end(job, Succeeded())
+            assert (await limit(t, key)).used == 0
+
+    @promise
+    async def test_a_queue_gives_no_more_than_its_limit(self, t: Trial) -> None:
+        """`queue:x` caps what a claim takes from it and parks nobody; other queues go on."""
+        await t.alter(PutLimit("queue:a", 2))
+        ids = [await t.enqueue(queue="a") for _ in range(4)]
+        other = await t.enqueue(queue="b")
+        running = await t.claim("a", "b")
+        assert [job.id for job in running] == [*ids[:2], other]
+        assert [job.parked_on for job in await t.jobs(ids[2:])] == [None, None]
+        assert await t.claim("a") == []
+        await t.end(running[0], Succeeded())
+        assert [job.id for job in await t.claim("a", "b")] == [ids[2]]
+        assert (await limit(t, "queue:a")).used == 2
+
+    @promise
+    async def test_one_limit_may_stand_over_all(self, t: Trial) -> None:
+        """`global` caps what all claims take together."""
+        await t.alter(PutLimit("global", 3))
+        for queue in ("a", "b"):
+            for _ in range(3):
+                await t.enqueue(queue=queue)
+        assert len(await t.claim("a", limit=2)) == 2
+        [last] = await t.claim("b")
+        assert await t.claim("a", "b") == []
+        await t.end(last, Succeeded())
+        assert len(await t.claim("a", "b")) == 1
+
+    @promise
+    async def test_several_limits_hold_together(self, t: Trial) -> None:
+        """A job takes a permit of every limit that concerns it, or none and waits for the first that is full."""
+        await t.alter(PutLimit("key:gpu", 2))
+        await t.alter(PutLimit("org:acme", 1))
+        await t.alter(PutLimit("queue:default", 5))
+        mine = {"limit_keys": ("key:gpu",), "org_id": "acme"}
+        first, second = await t.enqueue(**mine), await t.enqueue(**mine)
+        other = await t.enqueue(limit_keys=("key:gpu",))
+        running = await t.claim()
+        assert [job.id for job in running] == [first, other]
+        assert set(running[0].permits) == {"key:gpu", "org:acme", "queue:default"}
+        assert (await t.job(second)).parked_on == "org:acme"
+        assert [(await limit(t, key)).used for key in ("key:gpu", "org:acme", "queue:default")] == [2, 1, 2]
+
+    # -------------------------------------------------------------------------------------------------- permits come back
+
+    @promise
+    async def test_permits_come_back_with_the_lease_whoever_ends_it(self, t: Trial) -> None:
+        """A lease that lapses or is revoked frees what the row holds; no worker has to say what that was."""
+        await t.alter(PutLimit("type:work", 1))
+        await t.enqueue()
+        await t.take()
+        t.clock.advance(LEASE)
+        [job] = await t.claim()
+        assert (await limit(t, "type:work")).used == 1
+        await t.alter(Revoke("worker"))
+        await t.driver.expire(now=t.now, limit=10)
+        assert (await limit(t, "type:work")).used == 0
+        assert (await t.job(job.id)).permits == ()
+
+    @promise
+    async def test_a_limit_that_came_after_the_claim_is_given_back_too(self, t: Trial) -> None:
+        """A new limit counts those who run; a plain success, by a worker that knows of no limit, frees its permit."""
+        jobs = [await t.running() for _ in range(2)]
+        await t.alter(PutLimit("type:work", 2))
+        waiting = await t.enqueue()
+        assert await t.claim() == []
+        assert [job.permits for job in await t.jobs([jobs[0].id, jobs[1].id])] == [("type:work",)] * 2
+        assert [await t.ack(job) for job in jobs] == ["applied"] * 2
+        assert (await limit(t, "type:work")).used == 0
+        assert [job.id for job in await t.claim()] == [waiting]
+
+    @promise
+    async def test_a_batch_of_successes_frees_all_it_held(self, t: Trial) -> None:
+        """As many may run next as have ended."""
+        await t.alter(PutLimit("key:k", 3))
+        ids = [await t.enqueue(limit_keys=("key:k",)) for _ in range(7)]
+        for n in (0, 3):
+            jobs = await t.claim()
+            assert [job.id for job in jobs] == ids[n : n + 3]
+            acks = [Ack(handle=job.handle, token=job.token, at=t.now) for job in jobs]
+            assert await t.settle(*acks) == ["applied"] * 3
+        assert [job.id for job in await t.claim()] == ids[6:]
+        assert (await limit(t, "key:k")).used == 1
+
+    @promise
+    async def test_a_permit_is_offered_in_every_queue(self, t: Trial) -> None:
+        """Those who wait in a queue that nobody serves do not keep one that is served from it, whatever their names."""
+        await t.alter(PutLimit("key:k", 1))
+        holder = await t.running(limit_keys=("key:k",))
+        for queue in ("a", "z"):
+            await t.enqueue(queue=queue, limit_keys=("key:k",))
+        assert await t.claim("a", "z") == []
+        await t.end(holder, Succeeded())
+        assert len(await t.claim("z")) == 1
+
+    # ------------------------------------------------------------------------------------------------------------ changing
+
+    @promise
+    async def test_a_limit_that_is_removed_lets_all_through(self, t: Trial) -> None:
+        """Whoever waited may run; those who held a permit end as ever; made again, it counts who runs."""
+        await t.alter(PutLimit("type:work", 1))
+        ids = [await t.enqueue() for _ in range(3)]
+        [holder] = await t.claim()
+        assert await t.alter(RemoveLimit("type:work")) == "applied"
+        assert await t.alter(RemoveLimit("type:work")) == "not_found"
+        assert [job.id for job in await t.claim()] == ids[1:]
+        await t.alter(PutLimit("type:work", 9))
+        assert (await limit(t, "type:work")).used == 3
+        assert await t.ack(holder) == "applied"
+        assert (await limit(t, "type:work")).used == 2
+
+    @promise
+    async def test_lowering_a_limit_takes_no_permit_away(self, t: Trial) -> None:
+        """Those who run go on; nobody new begins until there is room again."""
+        await t.alter(PutLimit("key:k", 3))
+        jobs = [await t.running(limit_keys=("key:k",)) for _ in range(3)]
+        last = await t.enqueue(limit_keys=("key:k",))
+        await t.alter(PutLimit("key:k", 1))
+        for job in jobs[:2]:
+            await t.end(job, Succeeded())
+            assert await t.claim() == []
+        await t.end(jobs[2], Succeeded())
+        assert [job.id for job in await t.claim()] == [last]
+
+    @promise
+    async def test_what_a_program_says_again_does_not_undo_a_person(self, t: Trial) -> None:
+        """A declared limit is obeyed when it says something new, and not at every start."""
+        said = PutLimit("key:k", 2, declared=True)
+        assert await t.alter(said) == "applied"
+        assert await t.alter(PutLimit("key:k", 5)) == "applied"
+        assert await t.alter(said) == "unchanged"
+        assert (await limit(t, "key:k")).max_used == 5
+        assert await t.alter(PutLimit("key:k", 3, declared=True)) == "applied"
+        assert (await limit(t, "key:k")).max_used == 3
+
+    @promise
+    async def test_a_type_or_an_org_can_be_paused(self, t: Trial) -> None:
+        """No job of it is claimed until it is resumed, whatever else changes; what runs goes on."""
+        for key, fields in (("type:render", {"type": "render"}), ("org:acme", {"org_id": "acme"})):
+            holder = await t.running(**fields)
+            assert await t.alter(PauseLimit(key, True)) == "applied"
+            assert await t.alter(PauseLimit(key, True)) == "unchanged"
+            waiting, other = await t.enqueue(**fields), await t.enqueue()
+            [job] = await t.claim()
+            assert job.id == other, "others go on"
+            await t.alter(PutLimit(key, 5))
+            await t.end(holder, Succeeded())
+            assert await t.claim() == []
+            assert await t.alter(PauseLimit(key, False)) == "applied"
+            assert [job.id for job in await t.claim()] == [waiting]
+
+    @promise
+    async def test_everything_can_be_paused(self, t: Trial) -> None:
+        """Pausing `global` stops every claim."""
+        await t.alter(PauseLimit("global", True))
+        job = await t.enqueue()
+        assert await t.claim() == []
+        await t.alter(PauseLimit("global", False))
+        assert [one.id for one in await t.claim()] == [job]
+
+    # --------------------------------------------------------------------------------------------------------------- rates
+
+    @promise
+    async def test_a_rate_lets_so_many_through_in_time(self, t: Trial) -> None:
+        """A full bucket at first, then one token at a time, in dispatch order; a token is not given back."""
+        await t.alter(PutLimit("key:api", per_second=2.0, burst=3))
+        ids = [await t.enqueue(limit_keys=("key:api",)) for _ in range(6)]
+        urgent = await t.enqueue(limit_keys=("key:api",), priority=9)
+        jobs = await t.claim()
+        assert [job.id for job in jobs] == [urgent, *ids[:2]]
+        for job in jobs:
+            await t.end(job, Succeeded())
+        assert await t.claim() == []
+        t.clock.advance(SECOND // 2 - 1)
+        assert await t.claim() == []
+        t.clock.advance(1)
+        assert [job.id for job in await t.claim()] == [ids[2]]
+        t.clock.advance(10 * SECOND)
+        assert [job.id for job in await t.claim()] == ids[3:], "the bucket holds no more than its burst"
+
+    @promise
+    async def test_the_store_tells_when_there_is_a_token(self, t: Trial) -> None:
+        """`NextRefill` names the instant for which those who are parked wait, or at which a queue may give again."""
+        assert await t.driver.read(NextRefill(queues=("default",), now=t.now)) == []
+        await t.alter(PutLimit("key:api", per_second=1.0, burst=1))
+        await t.alter(PutLimit("queue:slow", per_second=0.1, burst=1))
+        for _ in range(2):
+            await t.enqueue(limit_keys=("key:api",))
+            await t.enqueue(queue="slow")
+        assert len(await t.claim("default", "slow")) == 2
+        assert await t.driver.read(NextRefill(queues=("default", "slow"), now=t.now)) == [t.now + SECOND]
+        t.clock.advance(SECOND)
+        assert len(await t.claim("default", "slow")) == 1
+        assert await t.driver.read(NextRefill(queues=("slow",), now=t.now)) == [t.now + 9 * SECOND]
+        t.clock.advance(9 * SECOND)
+        assert len(await t.claim("slow")) == 1
+
+    @promise
+    async def test_nobody_starves_behind_a_rate(self, t: Trial) -> None:
+        """Tokens that nobody of an unserved queue takes are there for others."""
+        await t.alter(PutLimit("key:api", per_second=1.0, burst=1))
+        await t.enqueue(queue="unserved", limit_keys=("key:api",), priority=9)
+        mine = [await t.enqueue(limit_keys=("key:api",)) for _ in range(3)]
+        assert [job.id for job in await t.claim("default", "unserved", limit=1)] != mine[:1]
+        for job in mine:
+            t.clock.advance(SECOND)
+            assert [one.id for one in await t.claim()] == [job]
+
+    # ----------------------------------------------------------------------------------------------------- counting again
+
+    @promise
+    async def test_the_leader_finds_nothing_to_recount(self, t: Trial) -> None:
+        """Where every permit is accounted for, counting again changes nothing."""
+        await t.alter(PutLimit("type:work", 2))
+        await t.running()
+        assert await t.maintain(RecountLimits()) == Done(0)
+        assert (await limit(t, "type:work")).used == 1
+
+    @promise
+    async def test_who_holds_a_limit_and_how_many_wait_can_be_seen(self, t: Trial) -> None:
+        """Ids of running jobs, the oldest first and bounded; the number of those that are parked."""
+        await t.alter(PutLimit("type:work", 2))
+        ids = [await t.enqueue() for _ in range(5)]
+        await t.claim()
+        [use] = await t.driver.read(LimitUses(keys=("type:work",), limit=1))
+        assert (use.key, use.waiting, use.holders) == ("type:work", 3, (ids[0],))
+
+    # ----------------------------------------------------------------------------------------------------------- bad input
+
+    @promise
+    async def test_limits_that_make_no_sense_are_refused(self, t: Trial) -> None:
+        """The error names the field, and nothing is changed."""
+        for change, field in (
+            (PutLimit("k", -1), "max_used"), (PutLimit("", 1), "limit"), (PutLimit("k", 1, per_second=0.0), "rate"),
+            (PutLimit("k", per_second=float("nan")), "rate"), (PutLimit("k", burst=2.0), "burst"),
+            (PutLimit("k", per_second=1.0, burst=0.5), "burst"), (PutLimit("k", weight=2.0), "weight"),
+            (PutLimit("org:o", weight=-1.0), "weight"), (PauseLimit("queue:a", True), "limit"),
+            (PutQueue("q", order="random"), "order"),  # type: ignore[arg-type]
+            (PutQueue("q", age_after=1), "ageing"), (PutQueue("q", age_after=0, age_to=1), "ageing"),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput) as refused:
+                await t.alter(change)
+            assert refused.value.field == field, change
+        for key in ("type:x", "queue:q", "org:o", "tag:t", "global"):
+            with pytest.raises(InvalidInput) as refused:
+                await t.enqueue(limit_keys=(key,))
+            assert refused.value.field == "limit_keys"
+        assert await t.driver.read(AllLimits()) == []
