@@ -1,0 +1,28 @@
+"""Who may come in, as the one who serves says it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from starlette.requests import Request as HttpRequest
+
+from windlass.principal import Principal, Scope
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+EVERY_SCOPE: Final[frozenset[Scope]] = frozenset(get_args(Scope))
+LOCAL: Final = Principal("local", EVERY_SCOPE)  # whoever sits at this machine, where nobody asked for tokens
+
+Authenticate = Callable[[HttpRequest], Awaitable[Principal | None]]
+
+
+@dataclass(frozen=True)
+class Access:
+    """API tokens of the store always count. `authenticate` asks the program around us (its own users, a proxy) who a
+    request comes from. `anonymous` is who a caller without credentials is; None: nobody, it is refused. `hosts` are the
+    names by which we may be called, without a port: a page of another name that resolves to us is not us; "*": any."""
+
+    anonymous: Principal | None = None
+    authenticate: Authenticate | None = None
+    hosts: tuple[str, ...] = LOOPBACK

@@ -1,0 +1,79 @@
+"""Around every request, also for what does not exist: a correlation id, security headers, and only by a name of ours."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from windlass.web.access import Access
+from windlass.web.encoding import encoded
+from windlass.web.problems import MEDIA_TYPE, Trouble, problem_of, trouble_of
+
+log = logging.getLogger("windlass.web")
+_GIVEN_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SECURITY: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._hosts = {host.lower() for host in access.hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        name = headers.get("x-request-id", "")
+        scope["windlass.correlation_id"] = name = name if _GIVEN_ID.fullmatch(name) else secrets.token_hex(8)
+        begun = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                answer = MutableHeaders(scope=message)
+                for key, value in SECURITY.items():
+                    answer.setdefault(key, value)
+                answer["X-Request-Id"] = name
+            await send(message)
+
+        try:
+            if not self._is_ours(headers.get("host", "")):
+                raise Trouble(421, "unknown-host", "this server does not go by that name; its operator can add it")
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            if begun:
+                raise
+            await problem_response(error, name)(scope, receive, send_with_headers)
+
+    def _is_ours(self, host: str) -> bool:
+        name = re.sub(r":\d*$", "", host.lower())
+        return "*" in self._hosts or name in self._hosts
+
+
+def problem_response(error: Exception, correlation_id: str) -> Response:
+    trouble = trouble_of(error)
+    if trouble.status >= 500:
+        log.error("request %s failed", correlation_id, exc_info=error)
+    headers = {} if trouble.retry_after is None else {"Retry-After": str(trouble.retry_after)}
+    if trouble.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(encoded(problem_of(trouble, correlation_id)), trouble.status, headers=headers, media_type=MEDIA_TYPE)

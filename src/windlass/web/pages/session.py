@@ -1,0 +1,40 @@
+"""`/sign-in` and `/sign-out`: an API token is exchanged for a session cookie."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from windlass.web.answers import Page, Redirect
+from windlass.web.request import Request
+from windlass.web.sessions import cookie_of, sessions_of
+
+
+class Next(Struct, frozen=True):
+    next: str = "/"
+
+
+class SignIn(Struct, frozen=True):
+    token: str
+    next: str = "/"
+
+
+async def ask(request: Request[Next, None]) -> Page:
+    return Page("sign-in.html", {"next": request.query.next, "refused": False})
+
+
+async def sign_in(request: Request[None, SignIn]) -> Page | Redirect:
+    found = await sessions_of(request.http).begin(request.body.token.strip())
+    if found is None:
+        return Page("sign-in.html", {"next": request.body.next, "refused": True}, 403)
+    return Redirect(local(request.body.next), {cookie_of(request.http): found})
+
+
+async def sign_out(request: Request[None, None]) -> Redirect:
+    cookie = cookie_of(request.http)
+    sessions_of(request.http).end(request.http.cookies.get(cookie, ""))
+    return Redirect("/sign-in", {cookie: None})
+
+
+def local(path: str) -> str:
+    """Never to another site: `//evil.example` and `/\\evil.example` are addresses of hosts."""
+    return path if path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable() else "/"

@@ -1,0 +1,21 @@
+"""Templates become pages. Everything is escaped; nothing may be left undefined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+HERE: Final = Path(__file__).parent
+FILTERS: Final[dict[str, Callable[..., Any]]] = {}  # of the pages, by name
+
+
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters.update(FILTERS)
+    return made
