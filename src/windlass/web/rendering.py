@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from windlass.web.pages import formats, labels, payloads
+
 HERE: Final = Path(__file__).parent
-FILTERS: Final[dict[str, Callable[..., Any]]] = {}  # of the pages, by name
+FILTERS: Final[dict[str, Callable[..., Any]]] = {**formats.FILTERS, **payloads.FILTERS, **labels.FILTERS}
 
 
 def environment() -> Environment:

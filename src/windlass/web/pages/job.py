@@ -1,0 +1,70 @@
+"""`/jobs/{id}`: one job, and everything that is known of it."""
+
+from __future__ import annotations
+
+
+from windlass.admin.views import JobDetail, JobView, LogView, RunView
+from windlass.errors import WindlassError
+from windlass.web.answers import Events, Page, Text
+from windlass.web.pages.bars import Bars, bars
+from windlass.web.pages.formats import part, query
+from windlass.web.pages.live import fragments
+from windlass.web.pages.loglines import LogLine, log_lines
+from windlass.web.pages.shell import Told, page
+from windlass.web.request import Request
+
+RUNS = 50  # runs that the page lists, the newest of them
+LINES = 500
+
+
+class Shown(Told, frozen=True, kw_only=True):
+    run: int | None = None  # whose log
+
+
+async def show(request: Request[Shown, None]) -> Page:
+    job_id = request.path["id"]
+    detail = await request.admin.job(job_id)
+    job = detail.job
+    why = await request.admin.why(job_id) if job.state == "queued" else None
+    own = [run for run in detail.runs if run.job_id == job.id]
+    log = await log_of(request, job, own)
+    here = f"/jobs/{part(job.id)}"
+    shown = {
+        "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "more_runs": max(len(own) - RUNS, 0),
+        "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here,
+        "work": sum(run.took or 0 for run in own), "waiting": sum(run.waited or 0 for run in own),
+        "live": f"/live{here}" + query({"run": request.query.run}) if job.label not in ("succeeded", "dead", "cancelled") else None,
+    }  # fmt: skip
+    return await page(request, "job.html", "jobs", shown)
+
+
+async def live(request: Request[Shown, None]) -> Events:
+    return Events(fragments(request, show, "job-head", "why", "runs", "job-log", "job-facts", "job-result"))
+
+
+async def log(request: Request[Shown, None]) -> Text:
+    """The whole log of a run, as it is."""
+    found = await request.admin.logs(request.path["id"], run=request.query.run)
+    return Text(found.text or "", filename=f"run-{found.run or 0}.log")
+
+
+async def log_of(request: Request[Shown, None], job: JobView, runs: list[RunView]) -> LogView | None:
+    if not runs:
+        return None
+    wanted = request.query.run if request.query.run in {run.attempt for run in runs} else runs[-1].attempt
+    try:
+        return await request.admin.logs(job.id, run=wanted)
+    except WindlassError:
+        return None
+
+
+def lines_of(log: LogView | None) -> list[LogLine]:
+    return log_lines(log.text, LINES) if log is not None and log.text else []
+
+
+def drawn(detail: JobDetail, runs: list[RunView]) -> Bars | None:
+    job = detail.job
+    due = job.run_at if job.label == "scheduled" else None
+    return bars(job.created_at, runs, detail.at if job.finished_at is None else job.finished_at, due) if runs else None
+
+
