@@ -48,9 +48,7 @@ def admitted(route: Route, principal: Principal | None) -> Principal:
     if not may(principal, route.scope):
         raise Trouble(403, "forbidden", f"this needs the scope {route.scope}, which your token does not have")
     if is_narrow(principal) and not route.tenants:
-        raise Trouble(
-            403, "forbidden", "this concerns the whole store, and your token is for an organisation or some queues"
-        )
+        raise Trouble(403, "forbidden", "this concerns the whole store, and your token is for a part of it")
     return principal
 
 

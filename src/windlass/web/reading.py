@@ -100,7 +100,7 @@ def _choices(kind: Any) -> tuple[Any, ...]:
     return tuple(one for arg in args for one in _choices(arg)) if args else (kind,)
 
 
-def read_query(http: HttpRequest, kind: type[T], bounds: Bounds) -> T:
+def read_query(http: HttpRequest, kind: Any, bounds: Bounds) -> Any:
     if len(http.url.query) > bounds.query:
         raise Trouble(414, "too-long", f"a query string may hold {bounds.query:,} bytes")
     pairs = http.query_params.multi_items()

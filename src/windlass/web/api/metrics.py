@@ -19,16 +19,18 @@ Sample = tuple[Mapping[str, str], float]
 
 
 async def scrape(request: Request[None, None]) -> Text:
-    """Jobs by queue and label, paused and held queues, workers that live, and answers of this server by route and status."""
+    """Jobs by queue and label, queues that are paused or held, workers that live, and what this server answered."""
     site = cast("Site", request.http.app.state.site)
     overview = await pulse_of(request.http).recent()
     fleet = await request.admin.workers()
     queues = overview.queues[:QUEUES]
     living = [worker for worker in fleet.workers if worker.alive]
+    slots = sum(worker.pool_size for worker in living)
     answers = sorted(site.answers.items())
     lines = [
         *_family("windlass_jobs", "gauge", "Jobs that have not ended, and dead letters, by label.", (
-            ({"queue": queue.name, "label": label}, count) for queue in queues for label, count in sorted(queue.counts.items())
+            ({"queue": queue.name, "label": label}, count)
+            for queue in queues for label, count in sorted(queue.counts.items())
         )),
         *_family("windlass_queue_paused", "gauge", "1 while nothing of the queue is claimed because somebody paused it.", (
             ({"queue": queue.name}, queue.paused_at is not None) for queue in queues
@@ -37,7 +39,7 @@ async def scrape(request: Request[None, None]) -> Text:
             ({"queue": queue.name}, queue.held_by is not None) for queue in queues
         )),
         *_family("windlass_workers", "gauge", "Workers that are alive.", [({}, len(living))]),
-        *_family("windlass_slots", "gauge", "What these workers can run at once.", [({}, sum(one.pool_size for one in living))]),
+        *_family("windlass_slots", "gauge", "What these workers can run at once.", [({}, slots)]),
         *_family("windlass_has_leader", "gauge", "1 while a worker leads.", [({}, fleet.leader is not None)]),
         *_family("windlass_event_streams", "gauge", "Open streams of events.", [({}, sum(site.streams.values()))]),
         *_family("windlass_http_answers_total", "counter", "Answers of this process.", (
