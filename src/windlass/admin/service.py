@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from windlass.admin import dead_letters, doctor, enqueueing, fleet, groups, holding, limits, logs, repair, schedules
+from windlass.admin.access import Access
 from windlass.admin.enqueueing import Wish
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.groups import GroupDetail, GroupList
@@ -62,11 +63,11 @@ FIRST_LOOK: Final = 0.05
 LONGEST_LOOK: Final = 0.5
 
 
-class Admin:
+class Admin(Access):
     """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
 
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
-        self.client: Final = client
+        self.client = client
         self.tasks: Final = tasks
         self.templates: Final = Templates(self)
         self.schedules: Final = Schedules(self)

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from windlass.web.answers import Answer, Events, Page, Redirect, Text
 from windlass.web.encoding import encoded
 from windlass.web.gate import log, problem_response
-from windlass.web.identity import NOBODY, Caller, admitted, caller_of, check_origin, may
+from windlass.web.identity import NOBODY, Caller, admitted, caller_of, check_origin
 from windlass.web.problems import Trouble, problem_of, trouble_of
 from windlass.web.reading import FORM, form_pairs, media_type, raw_body, read_json, read_pairs, read_query
 from windlass.web.request import Request
@@ -63,7 +63,7 @@ def _response(site: Site, route: Route, request: Request[Any, Any], answer: Any,
         case Page():
             shown = {
                 **answer.shown, "csrf": request.csrf, "principal": request.principal, "request": request,
-                "may": lambda scope: may(request.principal, scope),
+                "may": request.principal.may,
             }  # fmt: skip
             response = _rendered(site, request.http, answer.template, shown, answer.status)
             _set_cookie(response, cookie_of(request.http), visit)
@@ -110,5 +110,5 @@ def _failed(site: Site, route: Route, http: HttpRequest, error: Exception) -> Re
         return RedirectResponse(f"{root}/sign-in?next={quote(here, safe='')}", 303)
     if trouble.status >= 500:
         log.error("request %s failed", name, exc_info=error)
-    shown = {"problem": problem_of(trouble, name), "principal": NOBODY, "may": lambda scope: False}
+    shown = {"problem": problem_of(trouble, name), "principal": NOBODY, "may": NOBODY.may}
     return _rendered(site, http, "problem.html", shown, trouble.status)

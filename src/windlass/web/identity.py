@@ -9,13 +9,13 @@ from typing import Final
 from msgspec import Struct
 from starlette.requests import Request as HttpRequest
 
-from windlass.principal import Principal, Scope
+from windlass.principal import Principal
 from windlass.web.problems import Trouble
 from windlass.web.route import Route
 from windlass.web.sessions import cookie_of
 from windlass.web.site import Site
 
-NOBODY: Final = Principal("nobody", frozenset())
+NOBODY: Final = Principal(actor="nobody", scopes=frozenset())
 
 
 class Caller(Struct, frozen=True):
@@ -45,17 +45,11 @@ def admitted(route: Route, principal: Principal | None) -> Principal:
         return principal or NOBODY
     if principal is None:
         raise Trouble(401, "unauthenticated", "send a token that is valid: Authorization: Bearer …")
-    if not may(principal, route.scope):
+    if not principal.may(route.scope):
         raise Trouble(403, "forbidden", f"this needs the scope {route.scope}, which your token does not have")
     if is_narrow(principal) and not route.tenants:
         raise Trouble(403, "forbidden", "this concerns the whole store, and your token is for a part of it")
     return principal
-
-
-def may(principal: Principal, scope: Scope) -> bool:
-    """admin implies all, operate implies read."""
-    held = principal.scopes
-    return scope in held or "admin" in held or (scope == "read" and "operate" in held)
 
 
 def is_narrow(principal: Principal) -> bool:
