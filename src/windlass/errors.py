@@ -207,6 +207,12 @@ class UnknownTemplate(WindlassError, LookupError):
         super().__init__(f"there is no template {name!r} in this store{hint}")
 
 
+class UnknownToken(WindlassError, LookupError):
+    def __init__(self, token: str, hint: str = "") -> None:
+        self.token = token
+        super().__init__(f"there is no token {token!r} in this store{hint}")
+
+
 class UnknownSchedule(WindlassError, LookupError):
     def __init__(self, name: str, hint: str = "") -> None:
         super().__init__(f"there is no schedule {name!r} in this store{hint}")

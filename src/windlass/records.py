@@ -79,6 +79,21 @@ class Webhook(Struct, frozen=True, kw_only=True, gc=False):
     created_at: Micros = 0
 
 
+class ApiToken(Struct, frozen=True, kw_only=True, gc=False):
+    """Lets a program in from outside. Its secret is not here, nor anywhere: only the SHA-256 of it."""
+
+    token_id: str
+    name: str
+    digest: bytes
+    scopes: tuple[str, ...]
+    org_id: str | None = None  # bound to the jobs of one organisation
+    queues: tuple[str, ...] | None = None  # bound to these queues
+    expires_at: Micros | None = None
+    last_used_at: Micros | None = None  # to the minute
+    revoked_at: Micros | None = None
+    created_at: Micros = 0
+
+
 class Fault(Struct, frozen=True, gc=False):
     """Rows that contradict each other. The engine writes none: they come from other hands, with the guards switched off."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from windlass.admin.views import Holds, HoldView, hold_view
 from windlass.client import Client
-from windlass.clock import moment
-from windlass.core.alterations import ReleaseHold
+from windlass.clock import duration, moment
+from windlass.core.alterations import ReleaseHold, Renew
 from windlass.core.queries import AllHolds
-from windlass.errors import HoldNotFound
+from windlass.errors import HoldLost, HoldNotFound, InvalidInput
 from windlass.holds import QueueHold
 from windlass.policies import Duration
 
@@ -21,6 +21,17 @@ async def acquire(client: Client, queue: str, by: str, expires_in: Duration, wai
     hold = QueueHold(client, queue, by, expires_in, wait)
     await hold.acquire()
     return await named(client, hold.id)
+
+
+async def renew(client: Client, hold_id: str, expires_in: Duration) -> HoldView:
+    term = duration(expires_in, field="expires_in")
+    if term == 0:
+        raise InvalidInput("expires_in", "must be more than zero")
+    hold = await named(client, hold_id)
+    [answer] = await client.driver.alter([Renew(hold_id, term)], now=client.now())
+    if answer != "applied":
+        raise HoldLost(hold.queue, hold.by)
+    return await named(client, hold_id)
 
 
 async def release(client: Client, hold_id: str, by: str) -> HoldView:

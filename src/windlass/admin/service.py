@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from windlass.admin import dead_letters, doctor, fleet, groups, holding, limits, logs, repair, schedules
+from windlass.admin import dead_letters, doctor, enqueueing, fleet, groups, holding, limits, logs, repair, schedules
+from windlass.admin.access import Access
+from windlass.admin.enqueueing import Wish
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.schedules import ScheduleList
@@ -41,20 +43,18 @@ from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
 from windlass.core.holds import is_valid
 from windlass.core.queries import AllHolds, AllQueues, InOrder
-from windlass.core.uniqueness import stable_json
 from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
-from windlass.errors import JobNotFound, UnknownTask
+from windlass.errors import JobNotFound
 from windlass.groups import GroupHandle
 from windlass.holds import QueueHold, check_queue
 from windlass.limits import Limits, pausable
-from windlass.options import OF_JOB, JobOptions, check_options, plan
+from windlass.options import JobOptions
 from windlass.policies import Duration
-from windlass.presets import HARMONYK
 from windlass.records import Fault
 from windlass.schedules import Schedules, Templates
 from windlass.types import TERMINAL, End, Job, Label, Run, Side
-from windlass.words import System, did_you_mean
+from windlass.words import System
 
 if TYPE_CHECKING:
     from windlass.tasks import Task
@@ -63,11 +63,11 @@ FIRST_LOOK: Final = 0.05
 LONGEST_LOOK: Final = 0.5
 
 
-class Admin:
+class Admin(Access):
     """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
 
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
-        self.client: Final = client
+        self.client = client
         self.tasks: Final = tasks
         self.templates: Final = Templates(self)
         self.schedules: Final = Schedules(self)
@@ -269,17 +269,12 @@ class Admin:
     async def enqueue(self, type: str, payload: Mapping[str, Any], options: JobOptions) -> Queued:  # noqa: A002
         """By the task's own options and signature, where the program at hand is known. Without one any type is stored as
         `app.repository` would, by Harmonyk's rules."""
-        client, now = self.client, self.client.now()
-        if self.tasks is not None:
-            if type not in self.tasks:
-                raise UnknownTask(type, did_you_mean(type, self.tasks))
-            new = self.tasks[type].using(**options).job(**payload).new
-        else:
-            check_options(options, OF_JOB, "enqueue")
-            text = stable_json(dict(payload)).encode()
-            new = plan(type, options, HARMONYK, client.settings).make(client.ids.job(now), text, now)
-        [answer] = await client.enqueue((new,), now)
-        return Queued(answer.id, answer.existed)
+        [queued] = await self.enqueue_many([Wish(type, payload, options)])
+        return queued
+
+    async def enqueue_many(self, wishes: Sequence[Wish]) -> tuple[Queued, ...]:
+        """All of them in one transaction, or none."""
+        return await enqueueing.enqueue(self.client, self.tasks, wishes)
 
     # ------------------------------------------------------------------------------------------------------------ holds
 
@@ -290,6 +285,10 @@ class Admin:
     async def acquire(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> HoldView:
         """Take a queue, and keep it until it is released or its time is over: nobody renews it."""
         return await holding.acquire(self.client, queue, by, expires_in, wait)
+
+    async def renew(self, hold_id: str, expires_in: Duration) -> HoldView:
+        """Fresh time for a hold that is still valid, else `HoldLost`."""
+        return await holding.renew(self.client, hold_id, expires_in)
 
     async def release(self, hold_id: str, by: str) -> HoldView:
         """End a hold, whosoever it is; the audit log says by whom."""
@@ -316,6 +315,10 @@ class Admin:
         return await dead_letters.purge(self.client, wanted, limit)
 
     # -------------------------------------------------------------------------------------------------------- the store
+
+    async def ping(self) -> None:
+        """Whether the store answers."""
+        await self.client.driver.read(AllQueues())
 
     async def doctor(self) -> Diagnosis:
         """What is wrong with the store, and with who works on it."""

@@ -29,6 +29,7 @@ from windlass.errors import (
     UnknownStore,
     UnknownTask,
     UnknownTemplate,
+    UnknownToken,
     WindlassError,
 )
 from windlass.urls import redacted
@@ -113,6 +114,8 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return REFUSED, f"windlass groups show {error.group_id}"
         case JobNotFound():
             return FAILED, "windlass jobs list"
+        case UnknownToken():
+            return FAILED, "windlass tokens list"
         case HoldNotFound():
             return FAILED, "windlass holds list --all"
         case ResourceBusy():

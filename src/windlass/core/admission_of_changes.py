@@ -17,16 +17,19 @@ from windlass.core.admission import (
     check_priority,
     check_text,
 )
+from windlass.core.admission_of_tokens import check_token
 from windlass.core.admission_schedules import check_of_schedules
 from windlass.core.alterations import (
     Acquire,
     Alteration,
     CancelGroup,
+    CreateToken,
     Grant,
     Holding,
     Leave,
     Move,
     MoveBeside,
+    NoteUse,
     OfSchedules,
     PauseLimit,
     PutGroup,
@@ -40,6 +43,7 @@ from windlass.core.alterations import (
     Replay,
     RetryGroup,
     Revoke,
+    RevokeToken,
     SetPaused,
     SetPriority,
     Swap,
@@ -96,6 +100,8 @@ def check_alteration(change: Alteration) -> None:
                 check_id(child_id)
         case PutWebhook():
             check_webhook(change)
+        case CreateToken() | RevokeToken() | NoteUse():
+            check_token(change)
         case Replay():
             check_id(change.child_id)
         case Move():

@@ -284,6 +284,32 @@ class PutWebhook(Struct, frozen=True, kw_only=True):
     enabled: bool = True
 
 
+class CreateToken(Struct, frozen=True, kw_only=True):
+    """A new token, known by the SHA-256 of its secret. Its name is that of no other of the same org that was not
+    revoked."""
+
+    token_id: str
+    name: str
+    digest: bytes
+    scopes: tuple[str, ...]
+    org_id: str | None = None
+    queues: tuple[str, ...] | None = None
+    expires_at: Micros | None = None
+
+
+class RevokeToken(Struct, frozen=True):
+    """From now on it lets nobody in. Its row stays, so that old lines of the audit log can be understood."""
+
+    token_id: str
+
+
+class NoteUse(Struct, frozen=True):
+    """A token was used: written down unless that was done within the last minute."""
+
+    token_id: str
+
+
+OfTokens: TypeAlias = CreateToken | RevokeToken | NoteUse
 Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
 Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold
 OfSchedules: TypeAlias = (
@@ -306,6 +332,7 @@ Alteration: TypeAlias = (
     | Holding
     | OfSchedules
     | PutWebhook
+    | OfTokens
     | CancelGroup
     | RetryGroup
 )

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.records import AuditLine, Event, Fault, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.records import ApiToken, AuditLine, Event, Fault, QueueSample, Usage, Webhook, WorkerInfo
 from windlass.types import Dependency, Group, Hold, Job, Limit, LimitUse, MemberCount, Micros, Queue, Schedule, Template
 
 R = TypeVar("R")
@@ -131,6 +131,16 @@ class InOrder(Query[Job], frozen=True, kw_only=True):
 
     queue: str
     limit: int = 50
+
+
+class AllTokens(Query[ApiToken], frozen=True):
+    """Tokens, revoked ones too, in the order in which they were made (and then by id)."""
+
+
+class TokenByDigest(Query[ApiToken], frozen=True, kw_only=True):
+    """The token whose secret has this SHA-256, if there is one, whatever became of it."""
+
+    digest: bytes
 
 
 class AllHolds(Query[Hold], frozen=True):

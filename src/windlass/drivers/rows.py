@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.core.limits import keys_of
 from windlass.drivers.statement import Row
-from windlass.records import QueueSample, Webhook, WorkerInfo
+from windlass.records import ApiToken, QueueSample, Webhook, WorkerInfo
 from windlass.types import Claimed, Dependency, Handle, Job, MemberCount, RetryMode, Run, Schedule, State
 
 _encode = msgspec.json.Encoder().encode
@@ -83,6 +83,12 @@ def schedule_in(row: Row) -> Schedule:
 def webhook_in(row: Row) -> Webhook:
     fields = dict(zip(Webhook.__struct_fields__, row, strict=True))
     return Webhook(events=strings_in(fields.pop("events")), enabled=bool(fields.pop("enabled")), **fields)
+
+
+def token_in(row: Row) -> ApiToken:
+    fields = dict(zip(ApiToken.__struct_fields__, row, strict=True))
+    scopes, queues = strings_in(fields.pop("scopes")), fields.pop("queues")
+    return ApiToken(scopes=scopes, queues=None if queues is None else strings_in(queues), **fields)
 
 
 def dependency_in(row: Row) -> Dependency:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final
 
 from starlette.requests import Request as HttpRequest
 
-from windlass.principal import Principal, Scope
+from windlass.principal import SCOPES, Principal
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-EVERY_SCOPE: Final[frozenset[Scope]] = frozenset(get_args(Scope))
-LOCAL: Final = Principal("local", EVERY_SCOPE)  # whoever sits at this machine, where nobody asked for tokens
+EVERY_SCOPE: Final = frozenset(SCOPES)
+LOCAL: Final = Principal(actor="local", scopes=EVERY_SCOPE)  # whoever sits at this machine, where nobody asked for tokens
 
 Authenticate = Callable[[HttpRequest], Awaitable[Principal | None]]
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+
+T = TypeVar("T")
+
+
+class Answer(Struct, Generic[T], frozen=True):
+    """A view with another status than the route's, or with headers."""
+
+    value: T
+    status: int = 200
+    headers: Mapping[str, str] = {}
 
 
 class Page(Struct, frozen=True):

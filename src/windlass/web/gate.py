@@ -8,6 +8,7 @@ import secrets
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -70,10 +71,10 @@ class Gate:
 
 
 def problem_response(error: Exception, correlation_id: str) -> Response:
+    if isinstance(error, HTTPException):  # of static files
+        error = Trouble(error.status_code, "no-such-path", "there is nothing at this path")
     trouble = trouble_of(error)
     if trouble.status >= 500:
         log.error("request %s failed", correlation_id, exc_info=error)
-    headers = {} if trouble.retry_after is None else {"Retry-After": str(trouble.retry_after)}
-    if trouble.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
+    headers = {**trouble.headers, "WWW-Authenticate": "Bearer"} if trouble.status == 401 else trouble.headers
     return Response(encoded(problem_of(trouble, correlation_id)), trouble.status, headers=headers, media_type=MEDIA_TYPE)

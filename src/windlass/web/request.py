@@ -11,6 +11,7 @@ from starlette.requests import Request as HttpRequest
 from windlass.admin import Admin
 from windlass.app import Windlass
 from windlass.principal import Principal
+from windlass.web.bounds import Bounds
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -31,7 +32,12 @@ class Request(Generic[Q, B]):
     http: HttpRequest
     csrf: str  # what forms send back as the field `csrf`, and scripts as the header X-CSRF-Token
     correlation_id: str
+    bounds: Bounds
 
     def url(self, path: str) -> str:
         """Where a path of ours is from outside, wherever we are mounted."""
         return f"{self.http.scope.get('root_path', '')}{path}"
+
+    def page(self, limit: int) -> int:
+        """How many rows of a list to give to who asked for so many."""
+        return min(limit, self.bounds.page)

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from jinja2 import Environment
 
 from windlass.admin import Admin
 from windlass.app import Windlass
+from windlass.clock import SECOND, ticking
 from windlass.principal import Principal
+from windlass.types import Micros
 from windlass.web.access import Access
+from windlass.web.bounds import Bounds, Pace
+from windlass.web.pulse import Pulse
 from windlass.web.sessions import Sessions
 
+if TYPE_CHECKING:
+    from windlass.web.route import Route
 
-@dataclass(frozen=True)
+
 class Site:
-    app: Windlass
-    access: Access
-    sessions: Sessions
-    templates: Environment
+    def __init__(
+        self, app: Windlass, access: Access, bounds: Bounds, routes: Sequence[Route], templates: Environment
+    ) -> None:  # fmt: skip
+        self.app: Final = app
+        self.access: Final = access
+        self.bounds: Final = bounds
+        self.routes: Final = routes
+        self.templates: Final = templates
+        self.sessions: Final = Sessions(self.verify, _ticking)
+        self.pace: Final = Pace(bounds, _ticking)
+        self.pulse: Final = Pulse(self.admin())
+        self.streams: Final[Counter[str]] = Counter()  # open ones, by who reads them
+        self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # by method, path of the route and status
 
     def admin(self, principal: Principal | None = None) -> Admin:
         """Acting as somebody, or for the server's own questions."""
         return Admin(self.app.client, self.app.tasks or None)
 
+    async def verify(self, token: str) -> Principal | None:
+        """The one to whom a token was given."""
+        return await self.admin().authenticate(token)
 
-async def verified(admin: Admin, token: str) -> Principal | None:
-    """The one to whom a token was given. No store keeps tokens yet, so nobody has one."""
-    return None
+    def count(self, method: str, path: str, status: int) -> None:
+        self.answers[method, path, status] += 1
+
+
+def _ticking() -> Micros:
+    """What must hold while the store is away does not ask its clock."""
+    return round(ticking() * SECOND)

@@ -18,6 +18,7 @@ from windlass.core.queries import (
     AllQueues,
     AllSchedules,
     AllTemplates,
+    AllTokens,
     AllWebhooks,
     AllWorkers,
     AuditLog,
@@ -34,6 +35,7 @@ from windlass.core.queries import (
     Query,
     R,
     SamplesSince,
+    TokenByDigest,
     UsageSince,
 )
 from windlass.drivers.memory.dependencies import edges_before, links_before
@@ -127,6 +129,10 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = workers(tables)
         case AllHolds():
             rows = sorted(tables.holds.values(), key=lambda hold: (hold.reserved_at, hold.hold_id))
+        case AllTokens():
+            rows = sorted(tables.tokens.values(), key=lambda token: (token.created_at, token.token_id))
+        case TokenByDigest():
+            rows = [token for token in tables.tokens.values() if token.digest == query.digest]
         case AuditLog():
             rows = [line for line in tables.audit if line.at >= query.since]
         case InOrder():

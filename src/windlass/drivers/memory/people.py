@@ -14,11 +14,13 @@ from windlass.core.alterations import (
     Alteration,
     Cancel,
     CancelGroup,
+    CreateToken,
     Delete,
     Grant,
     Leave,
     Move,
     MoveBeside,
+    NoteUse,
     PauseLimit,
     PutGroup,
     PutLimit,
@@ -31,6 +33,7 @@ from windlass.core.alterations import (
     Replay,
     RetryGroup,
     Revoke,
+    RevokeToken,
     RunNow,
     SetPaused,
     SetPriority,
@@ -49,6 +52,7 @@ from windlass.drivers.memory.limits import keys_of, let_through, pause_limit, pu
 from windlass.drivers.memory.order import reorder
 from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
+from windlass.drivers.memory.tokens import of_tokens
 from windlass.types import ACTIVE, TERMINAL, Group, Job, Micros, Queue
 
 
@@ -93,6 +97,8 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return retry_group(tables, change, now)
         case PutWebhook():
             return put_webhook(tables, change, now)
+        case CreateToken() | RevokeToken() | NoteUse():
+            return of_tokens(tables, change, now)
         case _:
             return schedules.alter(tables, change, now)
 

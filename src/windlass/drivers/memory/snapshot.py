@@ -8,7 +8,7 @@ from windlass.core.fairness import Share
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.records import AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.records import ApiToken, AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
 from windlass.types import Dependency, Group, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 
 
@@ -34,6 +34,7 @@ class Snapshot(Struct):
     usage: list[Usage]
     watermark: Micros | None
     holds: list[Hold]
+    tokens: list[ApiToken]
     audit: list[AuditLine]
 
 
@@ -44,7 +45,8 @@ def snapshot(t: Tables) -> Snapshot:
         limits=list(t.limits.values()), templates=list(t.templates.values()), schedules=list(t.schedules.values()),
         shares=list(t.shares.items()), webhooks=list(t.webhooks.values()), outbox=t.outbox,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
-        usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()), audit=t.audit,
+        usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()),
+        tokens=list(t.tokens.values()), audit=t.audit,
     )  # fmt: skip
 
 
@@ -65,4 +67,5 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark
+    t.tokens = {row.token_id: row for row in rows.tokens}
     t.holds, t.audit = {row.hold_id: row for row in rows.holds}, rows.audit

@@ -12,7 +12,7 @@ from windlass.core.eligibility import dispatch_order
 from windlass.core.fairness import Share
 from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
-from windlass.records import AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.records import ApiToken, AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
 from windlass.types import ACTIVE, Dependency, Group, Handle, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 
 K = TypeVar("K")
@@ -40,6 +40,7 @@ class Tables:
         self.samples: dict[tuple[Micros, str], QueueSample] = {}
         self.usage: dict[UsageKey, Usage] = {}
         self.holds: dict[str, Hold] = {}
+        self.tokens: dict[str, ApiToken] = {}
         self.audit: list[AuditLine] = []
         self.watermark: Micros | None = None  # up to here all runs are in `usage`
         # Derived from the jobs, kept in step by `put`.

@@ -16,6 +16,7 @@ from windlass.core.queries import (
     AllQueues,
     AllSchedules,
     AllTemplates,
+    AllTokens,
     AllWebhooks,
     AllWorkers,
     AuditLog,
@@ -32,6 +33,7 @@ from windlass.core.queries import (
     Query,
     R,
     SamplesSince,
+    TokenByDigest,
     UsageSince,
 )
 from windlass.drivers.ops.dialect import Dialect
@@ -47,6 +49,7 @@ from windlass.drivers.rows import (
     sample_in,
     schedule_in,
     strings_in,
+    token_in,
     webhook_in,
     worker_in,
 )
@@ -180,6 +183,8 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     AllEvents: (lambda db, _: db.sql.all_events(), fields_of(Event)),
     AllWorkers: (lambda db, _: db.sql.all_workers(), worker_in),
     AllHolds: (lambda db, _: db.sql.all_holds(), fields_of(Hold)),
+    AllTokens: (lambda db, _: db.sql.all_tokens(), token_in),
+    TokenByDigest: (lambda db, asked: db.sql.token_by_digest(digest=asked.digest), token_in),
     AuditLog: (lambda db, asked: db.sql.audit_log(since=asked.since), fields_of(AuditLine)),
     SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
     UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),

@@ -11,11 +11,13 @@ from windlass.core.alterations import (
     Alteration,
     Cancel,
     CancelGroup,
+    CreateToken,
     Delete,
     Grant,
     Leave,
     Move,
     MoveBeside,
+    NoteUse,
     PauseLimit,
     PutGroup,
     PutLimit,
@@ -28,6 +30,7 @@ from windlass.core.alterations import (
     Replay,
     RetryGroup,
     Revoke,
+    RevokeToken,
     RunNow,
     SetPaused,
     SetPriority,
@@ -44,6 +47,7 @@ from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.ops.limits import keys_of
 from windlass.drivers.ops.order import reorder
+from windlass.drivers.ops.tokens import of_tokens
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Job, Micros
 
@@ -99,6 +103,8 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from cancel_group(db, change, now))
         case RetryGroup():
             return (yield from retry_group(db, change, now))
+        case CreateToken() | RevokeToken() | NoteUse():
+            return (yield from of_tokens(db, change, now))
         case _:
             return (yield from schedules.alter(db, change, now))
 

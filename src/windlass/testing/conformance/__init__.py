@@ -33,6 +33,7 @@ from windlass.testing.conformance.reordering import ReorderPromises
 from windlass.testing.conformance.schedules import SchedulePromises
 from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
+from windlass.testing.conformance.tokens import TokenPromises
 from windlass.testing.conformance.transactions import TransactionPromises
 from windlass.testing.conformance.uniqueness import UniquenessPromises
 
@@ -58,6 +59,7 @@ class DriverConformance(
     FiringPromises,
     InspectionPromises,
     FleetPromises,
+    TokenPromises,
     DutyPromises,
     LifecyclePromises,
     ConcurrencyPromises,
@@ -91,6 +93,7 @@ __all__ = [
     "SettlementPromises",
     "SharedRowPromises",
     "SqlPromises",
+    "TokenPromises",
     "TransactionPromises",
     "UniquenessPromises",
 ]

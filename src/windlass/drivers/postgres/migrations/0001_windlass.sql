@@ -512,6 +512,7 @@ create table windlass.api_tokens (
   revoked_at   timestamptz,
   created_at   timestamptz not null
 );
+create unique index api_tokens_name on windlass.api_tokens (coalesce(org_id, ''), name) where revoked_at is null;
 
 create table windlass.audit (
   audit_id bigint generated always as identity primary key,

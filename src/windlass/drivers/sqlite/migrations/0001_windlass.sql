@@ -470,6 +470,7 @@ create table api_tokens (
   revoked_at   integer,
   created_at   integer not null
 ) strict, without rowid;
+create unique index api_tokens_name on api_tokens (coalesce(org_id, ''), name) where revoked_at is null;
 
 create table audit (
   audit_id integer primary key autoincrement,

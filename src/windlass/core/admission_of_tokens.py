@@ -1,0 +1,37 @@
+"""What is refused of tokens, before anything is written."""
+
+from __future__ import annotations
+
+from windlass.core.admission import LATEST, check_id, check_name, check_one_of
+from windlass.core.alterations import CreateToken, OfTokens
+from windlass.errors import InvalidInput
+from windlass.principal import SCOPES
+
+DIGEST = 32  # bytes of a SHA-256
+
+
+def check_token(change: OfTokens) -> None:
+    check_id(change.token_id)
+    if isinstance(change, CreateToken):
+        check_name("name", change.name)
+        digest: object = change.digest
+        if not isinstance(digest, bytes) or len(digest) != DIGEST:
+            raise InvalidInput("digest", f"must be the {DIGEST} bytes of a SHA-256")
+        check_names("scopes", change.scopes)
+        for scope in change.scopes:
+            check_one_of("scopes", scope, frozenset(SCOPES))
+        if change.org_id is not None:
+            check_name("org_id", change.org_id)
+        if change.queues is not None:
+            check_names("queues", change.queues)
+        if change.expires_at is not None and (type(change.expires_at) is not int or not 0 < change.expires_at <= LATEST):
+            raise InvalidInput("expires_at", f"must be an instant in microseconds, got {change.expires_at!r}")
+
+
+def check_names(field: str, values: object) -> None:
+    if not isinstance(values, tuple) or not values:
+        raise InvalidInput(field, f"give at least one, in a tuple, got {values!r:.80}")
+    for value in values:
+        check_name(field, value)
+    if len(set(values)) != len(values):
+        raise InvalidInput(field, f"names one twice: {values}")

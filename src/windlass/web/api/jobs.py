@@ -1,0 +1,139 @@
+"""`/api/jobs`: look at jobs and change one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from windlass.admin.views import Changed, Entry, Filter, JobDetail, JobList, Link, LogView, RunView, Why
+from windlass.types import End, Side
+from windlass.web.api.asking import Limit, Spoken, Words
+from windlass.web.problems import Trouble
+from windlass.web.request import Request
+
+
+class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs."""
+
+    state: Annotated[str | None, Meta(description="a state, a label such as scheduled, or a word of `words`")] = None
+    queue: str | None = None
+    type: str | None = None
+    org_id: str | None = None
+    error: Annotated[str | None, Meta(description="a fingerprint, or a part of the last error's text")] = None
+    words: Words = None
+    limit: Limit = 50
+    cursor: Annotated[int | None, Meta(ge=0)] = None
+
+
+class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    run: Annotated[int | None, Meta(description="the number of a run; else the last one that has a log")] = None
+
+
+class Runs(Struct, frozen=True):
+    """Every execution of a job and of its chain, with the story that they make."""
+
+    at: datetime
+    runs: tuple[RunView, ...]
+    timeline: tuple[Entry, ...]
+
+
+class Chain(Struct, frozen=True):
+    """The links of a retry chain, first to last; `head` is the one that it has reached."""
+
+    at: datetime
+    head: str
+    links: tuple[Link, ...]
+
+
+class Reason(Struct, frozen=True, forbid_unknown_fields=True):
+    reason: Annotated[str, Meta(max_length=1_000)] = "cancelled"
+
+
+class Place(Struct, frozen=True, forbid_unknown_fields=True):
+    """`to` an end of its queue and priority; or before, after or in the place of (`swap`) `other`."""
+
+    to: End | Side | Literal["swap"]
+    other: str | None = None
+    take_priority: Annotated[bool, Meta(description="before and after: also take the other's priority")] = False
+
+
+class Priority(Struct, frozen=True, forbid_unknown_fields=True):
+    priority: int
+
+
+async def listed(request: Request[JobsQuery, None]) -> JobList:
+    """A page of jobs, newest first. `cursor` leads to the next one."""
+    asked = request.query
+    return await request.admin.jobs(filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor)
+
+
+def filter_of(asked: JobsQuery) -> Filter:
+    return Filter(
+        state=asked.state, system=asked.words, queue=asked.queue, type=asked.type, org_id=asked.org_id, error=asked.error
+    )
+
+
+async def show(request: Request[Spoken, None]) -> JobDetail:
+    """One job and everything that is known of it, with all links of its chain."""
+    return await request.admin.job(request.path["job_id"], system=request.query.words)
+
+
+async def runs(request: Request[None, None]) -> Runs:
+    """Every execution, of all links of the chain, first to last."""
+    found = await request.admin.job(request.path["job_id"])
+    return Runs(found.at, found.runs, found.timeline)
+
+
+async def logs(request: Request[RunQuery, None]) -> LogView:
+    """What a run has logged. The text is on the machine of its worker: null where it cannot be found here."""
+    return await request.admin.logs(request.path["job_id"], run=request.query.run)
+
+
+async def why(request: Request[None, None]) -> Why:
+    """Everything that keeps a job from running, the weightiest reason first."""
+    return await request.admin.why(request.path["job_id"])
+
+
+async def chain(request: Request[None, None]) -> Chain:
+    """The links of its retry chain."""
+    found = await request.admin.job(request.path["job_id"])
+    return Chain(found.at, found.head.id, found.chain)
+
+
+async def cancel(request: Request[None, Reason]) -> Changed:
+    """A queued job is cancelled at once; a running one is asked to stop."""
+    return await request.admin.cancel(request.path["job_id"], request.body.reason)
+
+
+async def retry(request: Request[None, None]) -> Changed:
+    """Run a dead job again, with its whole allowance of attempts."""
+    return await request.admin.retry(request.path["job_id"])
+
+
+async def run_now(request: Request[None, None]) -> Changed:
+    """Make a job due that waits for its time."""
+    return await request.admin.run_now(request.path["job_id"])
+
+
+async def move(request: Request[None, Place]) -> Changed:
+    """Give a queued job another place in its queue."""
+    job_id, place = request.path["job_id"], request.body
+    if place.to == "top" or place.to == "bottom":  # as the type checkers can follow it
+        return await request.admin.move(job_id, place.to)
+    if place.other is None:
+        raise Trouble(422, "invalid-input", f"say which job `other` is: {place.to} which?", field="other")
+    if place.to == "swap":
+        return await request.admin.swap(job_id, place.other)
+    return await request.admin.move_beside(job_id, place.other, place.to, take_priority=place.take_priority)
+
+
+async def priority(request: Request[None, Priority]) -> Changed:
+    """Another priority, and with it a place behind those that have it."""
+    return await request.admin.set_priority(request.path["job_id"], request.body.priority)
+
+
+async def delete(request: Request[None, None]) -> Changed:
+    """Remove a job that has ended, with its runs."""
+    return await request.admin.delete(request.path["job_id"])

@@ -1,0 +1,138 @@
+"""What a request says, within bounds and as its route describes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar, get_args, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+
+from windlass.web.bounds import Bounds
+from windlass.web.problems import Trouble
+from windlass.words import did_you_mean
+
+T = TypeVar("T")
+FORM: Final = "application/x-www-form-urlencoded"
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
+_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+Pairs = Sequence[tuple[str, str]]
+
+
+async def raw_body(http: HttpRequest, bounds: Bounds) -> bytes:
+    """Not a byte more than the bound is kept."""
+    said = http.headers.get("content-length", "0")
+    if not said.isascii() or not said.isdigit():
+        raise Trouble(400, "malformed-request", "Content-Length is no number")
+    found, size = list[bytes](), int(said)
+    if size <= bounds.body:
+        size = 0
+        try:
+            async for piece in http.stream():
+                size += len(piece)
+                if size > bounds.body:
+                    break
+                found.append(piece)
+        except ClientDisconnect:
+            raise Trouble(400, "malformed-request", "the request ended early") from None
+    if size > bounds.body:
+        raise Trouble(413, "too-large", f"a request may hold {bounds.body:,} bytes")
+    return b"".join(found)
+
+
+def media_type(http: HttpRequest) -> str:
+    return http.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def form_pairs(raw: bytes) -> Pairs:
+    return parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True)
+
+
+def read_json(raw: bytes, kind: type[T], bounds: Bounds, given: str) -> T:
+    """An empty body stands for one that says nothing, where that is enough."""
+    if raw and given != "application/json":
+        raise Trouble(415, "wrong-content-type", "send JSON, with Content-Type: application/json")
+    if depth_of(raw) > bounds.depth:
+        raise Trouble(400, "too-deep", f"JSON may be nested {bounds.depth} levels deep")
+    try:
+        value = msgspec.json.decode(raw or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Trouble(400, "malformed-json", "the body is not JSON") from None
+    try:
+        return msgspec.convert(whole_numbers(value, kind), kind)
+    except msgspec.ValidationError as error:
+        raise Trouble(422, "invalid-input", f"the body is not as described: {error}", field=field_in(error)) from None
+
+
+def depth_of(raw: bytes) -> int:
+    deepest = depth = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub(b"", raw)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def whole_numbers(value: Any, kind: Any) -> Any:
+    """JSON knows no whole numbers: 7.0 is the 7 that a field of a Struct asks for. What is described as anything stays."""
+    if isinstance(value, list):
+        item = next((args[0] for one in _choices(kind) if get_origin(one) is tuple and (args := get_args(one))), None)
+        return value if item is None else [whole_numbers(one, item) for one in value]
+    if isinstance(value, dict):
+        struct = next((one for one in _choices(kind) if isinstance(one, type) and issubclass(one, Struct)), None)
+        if struct is None:
+            return value
+        kinds = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+        return {name: whole_numbers(one, kinds.get(name)) for name, one in value.items()}
+    if isinstance(value, float) and value.is_integer() and int in _choices(kind) and float not in _choices(kind):
+        return int(value)
+    return value
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    """What a value of this annotation may be."""
+    if hasattr(kind, "__metadata__"):
+        return _choices(kind.__origin__)
+    args = get_args(kind) if get_origin(kind) is not tuple else ()
+    return tuple(one for arg in args for one in _choices(arg)) if args else (kind,)
+
+
+def read_query(http: HttpRequest, kind: Any, bounds: Bounds) -> Any:
+    if len(http.url.query) > bounds.query:
+        raise Trouble(414, "too-long", f"a query string may hold {bounds.query:,} bytes")
+    pairs = http.query_params.multi_items()
+    for name, value in pairs:
+        if len(value) > bounds.text:
+            raise Trouble(422, "invalid-input", f"{name} is longer than {bounds.text:,} characters", field=name[:80])
+        if "\x00" in value:
+            raise Trouble(422, "invalid-input", f"{name} holds a NUL", field=name[:80])
+    return read_pairs(pairs, kind, "query")
+
+
+def read_pairs(pairs: Pairs, kind: Any, where: str) -> Any:
+    """A query string or a form. A name that comes twice is a list where the Struct has one, else refused."""
+    known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    said: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise Trouble(422, "invalid-input", f"the {where} knows no {name[:80]!r}{hint}", field=name[:80])
+        if any(get_origin(one) is tuple for one in _choices(known[name])):
+            said.setdefault(name, []).append(value)
+        elif name in said:
+            raise Trouble(422, "invalid-input", f"the {where} says {name!r} twice", field=name)
+        else:
+            said[name] = value
+    try:
+        return msgspec.convert(said, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Trouble(422, "invalid-input", f"the {where} is not as described: {error}", field=field_in(error)) from None
+
+
+def field_in(error: msgspec.ValidationError) -> str | None:
+    """The field that msgspec's message names: ``at `$.limit` ``, or ``field `limit` ``."""
+    found = re.search(r"at `\$\.?([^`]+)`|field `([^`]+)`", str(error))
+    return None if found is None else found[1] or found[2]
