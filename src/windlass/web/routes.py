@@ -20,7 +20,7 @@ from windlass.web.api import (
     templates,
     workers,
 )
-from windlass.web.pages import overview, session
+from windlass.web.pages.routes import PAGES
 from windlass.web.route import Route
 
 API: Final[tuple[Route, ...]] = (
@@ -79,13 +79,6 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/livez", None, health.live),
     Route("GET", "/readyz", None, health.ready),
     Route("GET", "/metrics", "read", metrics.scrape),
-)
-
-PAGES: Final[tuple[Route, ...]] = (
-    Route("GET", "/", "read", overview.show),
-    Route("GET", "/sign-in", None, session.ask),
-    Route("POST", "/sign-in", None, session.sign_in),
-    Route("POST", "/sign-out", None, session.sign_out),
 )
 
 ROUTES: Final = (*API, *PAGES)

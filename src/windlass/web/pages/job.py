@@ -38,11 +38,11 @@ async def show(request: Request[Shown, None]) -> Page:
     return await page(request, "job.html", "jobs", shown)
 
 
-async def live(request: Request[Shown, None]) -> Events:
+async def live(request: Request[Shown, None]) -> Page | Events:
     return Events(fragments(request, show, "job-head", "why", "runs", "job-log", "job-facts", "job-result"))
 
 
-async def log(request: Request[Shown, None]) -> Text:
+async def log(request: Request[Shown, None]) -> Page | Text:
     """The whole log of a run, as it is."""
     found = await request.admin.logs(request.path["id"], run=request.query.run)
     return Text(found.text or "", filename=f"run-{found.run or 0}.log")

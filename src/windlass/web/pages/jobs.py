@@ -40,7 +40,7 @@ async def show(request: Request[Wanted, None]) -> Page | Redirect:
     return await page(request, "jobs.html", "jobs", shown)
 
 
-async def live(request: Request[Wanted, None]) -> Events:
+async def live(request: Request[Wanted, None]) -> Page | Events:
     """Rows change where they are. Those that would come in above are only counted: the reader decides when to load."""
     return Events(fragments(request, show, "job-tabs", "newer", rows=rows))
 

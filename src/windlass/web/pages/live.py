@@ -44,9 +44,7 @@ async def fragments(
 
 def around(request: Request[Any, Any]) -> dict[str, Any]:
     """What every template may use."""
-    from windlass.web.answering import may
-
     return {
         "url": request.url, "static": lambda name: request.url(f"/static/{name}"), "csrf": request.csrf,
-        "principal": request.principal, "may": lambda scope: may(request.principal, scope), "request": request,
+        "principal": request.principal, "may": request.principal.may, "request": request,
     }  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from windlass.web.answers import Page
+from windlass.web.pages.shell import Told, page
 from windlass.web.request import Request
 
 
-async def show(request: Request[None, None]) -> Page:
-    return Page("overview.html", {"overview": await request.admin.overview()})
+async def show(request: Request[Told, None]) -> Page:
+    return await page(request, "overview.html", "overview", {"overview": await request.admin.overview()})

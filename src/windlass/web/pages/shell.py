@@ -13,7 +13,9 @@ from msgspec import Struct
 from windlass.clock import moment
 from windlass.types import LABELS, TERMINAL
 from windlass.web.answers import Page, Redirect
+from windlass.web.identity import is_narrow
 from windlass.web.pages.formats import query
+from windlass.web.pulse import pulse_of
 from windlass.web.request import Request
 
 THEME: Final = "windlass-theme"
@@ -58,15 +60,17 @@ async def page(
 
 
 async def beside(request: Request[Any, Any]) -> dict[str, Any]:
-    """What the navigation tells: how much there is, and who leads."""
-    queues = (await request.admin.overview()).queues
+    """What the navigation tells: how much there is, and who leads. Who sees a part of the store is told nothing of it all."""
+    if is_narrow(request.principal):
+        return {"tallies": {}, "leader": None, "narrow": True}
+    queues = (await pulse_of(request.http).recent()).queues
     counts = {label: sum(queue.counts.get(label, 0) for queue in queues) for label in LABELS}
     fleet = await request.admin.workers()
     tallies = {
         "jobs": sum(counts[label] for label in LABELS if label not in TERMINAL), "dead-letters": counts["dead"],
         "queues": len(queues), "workers": sum(worker.alive for worker in fleet.workers),
     }  # fmt: skip
-    return {"tallies": tallies, "leader": fleet.leader}
+    return {"tallies": tallies, "leader": fleet.leader, "narrow": False}
 
 
 def zone_of(request: Request[Any, Any]) -> tzinfo:
