@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from windlass.web.pages import formats, labels, payloads
+from windlass.web.pages import charts, formats, labels, payloads
 
 HERE: Final = Path(__file__).parent
-FILTERS: Final[dict[str, Callable[..., Any]]] = {**formats.FILTERS, **payloads.FILTERS, **labels.FILTERS}
+FILTERS: Final[dict[str, Callable[..., Any]]] = {**formats.FILTERS, **payloads.FILTERS, **labels.FILTERS, **charts.FILTERS}
 
 
 def environment() -> Environment:
