@@ -136,7 +136,7 @@ def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
 def test_nothing_decides_on_a_sample(blocks: Blocks) -> None:
     """`queue_stats` is a picture of a minute that is over: written, shown and dropped; no other block reads it."""
     assert {block.name for block in blocks if "queue_stats" in block.sql} == {
-        "is_sampled", "add_sample", "drop_samples", "all_samples",
+        "is_sampled", "add_sample", "drop_samples", "all_samples", "samples_at",
     }  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from windlass.core.alterations import (
     SetPaused,
     SetPriority,
     Swap,
+    Unchanged,
 )
 from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput
@@ -96,6 +97,9 @@ def check_alteration(change: Alteration) -> None:
                 check_id(child_id)
         case PutWebhook():
             check_webhook(change)
+        case Unchanged():
+            check_alteration(change.change)
+            check_number("seen", change.seen)
         case Replay():
             check_id(change.child_id)
         case Move():

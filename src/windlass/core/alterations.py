@@ -284,6 +284,15 @@ class PutWebhook(Struct, frozen=True, kw_only=True):
     enabled: bool = True
 
 
+class Unchanged(Struct, frozen=True):
+    """Change one job if it still is what somebody saw: `seen` is its `updated_at` then, which every write raises.
+    `changed`: it is not, and stays as it is."""
+
+    change: OfOneJob
+    seen: Micros
+
+
+OfOneJob: TypeAlias = Cancel | Replay | RunNow | Move | SetPriority | Delete
 Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
 Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold
 OfSchedules: TypeAlias = (
@@ -308,5 +317,6 @@ Alteration: TypeAlias = (
     | PutWebhook
     | CancelGroup
     | RetryGroup
+    | Unchanged
 )
-AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy"]
+AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy", "changed"]

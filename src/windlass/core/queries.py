@@ -89,6 +89,28 @@ class SamplesSince(Query[QueueSample], frozen=True, kw_only=True):
     since: Micros = 0
 
 
+class SamplesAt(Query[QueueSample], frozen=True, kw_only=True):
+    """The same of these minutes only."""
+
+    minutes: tuple[Micros, ...]
+
+
+class Seen(Struct, frozen=True):
+    """Names that stand together in a job."""
+
+    queue: str
+    type: str
+    org_id: str | None
+    worker_id: str | None
+    tags: tuple[str, ...]
+
+
+class SeenLately(Query[Seen], frozen=True, kw_only=True):
+    """The names in the newest `jobs` jobs, each combination once, in any order."""
+
+    jobs: int = 2_000
+
+
 class UsageSince(Query[Usage], frozen=True, kw_only=True):
     """What `RollUpUsage` added up, of hours that began at `since` or later, sorted by hour, org, queue, type and
     outcome."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.eligibility import dispatch_order, label_of
 from windlass.core.limits import GLOBAL, next_refill
+from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -33,12 +34,16 @@ from windlass.core.queries import (
     ParentsOf,
     Query,
     R,
+    SamplesAt,
     SamplesSince,
+    Seen,
+    SeenLately,
     UsageSince,
 )
 from windlass.drivers.memory.dependencies import edges_before, links_before
 from windlass.drivers.memory.fleet import workers
 from windlass.drivers.memory.holds import is_open
+from windlass.drivers.memory.listing import look
 from windlass.drivers.memory.order import in_order as in_dispatch_order
 from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
@@ -144,6 +149,12 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case DueSchedules():
             check_limit(query.limit)
             rows = due(tables, query)
+        case SamplesAt():
+            rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] in query.minutes]
+        case SeenLately():
+            rows = seen(tables, query.jobs)
+        case ListJobs() | GlimpseJobs() | TallyJobs():
+            rows = look(tables, query)
         case Faults():
             rows = []  # nobody else writes here
         case JobsAhead():
@@ -158,6 +169,12 @@ def ahead(tables: Tables, query: JobsAhead) -> list[int]:
     if job is None or job.state != "queued":
         return []
     return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
+
+
+def seen(tables: Tables, jobs: int) -> list[Seen]:
+    newest = [tables.jobs[seq] for seq in sorted(tables.jobs, reverse=True)[:jobs]]
+    kinds = {(job.queue, job.type, job.org_id, job.worker_id, job.tags) for job in newest}
+    return [Seen(*kind) for kind in kinds]
 
 
 def limit_use(tables: Tables, key: str, limit: int) -> LimitUse:
