@@ -319,4 +319,6 @@ Alteration: TypeAlias = (
     | RetryGroup
     | Unchanged
 )
-AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy", "changed"]
+AlterAnswer = Literal[
+    "applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy", "changed"
+]

@@ -10,7 +10,8 @@ the same order:
 * anything else: along the numbers, which is the order in which jobs came.
 
 Everything but the listing of ended jobs is in the order of the numbers. Times of creation rise with the numbers as far as
-the clocks of those who enqueue agree: a listing by time trusts that no job lies further than `STRETCH` others from its place.
+the clocks of those who enqueue agree: a listing by time trusts that no job lies further than `STRETCH` others from where it
+belongs.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     created_until: Micros | None = None
     finished_from: Micros | None = None
     finished_until: Micros | None = None
+    failed_from: Micros | None = None  # of its last failure
     quiet_since: Micros | None = None  # ended, or else created, at this moment or before
     error: str | None = None  # a part of the last error's text, or its fingerprint
     superseded: bool = False  # also rows that a later link of their chain took over
@@ -77,8 +79,8 @@ class Place(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """A part of a listing. `after`: go on from here; None = that was all. `looked_at`: how many jobs were tested. Fewer jobs
-    than asked for, and an `after`: the budget was used up."""
+    """A part of a listing. `after`: go on from here; None = that was all. `looked_at`: how many jobs were tested. Fewer
+    jobs than asked for, and an `after`: the budget was used up."""
 
     jobs: tuple[Job, ...]
     after: Place | None
@@ -186,6 +188,7 @@ def is_wished(job: Job, wish: Wish) -> bool:
         and wish.worker_id in (None, job.worker_id)
         and is_within(job.created_at, wish.created_from, wish.created_until)
         and is_within(job.finished_at, wish.finished_from, wish.finished_until)
+        and is_within(job.failed_at, wish.failed_from, None)
         and (wish.quiet_since is None or (job.finished_at or job.created_at) <= wish.quiet_since)
         and (wish.error is None or is_like(error_of(job), wish.error))
         and (wish.superseded or job.dead_kind != "superseded")
@@ -238,7 +241,7 @@ def check_wish(wish: Wish) -> None:
     for field in ("org_id", "tag", "group_id", "schedule_id", "worker_id"):
         if getattr(wish, field) is not None:
             check_name(field, getattr(wish, field))
-    for field in ("now", "created_from", "created_until", "finished_from", "finished_until", "quiet_since"):
+    for field in ("now", "created_from", "created_until", "finished_from", "finished_until", "failed_from", "quiet_since"):
         at = getattr(wish, field)
         if at is not None and (type(at) is not int or not -LATEST <= at <= LATEST):
             raise InvalidInput(field, f"must be microseconds since 1970, got {at!r}")
@@ -251,5 +254,5 @@ def check_part_of_text(field: str, text: object) -> None:
         raise InvalidInput(field, "must be text and not empty")
     if len(text) > TEXT_LIMIT:
         raise InvalidInput(field, f"is {len(text):,} characters long, the limit is {TEXT_LIMIT:,}")
-    if "\0" in text or not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+    if "\0" in text or (not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)):
         raise InvalidInput(field, f"{text!r} holds characters that no error can hold")

@@ -9,7 +9,20 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from windlass.records import AuditLine, Event, Fault, QueueSample, Usage, Webhook, WorkerInfo
-from windlass.types import Dependency, Group, Hold, Job, Limit, LimitUse, MemberCount, Micros, Queue, Schedule, Template
+from windlass.types import (
+    Dependency,
+    Group,
+    Hold,
+    Job,
+    Limit,
+    LimitUse,
+    MemberCount,
+    Micros,
+    Queue,
+    Schedule,
+    State,
+    Template,
+)
 
 R = TypeVar("R")
 
@@ -146,6 +159,13 @@ class JobsAhead(Query[int], frozen=True, kw_only=True):
 
     job_id: str
     most: int = 10_000
+
+
+class EndedJobs(Query[int], frozen=True, kw_only=True):
+    """How many jobs ended in this state, links of chains included, counted up to `most`: one number."""
+
+    state: State
+    most: int = 2_000_000
 
 
 class InOrder(Query[Job], frozen=True, kw_only=True):

@@ -103,7 +103,8 @@ def sample_in(row: Row) -> QueueSample:
 
 
 def seen_in(row: Row) -> Seen:
-    return Seen(*row[:4], strings_in(row[4]))
+    queue, kind, org_id, worker_id, tags = row
+    return Seen(queue, kind, org_id, worker_id, strings_in(tags))
 
 
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:

@@ -24,6 +24,7 @@ from windlass.core.queries import (
     AuditLog,
     DependantsOf,
     DueSchedules,
+    EndedJobs,
     Faults,
     GroupsById,
     InOrder,
@@ -149,19 +150,29 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case DueSchedules():
             check_limit(query.limit)
             rows = due(tables, query)
-        case SamplesAt():
-            rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] in query.minutes]
-        case SeenLately():
-            rows = seen(tables, query.jobs)
-        case ListJobs() | GlimpseJobs() | TallyJobs():
-            rows = look(tables, query)
         case Faults():
             rows = []  # nobody else writes here
         case JobsAhead():
             rows = ahead(tables, query)
         case _:
-            raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
+            rows = read_for_people(tables, query)
     return list(rows)
+
+
+def read_for_people(tables: Tables, query: Query[R]) -> Sequence[Any]:
+    """What pages and commands show of many jobs."""
+    match query:
+        case SamplesAt():
+            return [tables.samples[key] for key in sorted(tables.samples) if key[0] in query.minutes]
+        case EndedJobs():
+            ended = sum(job.state == query.state and job.finished_at is not None for job in tables.jobs.values())
+            return [min(ended, query.most)]
+        case SeenLately():
+            return seen(tables, query.jobs)
+        case ListJobs() | GlimpseJobs() | TallyJobs():
+            return look(tables, query)
+        case _:
+            raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
 
 
 def ahead(tables: Tables, query: JobsAhead) -> list[int]:

@@ -134,7 +134,8 @@ def place_in(row: Row, path: Path) -> Place:
 
 
 def by_number(db: Dialect, seqs: list[int]) -> Statement:
-    columns = db.sql.get_jobs.sql.split(" where ")[0].rstrip()
+    whole = db.sql.get_jobs.sql
+    columns = whole.split(" where ")[0].rstrip()
     return Statement(f"{columns} where {db.tongue.numbers.format('seq', f'{db.tongue.mark}1')}", [db.ints(seqs)])
 
 
@@ -152,5 +153,3 @@ def beginning(db: Dialect, wish: Wish, first: Direction) -> Op[Place | None]:
         [(created,)] = yield db.sql.created_about(seq=middle)
         low, high = (middle, high) if created < bound else (low, middle)
     return Place(None, high + STRETCH if first == "newest" else low - STRETCH)
-
-

@@ -64,10 +64,12 @@ class Walk:
         named = "".join(f", {self._told(n, show)}" for n, _ in extra)
         blank = "".join(", null" for _ in extra)
         first, last = self._order(path, forward=True), self._order(path, forward=False)
-        found = f"select 0, seq, {at}, 0, 0, 0, 0{named} from (select * from walked where wanted order by {first} limit {want}) as found"
+        hits = f"select * from walked where wanted order by {first} limit {want}"
+        found = f"select 0, seq, {at}, 0, 0, 0, 0{named} from ({hits}) as found"
         here = (
             f"select 1, seq, {at}, (select count(*) from walked), (select count(*) from walked where wanted), "
-            f"(select {micros.format('min(created_at)')} from walked), (select {micros.format('max(created_at)')} from walked)"
+            f"(select {micros.format('min(created_at)')} from walked), "
+            f"(select {micros.format('max(created_at)')} from walked)"
             f"{blank} from (select seq, finished_at from walked order by {last} limit 1) as place"
         )
         both = f"{found} union all {here}" if show != "nothing" else here
@@ -145,13 +147,13 @@ class Walk:
         """core/listing.py: is_wished. What a way already says of its jobs is said once more: it costs next to nothing."""
         wish, tongue, bound = self._wish, self._tongue, self._bound
         tests = [self._among(column, values) for column, values in (("queue", wish.queues), ("type", wish.types)) if values]
-        for column in ("org_id", "group_id", "schedule_id", "worker_id"):
-            if getattr(wish, column) is not None:
-                tests.append(f"{column} = {bound(getattr(wish, column))}")
+        names = ("org_id", "group_id", "schedule_id", "worker_id")
+        tests += [f"{name} = {bound(getattr(wish, name))}" for name in names if getattr(wish, name) is not None]
         if wish.tag is not None:
             tests.append(f"tags is not null and {tongue.tagged.format(bound(wish.tag))}")
         for column, begin, end in (
             ("created_at", wish.created_from, wish.created_until), ("finished_at", wish.finished_from, wish.finished_until),
+            ("failed_at", wish.failed_from, None),
         ):  # fmt: skip
             tests += [f"{column} >= {tongue.instant.format(bound(begin))}"] if begin is not None else []
             tests += [f"{column} < {tongue.instant.format(bound(end))}"] if end is not None else []

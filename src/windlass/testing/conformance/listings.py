@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from windlass.clock import SECOND
 from windlass.core.alterations import Cancel, PutLimit, Unchanged
+from windlass.core.failures import fingerprint
 from windlass.core.listing import (
     Direction,
     Glimpse,
@@ -20,7 +22,7 @@ from windlass.core.listing import (
 from windlass.core.queries import Seen, SeenLately
 from windlass.core.settle import Failed, WasCancelled
 from windlass.errors import InvalidInput
-from windlass.testing.conformance.trial import MINUTE, SECOND, Suite, Trial, promise
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 from windlass.types import Label
 
 CHAIN: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail", "max_attempts": 2}
@@ -67,7 +69,7 @@ class ListingPromises(Suite):
         await t.ack(second)
         ended = [second.id, waiting[1], waiting[0], first.id, third.id]
         for limit, budget in ((1, 50_000), (2, 50_000), (9, 50_000), (2, 1), (3, 2)):
-            size = {"limit": limit, "budget": budget}
+            size: Any = {"limit": limit, "budget": budget}
             assert await listed(t, kinds=only("succeeded", "dead", "cancelled"), **size) == ended
             assert await listed(t, "oldest", kinds=only("succeeded", "dead", "cancelled"), **size) == ended[::-1]
             assert await listed(t, kinds=only("succeeded"), **size) == [second.id, third.id]
@@ -105,7 +107,7 @@ class ListingPromises(Suite):
 
     @promise
     async def test_kinds_of_ends_are_told_apart(self, t: Trial) -> None:
-        """How a job died, and whether a cancelled one had begun; what a later link took over is left out unless asked for."""
+        """How a job died, and whether a cancelled one had begun; links that others took over are left out."""
         link = await t.running(**CHAIN)
         await t.end(link, Failed("boom"), child_id="child")
         t.clock.advance(MINUTE)
@@ -160,8 +162,6 @@ class ListingPromises(Suite):
         ):  # fmt: skip
             assert await listed(t, error=text) == found, text
             assert await listed(t, error=text, kinds=only("dead"), limit=1, budget=1) == found, text
-        from windlass.core.failures import fingerprint
-
         mark = fingerprint("Timeout after 1 s")
         assert await listed(t, error=mark, limit=1) == ids[1::-1]
         assert await listed(t, error=mark, limit=1, budget=1, kinds=only("dead")) == ids[1::-1]
@@ -228,7 +228,7 @@ class ListingPromises(Suite):
             ("error", "x" * 1_001), ("created_from", 2**80), ("ids", ("",)), ("kinds", (Kind("gone"),)),  # type: ignore[arg-type]
         ):  # fmt: skip
             with pytest.raises(InvalidInput):
-                await listed(t, **{field: value})
+                await listed(t, **{field: value})  # type: ignore[arg-type]
         for limit in (0, -1, 10_001):
             with pytest.raises(InvalidInput, match="limit"):
                 await listed(t, limit=limit)

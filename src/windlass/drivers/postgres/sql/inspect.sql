@@ -99,3 +99,7 @@ select windlass.micros(coalesce((select created_at from windlass.jobs where seq 
 -- What the newest jobs are called, each kind once.
 select distinct queue, type, org_id, worker_id, tags::text from (
   select queue, type, org_id, worker_id, tags from windlass.jobs order by seq desc limit :jobs) as newest;
+
+-- name: ended_jobs
+select count(*) from (
+  select 1 from windlass.jobs where state = :state and finished_at is not null limit :most) as ended;

@@ -84,3 +84,7 @@ select coalesce((select created_at from jobs where seq <= :seq order by seq desc
 -- What the newest jobs are called, each kind once.
 select distinct queue, type, org_id, worker_id, tags from (
   select queue, type, org_id, worker_id, tags from jobs order by seq desc limit :jobs);
+
+-- name: ended_jobs
+select count(*) from (
+  select 1 from jobs indexed by jobs_finished where state = :state and finished_at is not null limit :most);
