@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from windlass.admin.views import ErrorGroups, Filter, JobList, Swept
+from windlass.admin.dead_letters import ErrorGroups, Swept
+from windlass.admin.views import Filter, JobList
 from windlass.clock import duration
 from windlass.web.api.asking import Count, Limit, Words
 from windlass.web.request import Request

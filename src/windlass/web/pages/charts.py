@@ -163,7 +163,7 @@ def _ticks(times: Sequence[datetime], *, days: bool) -> tuple[tuple[float, str],
         since = at.hour * 3600 + at.minute * 60 + at.second
         before = times[place - 1] if place else None
         passed = before is not None and (since // step != _since(before) // step or at.date() != before.date())
-        if passed and step <= 86400 or passed and at.toordinal() % 2 == 0:
+        if (passed and step <= 86400) or (passed and at.toordinal() % 2 == 0):
             share = place / (len(times) - 1) * 100
             if 3 <= share <= 97:
                 found.append((round(share, 1), f"{at:%-d %b}" if days and step >= 86400 else f"{at:%H:%M}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from windlass.admin.views import JobDetail, JobView, LogView, RunView
 from windlass.errors import WindlassError
 from windlass.web.answers import Events, Page, Text
