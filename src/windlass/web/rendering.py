@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from windlass.web.pages import charts, formats, labels, payloads
 
 HERE: Final = Path(__file__).parent
-FILTERS: Final[dict[str, Callable[..., Any]]] = {**formats.FILTERS, **payloads.FILTERS, **labels.FILTERS, **charts.FILTERS}
+FILTERS: Final[dict[str, Any]] = {**charts.FILTERS, **formats.FILTERS, **labels.FILTERS, **payloads.FILTERS}
 
 
 def environment() -> Environment:

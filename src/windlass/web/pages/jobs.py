@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from windlass.admin.views import JobView
-from windlass.errors import JobNotFound
+from windlass.admin.views import Filter, JobView
+from windlass.errors import InvalidInput, JobNotFound
 from windlass.web.answers import Events, Page, Redirect
-from windlass.web.pages.filters import ENDED, FIELDS, TABS, Wanted, address, chips, filter_of, in_words, typed
+from windlass.web.identity import is_narrow
+from windlass.web.pages.filters import ENDED, FIELDS, TABS, Wanted, address, chips, filter_of, in_words, offered, typed
 from windlass.web.pages.formats import part, slug
 from windlass.web.pages.live import fragments
 from windlass.web.pages.shell import page
@@ -23,30 +24,49 @@ async def show(request: Request[Wanted, None]) -> Page | Redirect:
         return Redirect(await found(request, wanted.q.strip()))
     if (narrowed := typed(wanted)) is not None:
         return Redirect(address(narrowed))
-    cursor = int(wanted.cursor) if wanted.cursor.isdigit() else None
-    listed = await request.admin.jobs(filter_of(wanted), limit=ROWS, cursor=cursor)
-    overview = await request.admin.overview()
-    known = {"queue": [queue.name for queue in overview.queues], "type": list(await request.admin.types())}
+    listed = await listing(request, filter_of(wanted, request.app.client.now()))
+    narrow = is_narrow(request.principal)
     shown = {
         "wanted": wanted, "listed": listed, "chips": chips(wanted), "in_words": in_words(wanted), "own_search": True,
         "tabs": [(state, word, address(wanted, state=state)) for state, word in TABS], "ended": wanted.state in ENDED,
-        "older": None if listed.cursor is None else address(wanted, cursor=str(listed.cursor)),
+        "older": None if listed.cursor is None else address(wanted, cursor=listed.cursor),
+        "newer_page": None if listed.back is None else address(wanted, cursor=listed.back),
         "newest": address(wanted) if wanted.cursor else None, "here_again": address(wanted, cursor=wanted.cursor),
-        "completions": [f"{name}:{value}" for name, values in known.items() for value in values],
-        "counts": {label: sum(queue.counts.get(label, 0) for queue in overview.queues) for label, _ in TABS if label},  # type: ignore[call-overload]
-        "live": address(wanted, path="/live/jobs", cursor=wanted.cursor, top=listed.jobs[0].id if listed.jobs else ""),
-        "fields": FIELDS, "newer": newer_than(wanted.top, listed.jobs),
+        "completions": [] if narrow else offered(await request.admin.completions()), "fields": FIELDS,
+        "counts": None if narrow else await request.admin.counts(), "newer": newer_than(wanted.top, listed.jobs),
+        "live": address(
+            wanted, path="/live/jobs", cursor=wanted.cursor, top=listed.jobs[0].id if listed.jobs else "",
+            ids=tuple(job.id for job in listed.jobs),
+        ),
     }  # fmt: skip
     return await page(request, "jobs.html", "jobs", shown)
 
 
+async def listing(request: Request[Wanted, None], chosen: Filter) -> Any:
+    try:
+        return await request.admin.jobs(chosen, limit=ROWS, cursor=request.query.cursor or None)
+    except InvalidInput as error:
+        if error.field != "queue" or not chosen.queue:
+            raise
+        return await request.admin.jobs(Filter(ids=("none",)), limit=1)  # a queue that has had no job yet has none
+
+
 async def live(request: Request[Wanted, None]) -> Page | Events:
     """Rows change where they are. Those that would come in above are only counted: the reader decides when to load."""
-    return Events(fragments(request, show, "job-tabs", "newer", rows=rows))
+    ids = request.query.ids[:ROWS]
+
+    async def show_with_rows(asked: Request[Wanted, None]) -> Page | Redirect:
+        made = await show(asked)
+        if not isinstance(made, Page) or not ids:
+            return made
+        present = (await asked.admin.jobs(Filter(ids=ids), limit=ROWS)).jobs
+        return Page(made.template, {**made.shown, "present": present})
+
+    return Events(fragments(request, show_with_rows, "job-tabs", "newer", rows=rows))
 
 
 def rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    for job in shown["listed"].jobs:
+    for job in shown.get("present", ()):
         yield f"job-{slug(job.id)}", "job-row", {"job": job}
 
 
@@ -60,7 +80,8 @@ async def found(request: Request[Wanted, None], text: str) -> str:
     """Where a search leads: to a job by its id, to a queue by its name, else to the jobs of a type."""
     try:
         return f"/jobs/{part((await request.admin.job(text)).job.id)}"
-    except JobNotFound:
+    except (JobNotFound, InvalidInput):
         pass
-    names = [queue.name for queue in (await request.admin.overview()).queues]
-    return f"/queues/{part(text)}" if text in names else address(Wanted(type=text))
+    if not is_narrow(request.principal) and text in (await request.admin.completions()).queues:
+        return f"/queues/{part(text)}"
+    return address(Wanted(type=text))

@@ -1,11 +1,123 @@
-"""`/`: how things are."""
+"""`/`: how things are, in one sentence, six figures, two charts, and what needs somebody."""
 
 from __future__ import annotations
 
-from windlass.web.answers import Page
-from windlass.web.pages.shell import Told, page
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from windlass.admin.overview import Dashboard, Latencies, TrendPoint
+from windlass.core.trends import SPANS, Span
+from windlass.web.answers import Events, Page
+from windlass.web.pages.charts import Chart, Series, lined, stacked
+from windlass.web.pages.formats import duration, number, percent, query, rate
+from windlass.web.pages.live import fragments
+from windlass.web.pages.shell import Told, page, zone_of
 from windlass.web.request import Request
 
+WORDS: Final[dict[Span, str]] = {"1h": "last hour", "6h": "last 6 hours", "24h": "last 24 hours", "7d": "last 7 days"}
 
-async def show(request: Request[Told, None]) -> Page:
-    return await page(request, "overview.html", "overview", {"overview": await request.admin.overview()})
+
+class Looked(Told, frozen=True, kw_only=True):
+    span: Span = "1h"
+    latency: Literal["wait", "run"] = "wait"
+
+
+class Figure(Struct, frozen=True):
+    name: str
+    value: str
+    unit: str
+    remark: str
+    tone: str
+    bad: bool
+    levels: tuple[float, ...]
+
+
+async def show(request: Request[Looked, None]) -> Page:
+    asked = request.query
+    board = await request.admin.dashboard(asked.span)
+    zone = zone_of(request)
+    shown = {
+        "board": board, "figures": figures(board), "span_words": WORDS[asked.span], "span": asked.span,
+        "throughput": throughput(board, zone), "latency": latency(board, asked.latency, zone), "asked": asked,
+        "spans": [(span, span.replace("h", "\u00a0h").replace("d", "\u00a0d"), address(asked, span=span)) for span in SPANS],
+        "latencies": [(kind, kind.capitalize(), address(asked, latency=kind)) for kind in ("wait", "run")],
+        "problems": [queue for queue in board.queues if queue.problems], "live": address(asked, "/live/overview"),
+        "empty": not board.counts.labels or not board.counts.total,
+        "busiest": sorted(board.queues, key=lambda queue: (-queue.running, -(queue.rate or 0), queue.name))[:8],
+    }  # fmt: skip
+    return await page(request, "overview.html", "overview", shown)
+
+
+async def live(request: Request[Looked, None]) -> Page | Events:
+    return Events(fragments(request, show, "status", "kpis", "throughput", "latency", "problems", "failures", "busiest", "upcoming"))
+
+
+def address(asked: Looked, path: str = "/", **other: str) -> str:
+    pairs = {"span": asked.span, "latency": asked.latency, **other}
+    usual = {"span": "1h", "latency": "wait"}
+    return path + query({name: value for name, value in pairs.items() if usual[name] != value})
+
+
+def figures(board: Dashboard) -> tuple[Figure, ...]:
+    ready = board.counts.labels.get("queued")
+    series = board.series
+    last = next((point for point in reversed(series) if point.rates is not None), None)
+    per_second = sum(last.rates.values()) if last is not None and last.rates else 0.0
+    slots = board.slots
+    peak = board.peak_failed
+    finished = rate(per_second)
+    return (
+        Figure("Ready", number(ready.jobs if ready else 0), "", f"oldest {duration(board.oldest)}" if board.oldest else "none waits",
+               "is-ready", False, _levels(series, "queued")),
+        Figure("Running", number(slots.busy), f" / {number(slots.total)}",
+               f"{percent(slots.busy / slots.total)} of slots busy" if slots.total else "no worker is alive",
+               "is-running", not slots.total, _levels(series, "running")),
+        Figure("Finished", finished.split("/")[0], f"/{finished.split('/')[1]}", _finished(board), "is-succeeded", False,
+               tuple(sum(point.rates.values()) if point.rates else 0 for point in series)),
+        Figure("Failure rate", percent(board.whole.failed or 0).rstrip("%"), "%", f"peak {percent(peak[1])}" if peak else "no failures",
+               "is-dead", bool(peak), tuple(point.failed or 0 for point in series)),
+        _latency("Wait p95", board.whole.wait, [point.wait for point in series]),
+        _latency("Run p95", board.whole.run, [point.run for point in series]),
+    )  # fmt: skip
+
+
+def _finished(board: Dashboard) -> str:
+    ended = [sum(point.rates.values()) for point in board.series if point.rates is not None]
+    runs = round(sum(ended) * SPANS[board.span] / 60 / 1_000_000)
+    return f"{runs:,} runs in {board.span.replace('h', ' h').replace('d', ' d')}"
+
+
+def _levels(series: Sequence[TrendPoint], label: str) -> tuple[float, ...]:
+    return tuple(0 if point.depth is None else point.depth.get(label, 0) for point in series)  # type: ignore[call-overload]
+
+
+def _latency(name: str, whole: Latencies | None, points: Sequence[Latencies | None]) -> Figure:
+    value, _, unit = duration(whole.p95 if whole else None).partition("\u00a0")
+    remark = f"half under {duration(whole.p50)}" if whole else "nothing ran"
+    return Figure(name, value, f" {unit}" if unit else "", remark, "is-accent", False, tuple(one.p95 if one else 0 for one in points))
+
+
+def throughput(board: Dashboard, zone: tzinfo) -> Chart:
+    def of(kind: str) -> tuple[float | None, ...]:
+        return tuple(None if point.rates is None else round(point.rates.get(kind, 0), 3) for point in board.series)
+
+    series = [
+        Series("Succeeded", "is-succeeded", of("completed")), Series("Failed", "is-dead", of("failed")),
+        Series("Skipped", "is-cancelled", of("skipped")),
+    ]  # fmt: skip
+    label = f"Throughput by outcome, runs per second, {WORDS[board.span]}"
+    return stacked("throughput", label, [point.at for point in board.series], series, zone, "/s")
+
+
+def latency(board: Dashboard, kind: Literal["wait", "run"], zone: tzinfo) -> Chart:
+    found = [point.wait if kind == "wait" else point.run for point in board.series]
+
+    def of(name: str) -> tuple[float | None, ...]:
+        return tuple(None if one is None else round(getattr(one, name) * 1000, 1) for one in found)
+
+    series = [Series(name, name, of(name)) for name in ("p99", "p95", "p50")]
+    what = "Wait before start" if kind == "wait" else "Time of a run"
+    return lined("latency", f"{what}, percentiles, {WORDS[board.span]}", [one.at for one in board.series], series, zone, "ms")

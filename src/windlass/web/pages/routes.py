@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from windlass.web.pages import job, job_actions, jobs, overview, session
+from windlass.web.pages import bulk, job, job_actions, jobs, overview, session
 from windlass.web.route import Route
 
 PAGES: Final[tuple[Route, ...]] = (
     Route("GET", "/", "read", overview.show),
+    Route("GET", "/live/overview", "read", overview.live),
     Route("GET", "/jobs", "read", jobs.show, tenants=True),
     Route("GET", "/live/jobs", "read", jobs.live, tenants=True),
+    Route("POST", "/jobs/bulk", "operate", bulk.change, tenants=True),
     Route("GET", "/jobs/{id}", "read", job.show, tenants=True),
     Route("GET", "/live/jobs/{id}", "read", job.live, tenants=True),
     Route("GET", "/jobs/{id}/log", "read", job.log, tenants=True),
