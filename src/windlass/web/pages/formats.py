@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -111,6 +111,11 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1:] in ('.', '?', '…', '') else '.'}"
 
 
+def pairs(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Names as choices that say what they are."""
+    return [(name, name) for name in names]
+
+
 def zone_name(zone: tzinfo) -> str:
     return zone.key if isinstance(zone, ZoneInfo) else str(zone)
 
@@ -164,5 +169,5 @@ def full(context: Context, at: datetime | None) -> Markup:
 FILTERS: Final = {
     "ago": ago, "age": age, "clock": clock, "full": full, "span": span, "duration": duration, "number": number,
     "rate": rate, "percent": percent, "size": size, "short_id": short_id, "part": part, "slug": slug, "query": query,
-    "sentence": sentence, "zone_name": zone_name, "plural": plural,
+    "sentence": sentence, "zone_name": zone_name, "plural": plural, "pairs": pairs,
 }  # fmt: skip
