@@ -18,6 +18,7 @@ from windlass.web.api import (
     queues,
     schedules,
     templates,
+    tokens,
     workers,
 )
 from windlass.web.pages import overview, session
@@ -74,6 +75,9 @@ API: Final[tuple[Route, ...]] = (
     Route("POST", "/api/holds/{hold_id}/renew", "operate", holds.renew),
     Route("POST", "/api/holds/{hold_id}/release", "operate", holds.release),
     Route("GET", "/api/workers", "read", workers.listed),
+    Route("GET", "/api/tokens", "admin", tokens.listed, tenants=True),
+    Route("POST", "/api/tokens", "admin", tokens.create, tenants=True, status=201),
+    Route("POST", "/api/tokens/{token}/revoke", "admin", tokens.revoke, tenants=True),
     Route("GET", "/api/events", "read", events.stream, tenants=True),
     Route("GET", "/api/openapi.json", "read", description.openapi, tenants=True),
     Route("GET", "/livez", None, health.live),

@@ -19,7 +19,7 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     error: Annotated[str | None, Meta(description="a fingerprint, or a part of the last error's text")] = None
     words: Words = None
     limit: Limit = 50
-    cursor: Annotated[int | None, Meta(ge=0)] = None
+    cursor: Annotated[int, Meta(ge=0)] | None = None
 
 
 class WhichDead(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     error: Annotated[str | None, Meta(description="a fingerprint, or a part of the last error's text")] = None
     words: Words = None
     limit: Limit = 50
-    cursor: Annotated[int | None, Meta(ge=0)] = None
+    cursor: Annotated[int, Meta(ge=0)] | None = None
 
 
 class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
