@@ -125,7 +125,7 @@ def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
     # None of these claims, and counting is what they are for.
     counting = {"count_holders", "miscounted", "limit_uses", "jobs_ahead"}
     counting |= {"count_jobs", "waiting_types", "count_ended", "roll_up", "count_late", "ended_alike"}
-    counting |= {"members_of"}  # of a group, for people
+    counting |= {"members_of", "ended_jobs"}  # for people
     counting |= {"claim_many", "server_facts", "lock_blockers"}  # jobs that are picked, by queue; sessions of the server
     for block in blocks:
         if block.name not in counting:
@@ -136,7 +136,7 @@ def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
 def test_nothing_decides_on_a_sample(blocks: Blocks) -> None:
     """`queue_stats` is a picture of a minute that is over: written, shown and dropped; no other block reads it."""
     assert {block.name for block in blocks if "queue_stats" in block.sql} == {
-        "is_sampled", "add_sample", "drop_samples", "all_samples",
+        "is_sampled", "add_sample", "drop_samples", "all_samples", "samples_at",
     }  # fmt: skip
 
 

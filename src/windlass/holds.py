@@ -20,10 +20,10 @@ from windlass.client import Client
 from windlass.clock import SECOND, duration
 from windlass.core.admission import check_name
 from windlass.core.alterations import Acquire, AlterAnswer, Alteration, Grant, ReleaseHold, Renew
+from windlass.core.listing import TallyJobs, Wish
 from windlass.core.queries import AllHolds, AllQueues
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
-from windlass.drivers.protocol import JobQuery
 from windlass.errors import HoldLost, InvalidInput, ResourceBusy, StoreError
 from windlass.policies import Duration
 from windlass.types import Micros
@@ -258,9 +258,15 @@ async def check_queue(client: Client, queue: str) -> None:
     nothing, and say that it did."""
     check_name("queue", queue)
     known = {row.name for row in await client.driver.read(AllQueues())}
-    if queue in known or (await client.driver.find(JobQuery(queues=(queue,), superseded=True, limit=1))).jobs:
+    if queue in known:
         return
     known |= {count.queue for count in await client.driver.count(now=client.now())}
+    if queue in known:
+        return
+    wish = Wish(now=client.now(), queues=(queue,), superseded=True)  # what has ended there counts as well
+    [tally] = await client.driver.read(TallyJobs(wish=wish))
+    if tally.jobs or not tally.complete:
+        return
     hint = did_you_mean(queue, sorted(known))
     raise InvalidInput(
         "queue", f"there is no queue {queue!r} in this store{hint}; known: {', '.join(sorted(known)) or '-'}"

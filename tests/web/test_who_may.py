@@ -32,6 +32,9 @@ TENANTS = {  # also with a token of one organisation: what it needs
     "GET /api/dlq/errors": "read",
     "POST /api/dlq/replay": "operate",
     "POST /api/dlq/purge": "operate",
+    "GET /api/failures": "read",
+    "GET /api/matching": "read",
+    "POST /api/jobs/bulk": "operate",
     "GET /api/tokens": "admin",
     "POST /api/tokens": "admin",
     "POST /api/tokens/{token}/revoke": "admin",
@@ -40,6 +43,10 @@ TENANTS = {  # also with a token of one organisation: what it needs
 }
 WHOLE = {  # only with a token of the whole store
     "POST /api/jobs/tick": "operate",
+    "GET /api/overview": "read",
+    "GET /api/counts": "read",
+    "GET /api/completions": "read",
+    "GET /api/queues/trends": "read",
     "GET /api/queues": "read",
     "GET /api/queues/{queue}/order": "read",
     "POST /api/queues/{queue}/pause": "operate",

@@ -1,70 +1,120 @@
-"""Dead letters in bulk: grouped by what killed them, replayed, purged. Always bounded, and each row by its own guard."""
+"""Dead letters in bulk: grouped by what killed them, replayed, purged; and what fails at present. Always bounded, and each
+row by its own guard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.admin.filtering import BITE, error_of, search
-from windlass.admin.views import ErrorGroup, ErrorGroups, Filter, Swept
-from windlass.admin.wording import fingerprint
+from windlass.admin.bulk import How, bulk
+from windlass.admin.filtering import compiled
+from windlass.admin.views import Filter
 from windlass.client import Client
 from windlass.clock import moment
-from windlass.core.alterations import AlterAnswer, Alteration, Delete, Replay
-from windlass.types import Job
+from windlass.core.failures import fingerprint
+from windlass.core.listing import Glimpse, GlimpseJobs, Kind
+from windlass.types import Micros
 
 GROUPED: Final = 10_000
-_WHY: Final[dict[AlterAnswer, str]] = {
-    "not_found": "it is gone",
-    "wrong_state": "it is not dead any more",
-    "duplicate": "another job with its dedupe key is queued or running",
-}
+BARS: Final = 24
+By = Literal["error", "type"]
+
+
+class ErrorGroup(Struct, frozen=True, kw_only=True):
+    """Jobs that failed of the same thing, but for numbers, ids and quoted text."""
+
+    fingerprint: str  # or the type, in groups by type
+    error: str  # of the youngest
+    jobs: int
+    types: tuple[str, ...]
+    queues: tuple[str, ...]
+    first_at: datetime
+    last_at: datetime
+    example: str
+    retrying: int = 0  # of these jobs so many will be tried again
+    bars: tuple[int, ...] = ()  # how many in each part of the time from the first to the last of all groups
+
+
+class ErrorGroups(Struct, frozen=True, kw_only=True):
+    groups: tuple[ErrorGroup, ...]
+    looked_at: int
+    complete: bool  # False: only the youngest were looked at, and every number means "at least"
+
+
+class Swept(Struct, frozen=True):
+    """What was done to dead letters: `done` of those that matched, and why the `left` ones were left alone."""
+
+    done: tuple[str, ...]
+    left: dict[str, str] = {}
+    cursor: str | None = None  # there are more that match
 
 
 def only_dead(wanted: Filter) -> Filter:
     return replace(wanted, state="dead")
 
 
-async def grouped(client: Client, wanted: Filter) -> ErrorGroups:
-    found, cursor = await search(client.driver, only_dead(wanted), client.now(), limit=GROUPED)
-    groups: dict[str, list[Job]] = {}
-    for job in found:
-        groups.setdefault(fingerprint(error_of(job)), []).append(job)
-    views = [_group(key, jobs) for key, jobs in groups.items()]
-    views.sort(key=lambda group: (-group.jobs, group.fingerprint))
-    return ErrorGroups(groups=tuple(views), looked_at=len(found), complete=cursor is None)
+async def grouped(client: Client, wanted: Filter, by: By = "error") -> ErrorGroups:
+    wish = await compiled(client, only_dead(wanted), client.now())
+    [found] = await client.driver.read(GlimpseJobs(wish=wish, limit=GROUPED))
+    return ErrorGroups(groups=groups_of(found.jobs, by), looked_at=len(found.jobs), complete=found.after is None)
 
 
-def _group(key: str, jobs: list[Job]) -> ErrorGroup:
-    times = [job.dead_at or job.updated_at for job in jobs]
-    return ErrorGroup(
-        fingerprint=key, error=error_of(jobs[0]), jobs=len(jobs), types=tuple(sorted({job.type for job in jobs})),
-        queues=tuple(sorted({job.queue for job in jobs})), first_at=moment(min(times)), last_at=moment(max(times)),
-        example=jobs[0].id,
+async def failures(client: Client, since: Micros, wanted: Filter) -> ErrorGroups:
+    """What died since then, and what failed since then and waits to be tried again."""
+    now = client.now()
+    wish = await compiled(client, replace(wanted, state=None, label=None), now)
+    died = replace(wish, kinds=(Kind("dead"),), finished_from=since)
+    [dead] = await client.driver.read(GlimpseJobs(wish=died, limit=GROUPED))
+    again = replace(wish, kinds=(Kind("queued"), Kind("scheduled")), failed_from=since)
+    [waiting] = await client.driver.read(GlimpseJobs(wish=again, limit=GROUPED))
+    jobs = [*dead.jobs, *waiting.jobs]
+    return ErrorGroups(
+        groups=groups_of(jobs), looked_at=len(jobs), complete=dead.after is None and waiting.after is None
     )  # fmt: skip
 
 
-async def replay(client: Client, wanted: Filter, limit: int) -> Swept:
-    return await _sweep(client, wanted, limit, lambda job: Replay(job.id, client.ids.job(client.now())))
+def groups_of(jobs: Sequence[Glimpse], by: By = "error") -> tuple[ErrorGroup, ...]:
+    groups: dict[str, list[Glimpse]] = {}
+    marks: dict[str, str] = {}  # many jobs say exactly the same
+    for job in jobs:
+        if by == "type":
+            groups.setdefault(job.type, []).append(job)
+            continue
+        if job.error not in marks:
+            marks[job.error] = fingerprint(job.error)
+        groups.setdefault(marks[job.error], []).append(job)
+    begin, end = min((job.at for job in jobs), default=0), max((job.at for job in jobs), default=0)
+    views = [_group(key, members, begin, end) for key, members in groups.items()]
+    return tuple(sorted(views, key=lambda group: (-group.jobs, group.fingerprint)))
 
 
-async def purge(client: Client, wanted: Filter, limit: int) -> Swept:
-    return await _sweep(client, wanted, limit, lambda job: Delete(job.id))
+def _group(key: str, jobs: list[Glimpse], begin: Micros, end: Micros) -> ErrorGroup:
+    last = max(jobs, key=lambda job: job.at)
+    return ErrorGroup(
+        fingerprint=key, error=last.error, jobs=len(jobs), types=tuple(sorted({job.type for job in jobs})),
+        queues=tuple(sorted({job.queue for job in jobs})), first_at=moment(min(job.at for job in jobs)),
+        last_at=moment(last.at), example=last.id, retrying=sum(job.state == "queued" for job in jobs),
+        bars=bars((job.at for job in jobs), begin, end),
+    )  # fmt: skip
 
 
-async def _sweep(client: Client, wanted: Filter, limit: int, make: Callable[[Job], Alteration]) -> Swept:
-    found, _ = await search(client.driver, only_dead(wanted), client.now(), limit=limit)
-    found.reverse()
-    done: list[str] = []
-    left: dict[str, str] = {}
-    for start in range(0, len(found), BITE):
-        jobs = found[start : start + BITE]
-        answers = await client.driver.alter([make(job) for job in jobs], now=client.now())
-        for job, answer in zip(jobs, answers, strict=True):
-            if answer == "applied":
-                done.append(job.id)
-            else:
-                left[job.id] = _WHY.get(answer, answer)
-    return Swept(tuple(done), left)
+def bars(times: Iterable[Micros], begin: Micros, end: Micros) -> tuple[int, ...]:
+    counts = [0] * BARS
+    width = max(end - begin, 1) / BARS
+    for at in times:
+        counts[min(int((at - begin) / width), BARS - 1)] += 1
+    return tuple(counts)
+
+
+async def replay(client: Client, wanted: Filter, limit: int, cursor: str | None = None) -> Swept:
+    done = await bulk(client, "retry", only_dead(wanted), how=How(), dry_run=False, limit=limit, cursor=cursor)
+    return Swept(done.done, done.left, done.cursor)
+
+
+async def purge(client: Client, wanted: Filter, limit: int, cursor: str | None = None) -> Swept:
+    done = await bulk(client, "delete", only_dead(wanted), how=How(), dry_run=False, limit=limit, cursor=cursor)
+    return Swept(done.done, done.left, done.cursor)

@@ -1,91 +1,111 @@
-"""Which jobs a person means: states, labels and other systems' words become a query and a test of each row.
-
-A store finds by columns; labels and words are computed from them. What is asked for therefore may be rarer than what is
-read, so every search has a bound and says where it stopped.
-"""
+"""Which jobs a person means: states, labels and other systems' words become a wish that a store can look for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 from windlass.admin.views import Filter
-from windlass.admin.wording import fingerprint
-from windlass.core.eligibility import label_of
-from windlass.drivers.protocol import Driver, JobQuery
+from windlass.client import Client
+from windlass.clock import instant
+from windlass.core.listing import Kind, Wish
+from windlass.core.queries import AllSchedules
 from windlass.errors import InvalidInput
-from windlass.types import LABELS, STATES, Job, Micros, RunStatus, State
-from windlass.words import did_you_mean, states_of, words_of
+from windlass.types import LABELS, STATES, Job, Label, Micros, RunStatus, State
+from windlass.words import DEAD_KINDS, did_you_mean, states_of, words_of
 
-BITE: Final = 500
-LOOKED_AT: Final = 20_000  # rows that one search reads at most
-
-Test = Callable[[Job], bool]
-
-
-async def search(
-    driver: Driver, wanted: Filter, now: Micros, *, limit: int, before: int | None = None
-) -> tuple[list[Job], int | None]:
-    """At most `limit` jobs, newest first, and the cursor to go on from."""
-    if limit < 1:
-        raise InvalidInput("limit", f"must be at least 1, got {limit}")
-    states, test = compiled(wanted, now)
-    found: list[Job] = []
-    for _ in range(LOOKED_AT // BITE):
-        page = await driver.find(
-            JobQuery(
-                states=states, queues=(wanted.queue,) if wanted.queue else (), types=(wanted.type,) if wanted.type else (),
-                org_id=wanted.org_id, before=before, limit=BITE if test is not None else min(limit - len(found), BITE),
-            )
-        )  # fmt: skip
-        for job in page.jobs:
-            if test is None or test(job):
-                found.append(job)
-                if len(found) == limit:
-                    more = page.cursor is not None or job is not page.jobs[-1]
-                    return found, job.seq if more else None
-        before = page.cursor
-        if before is None:
-            break
-    return found, before
+LABELS_OF: Final[dict[State, tuple[Label, ...]]] = {
+    "queued": ("queued", "scheduled", "blocked", "parked"),
+    "running": ("claimed", "running"),
+    "succeeded": ("succeeded",),
+    "dead": ("dead",),
+    "cancelled": ("cancelled",),
+}
 
 
-def compiled(wanted: Filter, now: Micros) -> tuple[tuple[State, ...], Test | None]:
-    states, tests = _by_state(wanted, now)
-    if wanted.error is not None:
-        error = wanted.error
-        tests.append(lambda job: error in error_of(job) or fingerprint(error_of(job)) == error)
-    if wanted.older_than is not None:
-        until = now - wanted.older_than
-        tests.append(lambda job: (job.finished_at or job.created_at) <= until)
-    return states, (lambda job: all(test(job) for test in tests)) if tests else None
+async def compiled(client: Client, wanted: Filter, now: Micros) -> Wish:
+    return Wish(
+        now=now, ids=wanted.ids, kinds=kinds_of(wanted), queues=_queues(wanted),
+        types=() if wanted.type is None else (wanted.type,), org_id=wanted.org_id, tag=wanted.tag,
+        group_id=wanted.group_id, schedule_id=await _schedule(client, wanted.schedule), worker_id=wanted.worker_id,
+        created_from=_instant("created_from", wanted.created_from),
+        created_until=_instant("created_until", wanted.created_until),
+        finished_from=_instant("finished_from", wanted.finished_from),
+        finished_until=_instant("finished_until", wanted.finished_until), error=wanted.error,
+        quiet_since=None if wanted.older_than is None else now - wanted.older_than,
+    )  # fmt: skip
 
 
-def _by_state(wanted: Filter, now: Micros) -> tuple[tuple[State, ...], list[Test]]:
+def kinds_of(wanted: Filter) -> tuple[Kind, ...]:
+    """None: anything."""
+    kinds = _by_word(wanted)
+    if wanted.label is None:
+        return kinds
+    if wanted.label not in LABELS:
+        raise InvalidInput("label", f"{wanted.label!r} is not a label; use one of {', '.join(LABELS)}")
+    if not kinds:
+        return (Kind(wanted.label),)
+    both = tuple(kind for kind in kinds if kind.label == wanted.label)
+    if not both:
+        raise InvalidInput("label", f"no job is {wanted.state!r} and {wanted.label!r} at once")
+    return both
+
+
+def _by_word(wanted: Filter) -> tuple[Kind, ...]:
     word, system = wanted.state, wanted.system
     if word is None:
-        return (), []
-    if word in STATES:
-        return (word,), []
+        return ()
+    if system is not None and word not in STATES and word not in LABELS:
+        return _by_other_word(word, wanted)
+    if word in LABELS_OF:
+        return tuple(Kind(label) for label in LABELS_OF[word])
     if word in LABELS:
-        state: State = "running" if word == "claimed" else "queued"
-        return (state,), [lambda job: label_of(job, now) == word]
-    if system is None:
-        known = tuple(dict.fromkeys((*STATES, *LABELS)))
-        hint = did_you_mean(word, known)
-        raise InvalidInput("state", f"{word!r} is not a state{hint}; use one of {', '.join(known)}")
+        return (Kind(word),)
+    known = tuple(dict.fromkeys((*STATES, *LABELS)))
+    hint = did_you_mean(word, known)
+    raise InvalidInput("state", f"{word!r} is not a state{hint}; use one of {', '.join(known)}")
 
-    def says(job: Job) -> bool:
-        words = words_of(label_of(job, now), job.dead_kind, system, last_run_of(job))
-        return word in (words.state, words.run)
 
-    return tuple(sorted(states_of(word, system))), [says]
+def _by_other_word(word: str, wanted: Filter) -> tuple[Kind, ...]:
+    assert wanted.system is not None
+    states_of(word, wanted.system)  # a word that the system does not have is refused
+    found: list[Kind] = []
+    for label in LABELS:
+        for kind in _varieties(label):
+            words = words_of(label, kind.dead_kind, wanted.system, "skipped" if kind.ran else None)
+            if word in (words.state, words.run):
+                found.append(kind)
+    return tuple(found)
+
+
+def _varieties(label: Label) -> tuple[Kind, ...]:
+    """What a system may have different words for."""
+    if label == "dead":
+        return tuple(Kind(label, dead_kind) for dead_kind in DEAD_KINDS if dead_kind != "superseded")
+    return (Kind(label, ran=True), Kind(label, ran=False)) if label == "cancelled" else (Kind(label),)
+
+
+def _queues(wanted: Filter) -> tuple[str, ...]:
+    """Both together: what is in both."""
+    if wanted.queue is None:
+        return wanted.queues
+    if wanted.queues and wanted.queue not in wanted.queues:
+        raise InvalidInput("queue", f"{wanted.queue!r} is none of the queues that you may look at")
+    return (wanted.queue,)
+
+
+async def _schedule(client: Client, name: str | None) -> str | None:
+    """A schedule by its name; anything else is taken as an id, also that of a schedule which is gone."""
+    if name is None:
+        return None
+    rows = await client.driver.read(AllSchedules())
+    return next((row.schedule_id for row in rows if row.name == name), name)
+
+
+def _instant(field: str, at: datetime | None) -> Micros | None:
+    return None if at is None else instant(at, field=field)
 
 
 def last_run_of(job: Job) -> RunStatus | None:
     """How its last run ended, as far as the row tells; only a cancelled job leaves it open otherwise."""
     return "skipped" if job.state == "cancelled" and job.last_outcome == "cancelled" else None
-
-
-def error_of(job: Job) -> str:
-    return job.dead_reason or job.last_error

@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from windlass.admin import dead_letters, doctor, enqueueing, fleet, groups, holding, limits, logs, repair, schedules
+from windlass.admin import doctor, enqueueing, fleet, groups, holding, limits, logs, repair, schedules
 from windlass.admin.access import Access
 from windlass.admin.enqueueing import Wish
-from windlass.admin.filtering import last_run_of, search
+from windlass.admin.filtering import last_run_of
+from windlass.admin.finding import Finding
 from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.schedules import ScheduleList
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
     Changed,
     Diagnosis,
-    ErrorGroups,
-    Filter,
     Fleet,
     Holds,
     HoldView,
@@ -30,7 +29,6 @@ from windlass.admin.views import (
     MigrationStep,
     Overview,
     Queued,
-    Swept,
     Why,
     job_view,
     link_view,
@@ -42,9 +40,8 @@ from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
 from windlass.core.holds import is_valid
-from windlass.core.queries import AllHolds, AllQueues, InOrder
+from windlass.core.queries import AllHolds, AllQueues, InOrder, SeenLately
 from windlass.drivers import migrate, migrations_of
-from windlass.drivers.protocol import JobQuery
 from windlass.errors import JobNotFound
 from windlass.groups import GroupHandle
 from windlass.holds import QueueHold, check_queue
@@ -63,7 +60,7 @@ FIRST_LOOK: Final = 0.05
 LONGEST_LOOK: Final = 0.5
 
 
-class Admin(Access):
+class Admin(Access, Finding):
     """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
 
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
@@ -73,15 +70,6 @@ class Admin(Access):
         self.schedules: Final = Schedules(self)
 
     # ---------------------------------------------------------------------------------------------------------- looking
-
-    async def jobs(self, wanted: Filter | None = None, *, limit: int = 50, cursor: int | None = None) -> JobList:
-        """A page of jobs, newest first. Rows that a later link of their chain took over are left out."""
-        wanted, now = wanted or Filter(), self.client.now()
-        found, after = await search(self.client.driver, wanted, now, limit=limit, before=cursor)
-        if not found and wanted.queue is not None:
-            await check_queue(self.client, wanted.queue)
-        jobs = tuple(job_view(job, now, wanted.system, last_run_of(job)) for job in found)
-        return JobList(at=moment(now), jobs=jobs, cursor=after)
 
     async def job(self, job_id: str, *, system: System | None = None) -> JobDetail:
         """One job and everything that is known of it, with all links of its chain."""
@@ -178,8 +166,7 @@ class Admin(Access):
 
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""
-        page = await self.client.driver.find(JobQuery(limit=limit))
-        return tuple(sorted({job.type for job in page.jobs}))
+        return tuple(sorted({seen.type for seen in await self.client.driver.read(SeenLately(jobs=limit))}))
 
     # --------------------------------------------------------------------------------------------------------- changing
 
@@ -296,23 +283,6 @@ class Admin(Access):
 
     def hold(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> QueueHold:
         return QueueHold(self.client, queue, by, expires_in, wait)
-
-    # ----------------------------------------------------------------------------------------------------- dead letters
-
-    async def dead_letters(self, wanted: Filter, *, limit: int = 50, cursor: int | None = None) -> JobList:
-        return await self.jobs(dead_letters.only_dead(wanted), limit=limit, cursor=cursor)
-
-    async def errors(self, wanted: Filter) -> ErrorGroups:
-        """Dead letters by what killed them, the most frequent first."""
-        return await dead_letters.grouped(self.client, wanted)
-
-    async def replay(self, wanted: Filter, *, limit: int) -> Swept:
-        """Run the youngest dead letters that match once more, at most `limit`, in the order in which they came."""
-        return await dead_letters.replay(self.client, wanted, limit)
-
-    async def purge(self, wanted: Filter, *, limit: int) -> Swept:
-        """Delete dead letters for good, with their runs and chains."""
-        return await dead_letters.purge(self.client, wanted, limit)
 
     # -------------------------------------------------------------------------------------------------------- the store
 

@@ -28,15 +28,27 @@ EntryKind = Literal[
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which jobs. `state` is a state, a label, or with `system` one of that system's own words."""
+    """Which jobs. `state` is a state, a label, or with `system` one of that system's own words; `label` is a label, which
+    tells *queued* from *scheduled* and *running* from *claimed*. Times: from a moment on, and before a moment."""
 
     state: str | None = None
     system: System | None = None
+    label: Label | None = None
     queue: str | None = None
+    queues: tuple[str, ...] = ()  # any of them
     type: str | None = None
     org_id: str | None = None
+    tag: str | None = None
+    group_id: str | None = None
+    schedule: str | None = None  # its name or its id
+    worker_id: str | None = None  # who runs it, or ran it last
+    created_from: datetime | None = None
+    created_until: datetime | None = None
+    finished_from: datetime | None = None
+    finished_until: datetime | None = None
     error: str | None = None  # a fingerprint, or a part of the last error's text
     older_than: Micros | None = None  # finished, or else created, at least this long ago
+    ids: tuple[str, ...] = ()
 
 
 class JobView(Struct, frozen=True, kw_only=True):
@@ -180,11 +192,15 @@ class Why(Struct, frozen=True, kw_only=True):
 
 
 class JobList(Struct, frozen=True, kw_only=True):
-    """A page. `cursor` leads to the next one; None = there is none."""
+    """A page. `cursor` leads to the next one, `back` to the one before; None = there is none. `stopped`: so many jobs were
+    looked at that the search paused before the page was full; the cursor goes on from there."""
 
     at: datetime
     jobs: tuple[JobView, ...]
-    cursor: int | None
+    cursor: str | None
+    back: str | None = None
+    looked_at: int = 0
+    stopped: bool = False
 
 
 class QueueView(Struct, frozen=True, kw_only=True):
@@ -257,32 +273,6 @@ class Changed(Struct, frozen=True):
 class Queued(Struct, frozen=True):
     job_id: str
     existed: bool
-
-
-class ErrorGroup(Struct, frozen=True, kw_only=True):
-    """Dead letters that died of the same thing, but for numbers, ids and quoted text."""
-
-    fingerprint: str
-    error: str  # of the youngest
-    jobs: int
-    types: tuple[str, ...]
-    queues: tuple[str, ...]
-    first_at: datetime
-    last_at: datetime
-    example: str
-
-
-class ErrorGroups(Struct, frozen=True, kw_only=True):
-    groups: tuple[ErrorGroup, ...]
-    looked_at: int
-    complete: bool  # False: there are more dead letters than were looked at
-
-
-class Swept(Struct, frozen=True):
-    """What was done to dead letters: `done` of those that matched, and why the `left` ones were left alone."""
-
-    done: tuple[str, ...]
-    left: dict[str, str] = {}
 
 
 class Check(Struct, frozen=True):

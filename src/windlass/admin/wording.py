@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from datetime import datetime
 from typing import Final
 
@@ -12,12 +10,6 @@ from windlass.policies import DEFAULT_RETRY, Retry
 from windlass.types import Job, Micros
 
 _STEPS: Final = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), ("s", SECOND))
-_VARYING: Final = (
-    (re.compile(r"'[^']*'|\"[^\"]*\""), "'…'"),
-    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I), "<id>"),
-    (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[a-f]*\d)[0-9a-f]{8,}\b", re.I), "<hex>"),
-    (re.compile(r"\d+"), "#"),
-)
 
 
 def in_words(micros: Micros) -> str:
@@ -63,19 +55,6 @@ def _executions(job: Job, policy: Retry) -> str:
         text = ", ".join(in_words(wait) for wait in waits[:shown]) + more
     jitter = {"none": "", "full": " (anything up to that)", "equal": " (half of it at random)"}[policy.jitter]
     return f"{most}, waits {text}{jitter}"
-
-
-def normalised(error: str) -> str:
-    """An error's first line without what differs from job to job."""
-    line = error.strip().split("\n", 1)[0][:500]
-    for varying, instead in _VARYING:
-        line = varying.sub(instead, line)
-    return line
-
-
-def fingerprint(error: str) -> str:
-    """Equal for errors that differ in nothing but numbers, ids and quoted text."""
-    return hashlib.blake2b(normalised(error).encode("utf-8", "backslashreplace"), digest_size=4).hexdigest()
 
 
 def relative(at: datetime, now: datetime) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from windlass.admin import Filter
-from windlass.admin.views import Swept
+from windlass.admin.dead_letters import Swept
 from windlass.admin.wording import age
 from windlass.cli.jobs import retry
 from windlass.cli.output import FAILED, OK, one_line

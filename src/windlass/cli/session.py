@@ -64,7 +64,7 @@ class Which:
 @dataclass(frozen=True)
 class Paging:
     limit: Annotated[int, Parameter(help="at most so many")] = 50
-    cursor: Annotated[int | None, Parameter(help="go on where the page before ended")] = None
+    cursor: Annotated[str | None, Parameter(help="go on where the page before ended")] = None
 
 
 class BrokenModule(WindlassError):

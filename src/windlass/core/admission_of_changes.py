@@ -47,6 +47,7 @@ from windlass.core.alterations import (
     SetPaused,
     SetPriority,
     Swap,
+    Unchanged,
 )
 from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput
@@ -102,6 +103,9 @@ def check_alteration(change: Alteration) -> None:
             check_webhook(change)
         case CreateToken() | RevokeToken() | NoteUse():
             check_token(change)
+        case Unchanged():
+            check_alteration(change.change)
+            check_number("seen", change.seen)
         case Replay():
             check_id(change.child_id)
         case Move():

@@ -310,6 +310,17 @@ class NoteUse(Struct, frozen=True):
 
 
 OfTokens: TypeAlias = CreateToken | RevokeToken | NoteUse
+
+
+class Unchanged(Struct, frozen=True):
+    """Change one job if it still is what somebody saw: `seen` is its `updated_at` then, which every write raises.
+    `changed`: it is not, and stays as it is."""
+
+    change: OfOneJob
+    seen: Micros
+
+
+OfOneJob: TypeAlias = Cancel | Replay | RunNow | Move | SetPriority | Delete
 Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
 Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold
 OfSchedules: TypeAlias = (
@@ -335,5 +346,8 @@ Alteration: TypeAlias = (
     | OfTokens
     | CancelGroup
     | RetryGroup
+    | Unchanged
 )
-AlterAnswer = Literal["applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy"]
+AlterAnswer = Literal[
+    "applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy", "changed"
+]

@@ -9,7 +9,20 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from windlass.records import ApiToken, AuditLine, Event, Fault, QueueSample, Usage, Webhook, WorkerInfo
-from windlass.types import Dependency, Group, Hold, Job, Limit, LimitUse, MemberCount, Micros, Queue, Schedule, Template
+from windlass.types import (
+    Dependency,
+    Group,
+    Hold,
+    Job,
+    Limit,
+    LimitUse,
+    MemberCount,
+    Micros,
+    Queue,
+    Schedule,
+    State,
+    Template,
+)
 
 R = TypeVar("R")
 
@@ -89,6 +102,28 @@ class SamplesSince(Query[QueueSample], frozen=True, kw_only=True):
     since: Micros = 0
 
 
+class SamplesAt(Query[QueueSample], frozen=True, kw_only=True):
+    """The same of these minutes only."""
+
+    minutes: tuple[Micros, ...]
+
+
+class Seen(Struct, frozen=True):
+    """Names that stand together in a job."""
+
+    queue: str
+    type: str
+    org_id: str | None
+    worker_id: str | None
+    tags: tuple[str, ...]
+
+
+class SeenLately(Query[Seen], frozen=True, kw_only=True):
+    """The names in the newest `jobs` jobs, each combination once, in any order."""
+
+    jobs: int = 2_000
+
+
 class UsageSince(Query[Usage], frozen=True, kw_only=True):
     """What `RollUpUsage` added up, of hours that began at `since` or later, sorted by hour, org, queue, type and
     outcome."""
@@ -124,6 +159,13 @@ class JobsAhead(Query[int], frozen=True, kw_only=True):
 
     job_id: str
     most: int = 10_000
+
+
+class EndedJobs(Query[int], frozen=True, kw_only=True):
+    """How many jobs ended in this state, links of chains included, counted up to `most`: one number."""
+
+    state: State
+    most: int = 2_000_000
 
 
 class InOrder(Query[Job], frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from windlass.core.limits import keys_of
+from windlass.core.queries import Seen
 from windlass.drivers.statement import Row
 from windlass.records import ApiToken, QueueSample, Webhook, WorkerInfo
 from windlass.types import Claimed, Dependency, Handle, Job, MemberCount, RetryMode, Run, Schedule, State
@@ -105,6 +106,11 @@ def sample_in(row: Row) -> QueueSample:
         queue=queue, minute=minute, depth=_numbers(depth), oldest=oldest, finished=_numbers(finished),
         waits=_histogram(waits), runs=_histogram(runs),
     )  # fmt: skip
+
+
+def seen_in(row: Row) -> Seen:
+    queue, kind, org_id, worker_id, tags = row
+    return Seen(queue, kind, org_id, worker_id, strings_in(tags))
 
 
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.web.api import (
+    bulk,
     dead_letters,
     description,
     enqueueing,
@@ -15,19 +16,22 @@ from windlass.web.api import (
     jobs,
     limits,
     metrics,
+    overview,
     queues,
     schedules,
     templates,
     tokens,
     workers,
 )
-from windlass.web.pages import overview, session
+from windlass.web.pages import overview as overview_page
+from windlass.web.pages import session
 from windlass.web.route import Route
 
 API: Final[tuple[Route, ...]] = (
     Route("POST", "/api/jobs", "enqueue", enqueueing.enqueue, tenants=True, status=201),
     Route("GET", "/api/jobs", "read", jobs.listed, tenants=True),
     Route("POST", "/api/jobs/tick", "operate", workers.tick),
+    Route("POST", "/api/jobs/bulk", "operate", bulk.bulk, tenants=True),
     Route("GET", "/api/jobs/{job_id}", "read", jobs.show, tenants=True),
     Route("GET", "/api/jobs/{job_id}/runs", "read", jobs.runs, tenants=True),
     Route("GET", "/api/jobs/{job_id}/logs", "read", jobs.logs, tenants=True),
@@ -43,7 +47,13 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/api/dlq/errors", "read", dead_letters.errors, tenants=True),
     Route("POST", "/api/dlq/replay", "operate", dead_letters.replay, tenants=True),
     Route("POST", "/api/dlq/purge", "operate", dead_letters.purge, tenants=True),
+    Route("GET", "/api/failures", "read", dead_letters.failures, tenants=True),
+    Route("GET", "/api/matching", "read", overview.matching, tenants=True),
+    Route("GET", "/api/overview", "read", overview.show),
+    Route("GET", "/api/counts", "read", overview.counts),
+    Route("GET", "/api/completions", "read", overview.completions),
     Route("GET", "/api/queues", "read", queues.listed),
+    Route("GET", "/api/queues/trends", "read", overview.trends),
     Route("GET", "/api/queues/{queue}/order", "read", queues.order),
     Route("POST", "/api/queues/{queue}/pause", "operate", queues.pause),
     Route("POST", "/api/queues/{queue}/resume", "operate", queues.resume),
@@ -86,7 +96,7 @@ API: Final[tuple[Route, ...]] = (
 )
 
 PAGES: Final[tuple[Route, ...]] = (
-    Route("GET", "/", "read", overview.show),
+    Route("GET", "/", "read", overview_page.show),
     Route("GET", "/sign-in", None, session.ask),
     Route("POST", "/sign-in", None, session.sign_in),
     Route("POST", "/sign-out", None, session.sign_out),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.eligibility import dispatch_order, label_of
 from windlass.core.limits import GLOBAL, next_refill
+from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -24,6 +25,7 @@ from windlass.core.queries import (
     AuditLog,
     DependantsOf,
     DueSchedules,
+    EndedJobs,
     Faults,
     GroupsById,
     InOrder,
@@ -34,13 +36,17 @@ from windlass.core.queries import (
     ParentsOf,
     Query,
     R,
+    SamplesAt,
     SamplesSince,
+    Seen,
+    SeenLately,
     TokenByDigest,
     UsageSince,
 )
 from windlass.drivers.memory.dependencies import edges_before, links_before
 from windlass.drivers.memory.fleet import workers
 from windlass.drivers.memory.holds import is_open
+from windlass.drivers.memory.listing import look
 from windlass.drivers.memory.order import in_order as in_dispatch_order
 from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
@@ -155,8 +161,24 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case JobsAhead():
             rows = ahead(tables, query)
         case _:
-            raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
+            rows = read_for_people(tables, query)
     return list(rows)
+
+
+def read_for_people(tables: Tables, query: Query[R]) -> Sequence[Any]:
+    """What pages and commands show of many jobs."""
+    match query:
+        case SamplesAt():
+            return [tables.samples[key] for key in sorted(tables.samples) if key[0] in query.minutes]
+        case EndedJobs():
+            ended = sum(job.state == query.state and job.finished_at is not None for job in tables.jobs.values())
+            return [min(ended, query.most)]
+        case SeenLately():
+            return seen(tables, query.jobs)
+        case ListJobs() | GlimpseJobs() | TallyJobs():
+            return look(tables, query)
+        case _:
+            raise InvalidInput("query", f"{type(query).__name__} is not known to this store")
 
 
 def ahead(tables: Tables, query: JobsAhead) -> list[int]:
@@ -164,6 +186,12 @@ def ahead(tables: Tables, query: JobsAhead) -> list[int]:
     if job is None or job.state != "queued":
         return []
     return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
+
+
+def seen(tables: Tables, jobs: int) -> list[Seen]:
+    newest = [tables.jobs[seq] for seq in sorted(tables.jobs, reverse=True)[:jobs]]
+    kinds = {(job.queue, job.type, job.org_id, job.worker_id, job.tags) for job in newest}
+    return [Seen(*kind) for kind in kinds]
 
 
 def limit_use(tables: Tables, key: str, limit: int) -> LimitUse:

@@ -38,6 +38,7 @@ from windlass.core.alterations import (
     SetPaused,
     SetPriority,
     Swap,
+    Unchanged,
 )
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
@@ -63,6 +64,11 @@ def alter(tables: Tables, changes: Sequence[Alteration], now: Micros) -> list[Al
 
 def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
     match change:
+        case Unchanged():
+            job = tables.find(change.change.job_id)
+            if job is None:
+                return "not_found"
+            return alter_one(tables, change.change, now) if job.updated_at == change.seen else "changed"
         case Cancel():
             return cancel(tables, change, now)
         case Replay():

@@ -11,12 +11,14 @@ from windlass.core.changes import RetryChild
 from windlass.drivers.ops.limits import Gate
 from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Blocks, Op, Row, Statement
+from windlass.drivers.tongue import Tongue
 from windlass.types import Micros, NewJob
 
 
 class Dialect(ABC):
     sql: Blocks
     gate: Gate
+    tongue: Tongue
 
     @abstractmethod
     def texts(self, values: Iterable[str]) -> Any:

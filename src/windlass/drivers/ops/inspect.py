@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.limits import GLOBAL, next_refill
+from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import (
     AllEvents,
     AllGroups,
@@ -22,6 +23,7 @@ from windlass.core.queries import (
     AuditLog,
     DependantsOf,
     DueSchedules,
+    EndedJobs,
     Faults,
     GroupsById,
     InOrder,
@@ -32,10 +34,13 @@ from windlass.core.queries import (
     ParentsOf,
     Query,
     R,
+    SamplesAt,
     SamplesSince,
+    SeenLately,
     TokenByDigest,
     UsageSince,
 )
+from windlass.drivers.ops import listing
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.limits import limit_in
 from windlass.drivers.ops.order import in_order
@@ -48,6 +53,7 @@ from windlass.drivers.rows import (
     run_in,
     sample_in,
     schedule_in,
+    seen_in,
     strings_in,
     token_in,
     webhook_in,
@@ -112,6 +118,8 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             found = yield from ahead(db, query)
         case NextRefill():
             found = yield from refill(db, query)
+        case ListJobs() | GlimpseJobs() | TallyJobs():
+            found = yield from listing.look(db, query)
         case Faults():
             found = [Fault(*row) for row in (yield from faults(db))]
         case _ if type(query) in _PLAIN:
@@ -187,6 +195,9 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     TokenByDigest: (lambda db, asked: db.sql.token_by_digest(digest=asked.digest), token_in),
     AuditLog: (lambda db, asked: db.sql.audit_log(since=asked.since), fields_of(AuditLine)),
     SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
+    SamplesAt: (lambda db, asked: db.sql.samples_at(minutes=db.ints(asked.minutes)), sample_in),
+    EndedJobs: (lambda db, asked: db.sql.ended_jobs(state=asked.state, most=asked.most), lambda row: row[0]),
+    SeenLately: (lambda db, asked: db.sql.seen_lately(jobs=asked.jobs), seen_in),
     UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),
     AllTemplates: (templates, fields_of(Template)),
     AllSchedules: (lambda db, _: db.sql.all_schedules(), schedule_in),

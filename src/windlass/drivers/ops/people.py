@@ -35,6 +35,7 @@ from windlass.core.alterations import (
     SetPaused,
     SetPriority,
     Swap,
+    Unchanged,
 )
 from windlass.core.changes import RetryChild, storable
 from windlass.drivers.ops import schedules
@@ -64,6 +65,8 @@ def alter(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[list[Al
 
 def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
     match change:
+        case Unchanged():
+            return (yield from if_unchanged(db, change, now))
         case Cancel():
             return (yield from cancel(db, change, now))
         case Replay():
@@ -107,6 +110,13 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from of_tokens(db, change, now))
         case _:
             return (yield from schedules.alter(db, change, now))
+
+
+def if_unchanged(db: Dialect, change: Unchanged, now: Micros) -> Op[AlterAnswer]:
+    [job] = yield from get(db, [change.change.job_id])
+    if job is None:
+        return "not_found"
+    return (yield from alter_one(db, change.change, now)) if job.updated_at == change.seen else "changed"
 
 
 def put_queue(db: Dialect, change: PutQueue, now: Micros) -> Op[AlterAnswer]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
 from windlass.core.sampling import EDGES
+from windlass.drivers import tongue
 from windlass.drivers.filters import POSTGRES, find_statement
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.postgres import keys
@@ -28,6 +29,7 @@ PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)  # seconds between looks at cl
 class Postgres(Dialect):
     sql = SQL
     gate = GATE
+    tongue = tongue.POSTGRES
 
     def __init__(self, *, ours: bool) -> None:
         """`ours`: transactions are ours and end soon; others last as long as a caller likes."""

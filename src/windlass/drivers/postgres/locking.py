@@ -27,6 +27,7 @@ from windlass.core.alterations import (
     SetPaused,
     SetPriority,
     Swap,
+    Unchanged,
 )
 from windlass.core.dependencies import INLINE
 from windlass.drivers.ops.dialect import Dialect
@@ -47,6 +48,7 @@ WHOLE_GROUP = CancelGroup | RetryGroup
 def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None]:
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
+    changes = [change.change if isinstance(change, Unchanged) else change for change in changes]
     yield from lock_schedules(changes)
     yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
     found = yield from named(changes, now)

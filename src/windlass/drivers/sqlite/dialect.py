@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
+from windlass.drivers import tongue
 from windlass.drivers.filters import find_statement
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.protocol import Enqueued, JobQuery
@@ -22,6 +23,7 @@ from windlass.types import Micros, NewJob
 class Sqlite(Dialect):
     sql = SQL
     gate = GATE
+    tongue = tongue.SQLITE
 
     def texts(self, values: Iterable[str]) -> str:
         return to_json(list(values))

@@ -25,6 +25,7 @@ from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
 from windlass.testing.conformance.lifecycle import LifecyclePromises
 from windlass.testing.conformance.limits import LimitPromises
+from windlass.testing.conformance.listings import ListingPromises
 from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
@@ -58,6 +59,7 @@ class DriverConformance(
     SchedulePromises,
     FiringPromises,
     InspectionPromises,
+    ListingPromises,
     FleetPromises,
     TokenPromises,
     DutyPromises,
@@ -85,6 +87,7 @@ __all__ = [
     "LeasePromises",
     "LifecyclePromises",
     "LimitPromises",
+    "ListingPromises",
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",

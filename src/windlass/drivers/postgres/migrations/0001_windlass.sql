@@ -130,6 +130,7 @@ create unique index jobs_dedupe        on windlass.jobs (dedupe_key) where dedup
 create unique index jobs_retry_of      on windlass.jobs (retry_of)   where retry_of is not null and not manual;
 create index        jobs_manual_retry  on windlass.jobs (retry_of)   where retry_of is not null and manual;
 create index        jobs_schedule      on windlass.jobs (schedule_id) where schedule_id is not null and state in ('queued', 'running');
+create index        jobs_made          on windlass.jobs (schedule_id, seq) where schedule_id is not null;  -- all of them, for listings
 create unique index jobs_fire          on windlass.jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
 
 create function windlass.place_at_tail() returns trigger language plpgsql as

@@ -86,3 +86,20 @@ select count(*) from (
    where queue = :queue and state = 'queued' and ready and priority >= :priority
      and (priority > :priority or (position, created_at, seq) < (:position, windlass.at(:created_at), :seq))
    limit :most) as ahead;
+
+-- name: number_range
+select (select seq from windlass.jobs order by seq limit 1), (select seq from windlass.jobs order by seq desc limit 1);
+
+-- name: created_about
+-- When the job with this number was created, or the one before it, or else the first.
+select windlass.micros(coalesce((select created_at from windlass.jobs where seq <= :seq order by seq desc limit 1),
+                                (select created_at from windlass.jobs order by seq limit 1)));
+
+-- name: seen_lately
+-- What the newest jobs are called, each kind once.
+select distinct queue, type, org_id, worker_id, tags::text from (
+  select queue, type, org_id, worker_id, tags from windlass.jobs order by seq desc limit :jobs) as newest;
+
+-- name: ended_jobs
+select count(*) from (
+  select 1 from windlass.jobs where state = :state and finished_at is not null limit :most) as ended;

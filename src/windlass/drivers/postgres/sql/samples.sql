@@ -43,3 +43,7 @@ delete from windlass.queue_stats where minute < windlass.at(:before);
 -- Column order: windlass.types.QueueSample.
 select queue, windlass.micros(minute), depth::text, oldest, finished::text, waits::text, runs::text from windlass.queue_stats
  where minute >= windlass.at(:since) order by minute, queue;
+
+-- name: samples_at
+select queue, windlass.micros(minute), depth::text, oldest, finished::text, waits::text, runs::text from windlass.queue_stats
+ where minute = any(array(select windlass.at(asked) from unnest(:minutes::bigint[]) as asked)) order by minute, queue;

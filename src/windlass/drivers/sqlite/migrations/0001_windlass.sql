@@ -110,6 +110,7 @@ create unique index jobs_dedupe        on jobs (dedupe_key) where dedupe_key is 
 create unique index jobs_retry_of      on jobs (retry_of)   where retry_of is not null and manual = 0;
 create index        jobs_manual_retry  on jobs (retry_of)   where retry_of is not null and manual = 1;
 create index        jobs_schedule      on jobs (schedule_id) where schedule_id is not null and state in ('queued', 'running');
+create index        jobs_made          on jobs (schedule_id) where schedule_id is not null;  -- all of them, for listings
 create unique index jobs_fire          on jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
 
 create trigger jobs_default_position after insert on jobs when new.position is null begin

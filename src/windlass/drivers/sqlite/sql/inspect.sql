@@ -71,3 +71,20 @@ select count(*) from (
    where queue = :queue and state = 'queued' and ready = 1 and priority >= :priority
      and (priority > :priority or (position, created_at, seq) < (:position, :created_at, :seq))
    limit :most);
+
+-- name: number_range
+select (select seq from jobs order by seq limit 1), (select seq from jobs order by seq desc limit 1);
+
+-- name: created_about
+-- When the job with this number was created, or the one before it, or else the first.
+select coalesce((select created_at from jobs where seq <= :seq order by seq desc limit 1),
+                (select created_at from jobs order by seq limit 1));
+
+-- name: seen_lately
+-- What the newest jobs are called, each kind once.
+select distinct queue, type, org_id, worker_id, tags from (
+  select queue, type, org_id, worker_id, tags from jobs order by seq desc limit :jobs);
+
+-- name: ended_jobs
+select count(*) from (
+  select 1 from jobs indexed by jobs_finished where state = :state and finished_at is not null limit :most);

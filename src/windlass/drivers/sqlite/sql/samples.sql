@@ -58,3 +58,7 @@ delete from queue_stats where minute < :before;
 -- name: all_samples
 -- Column order: windlass.types.QueueSample.
 select queue, minute, depth, oldest, finished, waits, runs from queue_stats where minute >= :since order by minute, queue;
+
+-- name: samples_at
+select queue, minute, depth, oldest, finished, waits, runs from queue_stats
+ where minute in (select value from json_each(:minutes)) order by minute, queue;

@@ -1,0 +1,93 @@
+"""The part of `Admin` that looks at many jobs at once, and changes many: listings, counts, bulk changes, trends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from windlass.admin import bulk, counting, dead_letters, listing, overview
+from windlass.admin.bulk import Action, Bulk, How, Report
+from windlass.admin.counting import Counts
+from windlass.admin.dead_letters import By, ErrorGroups, Swept
+from windlass.admin.listing import Completions, Matching
+from windlass.admin.overview import Dashboard, QueueTrends
+from windlass.admin.views import Filter, JobList
+from windlass.core.listing import Direction
+from windlass.core.trends import SPANS, Span
+from windlass.types import End
+
+if TYPE_CHECKING:
+    from windlass.client import Client
+
+
+class Finding:
+    client: Client
+
+    async def jobs(
+        self, wanted: Filter | None = None, *, limit: int = 50, cursor: str | None = None, first: Direction = "newest"
+    ) -> JobList:  # fmt: skip
+        """A page of jobs, newest or oldest first: by their end where nothing but ended jobs is asked for, else by when they
+        came. Rows that a later link of their chain took over are left out."""
+        return await listing.page(self.client, wanted or Filter(), limit, cursor, first)
+
+    async def matching(self, wanted: Filter) -> Matching:
+        """How many jobs match, exactly or at least."""
+        return await listing.count(self.client, wanted)
+
+    async def counts(self, *, exact: bool = False) -> Counts:
+        """Jobs by label and queue, as the leader last counted them; with `exact` as they are now."""
+        return await counting.counts(self.client, exact=exact)
+
+    async def completions(self) -> Completions:
+        """Names that a filter may ask for."""
+        return await listing.completions(self.client)
+
+    async def dashboard(self, span: Span = "1h", wanted: Filter | None = None) -> Dashboard:
+        """How things are, and were over the span; the failures may be narrowed."""
+        return await overview.dashboard(self.client, span, wanted or Filter())
+
+    async def queue_trends(self, span: Span = "1h") -> QueueTrends:
+        """Every queue as it is, what is wrong with it, and its depth over the span."""
+        return await overview.queue_trends(self.client, span)
+
+    async def bulk(
+        self, action: Action, wanted: Filter | Sequence[str], *, dry_run: bool = False, limit: int = 1_000,
+        cursor: str | None = None, reason: str = "cancelled", priority: int | None = None, to: End | None = None,
+        report: Report | None = None,
+    ) -> Bulk:  # fmt: skip
+        """Cancel, retry, run now, delete, reprioritise or move the jobs named, or those that match: the newest, at most
+        `limit` in one call. `report` hears of each bite. With `dry_run` they are only counted."""
+        chosen = wanted if isinstance(wanted, Filter) else bulk.those(wanted)
+        how = How(reason=reason, priority=priority, to=to)
+        done = await bulk.bulk(
+            self.client, action, chosen, how=how, dry_run=dry_run, limit=limit, cursor=cursor, report=report
+        )  # fmt: skip
+        counting.forget(self.client)
+        return done
+
+    # ----------------------------------------------------------------------------------------------------- dead letters
+
+    async def dead_letters(
+        self, wanted: Filter | None = None, *, limit: int = 50, cursor: str | None = None, first: Direction = "newest"
+    ) -> JobList:  # fmt: skip
+        return await self.jobs(dead_letters.only_dead(wanted or Filter()), limit=limit, cursor=cursor, first=first)
+
+    async def errors(self, wanted: Filter | None = None, *, by: By = "error") -> ErrorGroups:
+        """Dead letters by what killed them, or by type, the most frequent first."""
+        return await dead_letters.grouped(self.client, wanted or Filter(), by)
+
+    async def failures(self, span: Span = "1h", wanted: Filter | None = None) -> ErrorGroups:
+        """What died in the span, and what failed in it and waits to be tried again, by error."""
+        overview.check_span(span)
+        return await dead_letters.failures(self.client, self.client.now() - SPANS[span], wanted or Filter())
+
+    async def replay(self, wanted: Filter, *, limit: int, cursor: str | None = None) -> Swept:
+        """Run the youngest dead letters that match once more, at most `limit`, in the order in which they came. To try a
+        few first, say so with the limit."""
+        counting.forget(self.client)
+        return await dead_letters.replay(self.client, wanted, limit, cursor)
+
+    async def purge(self, wanted: Filter, *, limit: int, cursor: str | None = None) -> Swept:
+        """Delete dead letters for good, with their runs and chains."""
+        counting.forget(self.client)
+        return await dead_letters.purge(self.client, wanted, limit, cursor)

@@ -1,0 +1,258 @@
+"""Which jobs somebody looks for, and the way on which a store finds them.
+
+A listing walks along one index, in its order, and tests each job on the way. It never looks at more than a budget of jobs:
+what it answers then is short, and says from where to go on. The way depends on the wish alone, so that all stores list in
+the same order:
+
+* jobs named by their ids, members of a group and jobs of a schedule: along those;
+* nothing but ended jobs: along the time of their end;
+* nothing but living jobs: among the newest, then in the indexes of the living;
+* anything else: along the numbers, which is the order in which jobs came.
+
+Everything but the listing of ended jobs is in the order of the numbers. Times of creation rise with the numbers as far as
+the clocks of those who enqueue agree: a listing by time trusts that no job lies further than `STRETCH` others from where it
+belongs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from windlass.core.admission import BATCH_LIMIT, LATEST, check_id, check_limit, check_name, check_one_of
+from windlass.core.eligibility import label_of
+from windlass.core.failures import error_of, is_like
+from windlass.core.queries import Query
+from windlass.errors import InvalidInput
+from windlass.types import ACTIVE, LABELS, TERMINAL, DeadKind, Job, Label, Micros, State
+
+Path = Literal["ids", "group", "schedule", "ended", "living", "all"]
+Direction = Literal["newest", "oldest"]
+
+BUDGET: Final = 50_000  # jobs that one search looks at
+STRETCH: Final = 5_000
+TEXT_LIMIT: Final = 1_000
+STATE_OF: Final[dict[Label, State]] = {
+    "queued": "queued", "scheduled": "queued", "blocked": "queued", "parked": "queued", "claimed": "running",
+    "running": "running", "succeeded": "succeeded", "dead": "dead", "cancelled": "cancelled",
+}  # fmt: skip
+
+
+class Kind(Struct, frozen=True):
+    """A label, and where more is asked for: how it died, or whether it was cancelled while it ran."""
+
+    label: Label
+    dead_kind: DeadKind | None = None
+    ran: bool | None = None
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """Which jobs. What is empty or None does not matter; of several values of one field each will do. Times: from a
+    moment on, and before a moment."""
+
+    now: Micros  # labels depend on it
+    ids: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    queues: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    org_id: str | None = None
+    tag: str | None = None
+    group_id: str | None = None
+    schedule_id: str | None = None
+    worker_id: str | None = None  # who runs it, or ran it last
+    created_from: Micros | None = None
+    created_until: Micros | None = None
+    finished_from: Micros | None = None
+    finished_until: Micros | None = None
+    failed_from: Micros | None = None  # of its last failure
+    quiet_since: Micros | None = None  # ended, or else created, at this moment or before
+    error: str | None = None  # a part of the last error's text, or its fingerprint
+    superseded: bool = False  # also rows that a later link of their chain took over
+
+
+class Place(Struct, frozen=True):
+    """Where a walk has come to. `at` is the end of a job, on the way along the ends."""
+
+    at: Micros | None
+    seq: int
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """A part of a listing. `after`: go on from here; None = that was all. `looked_at`: how many jobs were tested. Fewer
+    jobs than asked for, and an `after`: the budget was used up."""
+
+    jobs: tuple[Job, ...]
+    after: Place | None
+    looked_at: int
+
+
+class Glimpse(Struct, frozen=True, kw_only=True, gc=False):
+    """As much of a job as tells it apart. `updated_at` doubles as its revision."""
+
+    id: str
+    type: str
+    queue: str
+    state: State
+    at: Micros  # when it ended, or failed last, or was created
+    updated_at: Micros
+    error: str  # the beginning
+
+
+class Glimpsed(Struct, frozen=True, kw_only=True):
+    jobs: tuple[Glimpse, ...]
+    after: Place | None
+    looked_at: int
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    """How many were found. `complete`: there are no others; else there are at least so many."""
+
+    jobs: int
+    complete: bool
+    looked_at: int
+
+
+class ListJobs(Query[Listed], frozen=True, kw_only=True):
+    """Jobs like a wish, in the order of its way, newest or oldest first: one answer. All answers to the end hold every such
+    job once."""
+
+    wish: Wish
+    first: Direction = "newest"
+    after: Place | None = None
+    limit: int = 50
+    budget: int = BUDGET
+
+
+class GlimpseJobs(Query[Glimpsed], frozen=True, kw_only=True):
+    """The same, with as much of each job as tells it apart."""
+
+    wish: Wish
+    first: Direction = "newest"
+    after: Place | None = None
+    limit: int = 50
+    budget: int = BUDGET
+
+
+class TallyJobs(Query[Tally], frozen=True, kw_only=True):
+    """How many jobs are like a wish, as far as the budget reaches: one answer."""
+
+    wish: Wish
+    budget: int = BUDGET
+
+
+Search = ListJobs | GlimpseJobs
+
+
+def states_of(wish: Wish) -> frozenset[State]:
+    """The states that may be meant; all of them are none."""
+    states = frozenset(STATE_OF[kind.label] for kind in wish.kinds)
+    if wish.finished_from is None and wish.finished_until is None:
+        return states
+    return states & TERMINAL if states else TERMINAL
+
+
+def path_of(wish: Wish) -> Path:
+    if wish.ids:
+        return "ids"
+    if wish.group_id is not None:
+        return "group"
+    if wish.schedule_id is not None:
+        return "schedule"
+    states = states_of(wish)
+    if not states and wish.kinds:
+        return "ids"  # a living job has no end: nothing can be like this
+    if states and states <= TERMINAL:
+        return "ended"
+    return "living" if states and states <= ACTIVE else "all"
+
+
+def place_of(job: Job, path: Path) -> Place:
+    return Place(job.finished_at if path == "ended" else None, job.seq)
+
+
+def order_of(place: Place) -> tuple[int, int]:
+    return (place.at or 0, place.seq)
+
+
+def is_wished(job: Job, wish: Wish) -> bool:
+    return (
+        (not wish.ids or job.id in wish.ids)
+        and (not wish.kinds or any(is_kind(job, kind, wish.now) for kind in wish.kinds))
+        and (not wish.queues or job.queue in wish.queues)
+        and (not wish.types or job.type in wish.types)
+        and wish.org_id in (None, job.org_id)
+        and (wish.tag is None or wish.tag in job.tags)
+        and wish.group_id in (None, job.group_id)
+        and wish.schedule_id in (None, job.schedule_id)
+        and wish.worker_id in (None, job.worker_id)
+        and is_within(job.created_at, wish.created_from, wish.created_until)
+        and is_within(job.finished_at, wish.finished_from, wish.finished_until)
+        and is_within(job.failed_at, wish.failed_from, None)
+        and (wish.quiet_since is None or (job.finished_at or job.created_at) <= wish.quiet_since)
+        and (wish.error is None or is_like(error_of(job), wish.error))
+        and (wish.superseded or job.dead_kind != "superseded")
+    )
+
+
+def is_kind(job: Job, kind: Kind, now: Micros) -> bool:
+    return (
+        label_of(job, now) == kind.label
+        and kind.dead_kind in (None, job.dead_kind)
+        and (kind.ran is None or kind.ran == (job.last_outcome == "cancelled"))
+    )
+
+
+def is_within(at: Micros | None, begin: Micros | None, end: Micros | None) -> bool:
+    if begin is None and end is None:
+        return True
+    return at is not None and (begin is None or at >= begin) and (end is None or at < end)
+
+
+def is_past(wish: Wish, first: Direction, earliest: Micros, latest: Micros) -> bool:
+    """Whether a whole stretch of jobs that were created in this time tells that no later one on the way is wanted."""
+    if first == "newest":
+        return wish.created_from is not None and latest < wish.created_from
+    return wish.created_until is not None and earliest >= wish.created_until
+
+
+# ------------------------------------------------------------------------------------------------------------- admission
+
+
+def check_search(query: ListJobs | GlimpseJobs | TallyJobs) -> None:
+    check_wish(query.wish)
+    if type(query.budget) is not int or query.budget < 1:
+        raise InvalidInput("budget", f"must be at least 1, got {query.budget!r}")
+    if not isinstance(query, TallyJobs):
+        check_limit(query.limit)
+        check_one_of("first", query.first, frozenset(("newest", "oldest")))
+
+
+def check_wish(wish: Wish) -> None:
+    if len(wish.ids) > BATCH_LIMIT:
+        raise InvalidInput("ids", f"are {len(wish.ids):,}, the limit is {BATCH_LIMIT:,}")
+    for job_id in wish.ids:
+        check_id(job_id)
+    for kind in wish.kinds:
+        check_one_of("label", kind.label, frozenset(LABELS))
+    for field in ("queues", "types"):
+        for name in getattr(wish, field):
+            check_name(field.removesuffix("s"), name)
+    for field in ("org_id", "tag", "group_id", "schedule_id", "worker_id"):
+        if getattr(wish, field) is not None:
+            check_name(field, getattr(wish, field))
+    for field in ("now", "created_from", "created_until", "finished_from", "finished_until", "failed_from", "quiet_since"):
+        at = getattr(wish, field)
+        if at is not None and (type(at) is not int or not -LATEST <= at <= LATEST):
+            raise InvalidInput(field, f"must be microseconds since 1970, got {at!r}")
+    if wish.error is not None:
+        check_part_of_text("error", wish.error)
+
+
+def check_part_of_text(field: str, text: object) -> None:
+    if not isinstance(text, str) or not text:
+        raise InvalidInput(field, "must be text and not empty")
+    if len(text) > TEXT_LIMIT:
+        raise InvalidInput(field, f"is {len(text):,} characters long, the limit is {TEXT_LIMIT:,}")
+    if "\0" in text or (not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)):
+        raise InvalidInput(field, f"{text!r} holds characters that no error can hold")

@@ -1,0 +1,115 @@
+"""What the samples of queues tell over time: sixty points whatever the span, percentiles from histograms, and how a queue
+stands now. A point without samples is a gap, not a zero."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from windlass.clock import SECOND
+from windlass.core.sampling import EDGES, MINUTE
+from windlass.records import QueueSample
+from windlass.types import Micros
+
+Span = Literal["1h", "6h", "24h", "7d"]
+
+POINTS: Final = 60
+SPANS: Final[dict[Span, Micros]] = {"1h": 60 * MINUTE, "6h": 360 * MINUTE, "24h": 1_440 * MINUTE, "7d": 10_080 * MINUTE}
+ROWS: Final = 6_000  # samples that one picture is made of; where there are more, some minutes stand for all
+ENDINGS: Final = ("completed", "failed", "skipped")
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """A stretch of time. Levels are those at its end, rates are per second, durations microseconds."""
+
+    at: Micros  # its beginning
+    depth: dict[str, int] | None = None  # by label
+    oldest: Micros | None = None  # the longest wait in it
+    rates: dict[str, float] | None = None  # runs that ended, by outcome
+    failed: float | None = None  # the share of them that failed
+    wait: Percentiles | None = None
+    run: Percentiles | None = None
+
+
+class Percentiles(Struct, frozen=True):
+    p50: Micros
+    p95: Micros
+    p99: Micros
+
+
+def edges(span: Span, now: Micros) -> list[Micros]:
+    """The beginnings of the points, and the end of the last: the minute that is not over yet is left out."""
+    end = now - now % MINUTE
+    size = SPANS[span] // POINTS
+    return [end - size * (POINTS - n) for n in range(POINTS + 1)]
+
+
+def minutes_of(span: Span, now: Micros, queues: int) -> list[Micros]:
+    """The minutes to read: all of them, or as many of each point as the number of queues allows, evenly apart."""
+    begins = edges(span, now)
+    whole = (begins[1] - begins[0]) // MINUTE
+    each = max(1, min(whole, ROWS // (POINTS * max(queues, 1))))
+    return [begin + (whole * (n + 1) // each - 1) * MINUTE for begin in begins[:-1] for n in range(each)]
+
+
+def points(samples: Iterable[QueueSample], begins: Sequence[Micros]) -> list[Point]:
+    """`begins` as `edges` gives them."""
+    inside: list[list[QueueSample]] = [[] for _ in begins[:-1]]
+    for sample in samples:
+        place = bisect_left(begins, sample.minute + 1) - 1
+        if 0 <= place < len(inside):
+            inside[place].append(sample)
+    return [point(begin, found) for begin, found in zip(begins[:-1], inside, strict=True)]
+
+
+def point(begin: Micros, samples: Sequence[QueueSample]) -> Point:
+    if not samples:
+        return Point(at=begin)
+    last = max(sample.minute for sample in samples)
+    minutes = len({sample.minute for sample in samples})
+    depth: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    waits: Counter[int] = Counter()
+    runs: Counter[int] = Counter()
+    for sample in samples:
+        if sample.minute == last:
+            depth.update(sample.depth)
+        ended.update(sample.finished)
+        waits.update(sample.waits)
+        runs.update(sample.runs)
+    seconds = minutes * MINUTE / SECOND
+    return Point(
+        at=begin, depth=dict(depth), oldest=max((sample.oldest or 0 for sample in samples), default=0),
+        rates={outcome: ended[outcome] / seconds for outcome in ENDINGS}, failed=failed_share(ended),
+        wait=percentiles(waits), run=percentiles(runs),
+    )  # fmt: skip
+
+
+def failed_share(ended: Mapping[str, int]) -> float | None:
+    """Of the runs that came to an end of their own: those that were snoozed or released say nothing."""
+    whole = ended.get("completed", 0) + ended.get("failed", 0)
+    return ended.get("failed", 0) / whole if whole else None
+
+
+def percentiles(histogram: Mapping[int, int]) -> Percentiles | None:
+    if not any(histogram.values()):
+        return None
+    return Percentiles(*(percentile(histogram, share) for share in (0.5, 0.95, 0.99)))
+
+
+def percentile(histogram: Mapping[int, int], share: float) -> Micros:
+    """As if the durations of a bucket lay evenly between its bounds."""
+    rank = share * sum(histogram.values())
+    before = 0
+    for bucket in sorted(histogram):
+        inside = histogram[bucket]
+        if inside and before + inside >= rank:
+            low = EDGES[bucket - 1] if bucket else 0
+            high = EDGES[bucket] if bucket < len(EDGES) else EDGES[-1]
+            return int(low + (high - low) * (rank - before) / inside)
+        before += inside
+    raise AssertionError("a share of what is there is there")
