@@ -60,7 +60,7 @@ FIRST_LOOK: Final = 0.05
 LONGEST_LOOK: Final = 0.5
 
 
-class Admin(Finding, Access):
+class Admin(Access, Finding):
     """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
 
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:

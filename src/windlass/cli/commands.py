@@ -17,6 +17,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
 
   begin     init, demo                      a first tasks.py; the whole thing at work
   run       worker APP, tick APP            be a worker; run what is due once
+  see       serve [APP], dev APP            the dashboard and the HTTP API; both with a worker, while you write
   enqueue   enqueue TASK name=value         store a job
   look      jobs list, jobs show, watch     what waits, runs, has failed, and why
             jobs logs ID [--follow]         what a job has logged
@@ -46,6 +47,11 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is
         "windlass worker tasks.py --drain",
     )),
     "workers": ("workers:workers", ("windlass workers", "windlass workers --json")),
+    "serve": ("serve:serve", (
+        "windlass serve", "windlass serve tasks:app --port 9000",
+        "windlass serve --host 0.0.0.0 --allow-host jobs.example.org --tls-cert cert.pem --tls-key key.pem",
+    )),
+    "dev": ("dev:dev", ("windlass dev tasks:app",)),
     "tick": ("worker:tick", ("windlass tick tasks:app --limit 10",)),
     "enqueue": ("enqueue:enqueue", (
         "windlass enqueue --app tasks send_email to=ada@example.com subject='Hello there'",

@@ -87,7 +87,7 @@ def described(url: str) -> str:
     return file_of(url) or redacted(url)
 
 
-def _check_there(url: str) -> None:
+def check_there(url: str) -> None:
     path = file_of(url)
     if path is not None and not os.path.exists(path):
         raise NoStore(f"there is no store at {path}")
@@ -97,7 +97,7 @@ def _check_there(url: str) -> None:
 async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin]:
     """The store that the options name. Only with `create` may it be made."""
     if not create:
-        _check_there(common.url)
+        check_there(common.url)
     from windlass.admin import Admin  # the overview and every --help do without
     from windlass.client import Client
 

@@ -53,7 +53,7 @@ async def worker(
         quiet: only warnings
         verbose: everything
     """
-    _log(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+    log_to_stderr(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
     if processes < 1:
         raise InvalidInput("processes", f"must be at least 1, got {processes}")
     async with opened_app(app, common) as loaded:
@@ -107,7 +107,7 @@ async def tick(app: str, /, *, limit: int = 10, common: Common = Common()) -> No
         app: module:attribute, module, or a path to a .py file
         limit: claim at most this many jobs
     """
-    _log(logging.WARNING)
+    log_to_stderr(logging.WARNING)
     async with opened_app(app, common) as loaded:
         _report(await loaded.tick(limit), common.out)
 
@@ -167,7 +167,7 @@ def _report(stats: Stats, out: Output) -> None:
     out.line(", ".join(told) or "nothing was due")
 
 
-def _log(level: int) -> None:
+def log_to_stderr(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     log = logging.getLogger("windlass")

@@ -309,6 +309,9 @@ class NoteUse(Struct, frozen=True):
     token_id: str
 
 
+OfTokens: TypeAlias = CreateToken | RevokeToken | NoteUse
+
+
 class Unchanged(Struct, frozen=True):
     """Change one job if it still is what somebody saw: `seen` is its `updated_at` then, which every write raises.
     `changed`: it is not, and stays as it is."""
@@ -317,7 +320,6 @@ class Unchanged(Struct, frozen=True):
     seen: Micros
 
 
-OfTokens: TypeAlias = CreateToken | RevokeToken | NoteUse
 OfOneJob: TypeAlias = Cancel | Replay | RunNow | Move | SetPriority | Delete
 Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
 Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold

@@ -44,18 +44,18 @@ class Dispatch:
             if len(part) > self._site.bounds.text:
                 raise Trouble(414, "too-long", f"a part of the path is longer than {self._site.bounds.text} characters")
             if "\x00" in part:
-                raise Trouble(400, "malformed-path", "the path holds a NUL")
+                raise Trouble(422, "invalid-input", "the path holds a NUL")
         return decoded
 
     def _find(self, method: str, parts: tuple[str, ...]) -> tuple[Route, dict[str, str]]:
-        allowed: set[str] = set()
+        allowed: set[str] = set()  # as the pattern says that fits best
         for pattern, routes in self._by_length.get(len(parts), ()):
             found = _matched(pattern, parts)
             if found is not None:
                 route = routes.get("GET" if method == "HEAD" else method)
                 if route is not None:
                     return route, found
-                allowed |= routes.keys()
+                allowed = allowed or {*routes}
         if allowed:
             raise NotSo(method, allowed | ({"HEAD"} if "GET" in allowed else set()))
         raise Trouble(404, "no-such-path", "there is nothing at this path")

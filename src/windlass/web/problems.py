@@ -25,6 +25,7 @@ from windlass.errors import (
     UnknownSchedule,
     UnknownTask,
     UnknownTemplate,
+    UnknownToken,
     WindlassError,
 )
 
@@ -58,7 +59,7 @@ class Trouble(WindlassError):
 
 _STATUS: Final[dict[type[WindlassError], int]] = {
     InvalidInput: 422, UnknownTask: 422,
-    JobNotFound: 404, GroupNotFound: 404, HoldNotFound: 404, UnknownSchedule: 404, UnknownTemplate: 404,
+    JobNotFound: 404, GroupNotFound: 404, HoldNotFound: 404, UnknownSchedule: 404, UnknownTemplate: 404, UnknownToken: 404,
     Refused: 409, GroupRefused: 409, InUse: 409, DuplicateId: 409, DuplicateJob: 409, ResourceBusy: 409, HoldLost: 409,
 }  # fmt: skip
 _TITLES: Final = {

@@ -65,7 +65,7 @@ def read_json(raw: bytes, kind: type[T], bounds: Bounds, given: str) -> T:
     try:
         return msgspec.convert(whole_numbers(value, kind), kind)
     except msgspec.ValidationError as error:
-        raise Trouble(422, "invalid-input", f"the body is not as described: {error}", field=field_in(error)) from None
+        raise Trouble(400, "not-as-described", f"the body is not as described: {error}", field=field_in(error)) from None
 
 
 def depth_of(raw: bytes) -> int:
@@ -119,17 +119,19 @@ def read_pairs(pairs: Pairs, kind: Any, where: str) -> Any:
     for name, value in pairs:
         if name not in known:
             hint = did_you_mean(name, known)
-            raise Trouble(422, "invalid-input", f"the {where} knows no {name[:80]!r}{hint}", field=name[:80])
+            raise Trouble(400, "not-as-described", f"the {where} knows no {name[:80]!r}{hint}", field=name[:80])
         if any(get_origin(one) is tuple for one in _choices(known[name])):
             said.setdefault(name, []).append(value)
+        elif value.lower() == "null" and str not in _choices(known[name]):  # it would be read as "not said"
+            raise Trouble(400, "not-as-described", f"{name} cannot be null: leave it out", field=name)
         elif name in said:
-            raise Trouble(422, "invalid-input", f"the {where} says {name!r} twice", field=name)
+            raise Trouble(400, "not-as-described", f"the {where} says {name!r} twice", field=name)
         else:
             said[name] = value
     try:
         return msgspec.convert(said, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Trouble(422, "invalid-input", f"the {where} is not as described: {error}", field=field_in(error)) from None
+        raise Trouble(400, "not-as-described", f"the {where} is not as described: {error}", field=field_in(error)) from None
 
 
 def field_in(error: msgspec.ValidationError) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.web.api import (
+    bulk,
     dead_letters,
     description,
     enqueueing,
@@ -15,9 +16,11 @@ from windlass.web.api import (
     jobs,
     limits,
     metrics,
+    overview,
     queues,
     schedules,
     templates,
+    tokens,
     workers,
 )
 from windlass.web.pages.routes import PAGES
@@ -27,6 +30,7 @@ API: Final[tuple[Route, ...]] = (
     Route("POST", "/api/jobs", "enqueue", enqueueing.enqueue, tenants=True, status=201),
     Route("GET", "/api/jobs", "read", jobs.listed, tenants=True),
     Route("POST", "/api/jobs/tick", "operate", workers.tick),
+    Route("POST", "/api/jobs/bulk", "operate", bulk.bulk, tenants=True),
     Route("GET", "/api/jobs/{job_id}", "read", jobs.show, tenants=True),
     Route("GET", "/api/jobs/{job_id}/runs", "read", jobs.runs, tenants=True),
     Route("GET", "/api/jobs/{job_id}/logs", "read", jobs.logs, tenants=True),
@@ -42,7 +46,13 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/api/dlq/errors", "read", dead_letters.errors, tenants=True),
     Route("POST", "/api/dlq/replay", "operate", dead_letters.replay, tenants=True),
     Route("POST", "/api/dlq/purge", "operate", dead_letters.purge, tenants=True),
+    Route("GET", "/api/failures", "read", dead_letters.failures, tenants=True),
+    Route("GET", "/api/matching", "read", overview.matching, tenants=True),
+    Route("GET", "/api/overview", "read", overview.show),
+    Route("GET", "/api/counts", "read", overview.counts),
+    Route("GET", "/api/completions", "read", overview.completions),
     Route("GET", "/api/queues", "read", queues.listed),
+    Route("GET", "/api/queues/trends", "read", overview.trends),
     Route("GET", "/api/queues/{queue}/order", "read", queues.order),
     Route("POST", "/api/queues/{queue}/pause", "operate", queues.pause),
     Route("POST", "/api/queues/{queue}/resume", "operate", queues.resume),
@@ -74,6 +84,9 @@ API: Final[tuple[Route, ...]] = (
     Route("POST", "/api/holds/{hold_id}/renew", "operate", holds.renew),
     Route("POST", "/api/holds/{hold_id}/release", "operate", holds.release),
     Route("GET", "/api/workers", "read", workers.listed),
+    Route("GET", "/api/tokens", "admin", tokens.listed, tenants=True),
+    Route("POST", "/api/tokens", "admin", tokens.create, tenants=True, status=201),
+    Route("POST", "/api/tokens/{token}/revoke", "admin", tokens.revoke, tenants=True),
     Route("GET", "/api/events", "read", events.stream, tenants=True),
     Route("GET", "/api/openapi.json", "read", description.openapi, tenants=True),
     Route("GET", "/livez", None, health.live),

@@ -21,6 +21,8 @@ from windlass.web.sessions import Sessions
 if TYPE_CHECKING:
     from windlass.web.route import Route
 
+ADMINS: Final = 256  # that are kept; the one that was not asked for longest makes room
+
 
 class Site:
     def __init__(
@@ -31,6 +33,7 @@ class Site:
         self.bounds: Final = bounds
         self.routes: Final = routes
         self.templates: Final = templates
+        self._admins: dict[Principal | None, Admin] = {}
         self.sessions: Final = Sessions(self.verify, _ticking)
         self.pace: Final = Pace(bounds, _ticking)
         self.pulse: Final = Pulse(self.admin())
@@ -38,7 +41,14 @@ class Site:
         self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # by method, path of the route and status
 
     def admin(self, principal: Principal | None = None) -> Admin:
-        """Acting as somebody, or for the server's own questions."""
+        """Acting as somebody, or for the server's own questions. It is kept, because what it counted is kept with it."""
+        found = self._admins.pop(principal, None) or self._make_admin(principal)
+        self._admins[principal] = found
+        if len(self._admins) > ADMINS:
+            del self._admins[next(iter(self._admins))]
+        return found
+
+    def _make_admin(self, principal: Principal | None) -> Admin:
         return Admin(self.app.client, self.app.tasks or None)
 
     async def verify(self, token: str) -> Principal | None:

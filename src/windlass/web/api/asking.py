@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from windlass.policies import Duration
 from windlass.words import System
 
 Limit = Annotated[int, Meta(ge=1, description="at most so many; the server gives no more than 200")]
 Count = Annotated[int, Meta(ge=1)]
+Instant = Annotated[datetime, Meta(tz=True)]
 Time = Annotated[str | float, Meta(description="seconds, or text such as 30s, 5m, 2h")]
 Words = Annotated[System | None, Meta(description="also say states in the words of this system, and take them in `state`")]
 
@@ -35,8 +36,3 @@ class Gone(Struct, frozen=True):
     """What was removed."""
 
     name: str
-
-
-def length(said: str | float) -> Duration:
-    """Durations in JSON. `"5"` would be a text without a unit, which is refused further down."""
-    return said

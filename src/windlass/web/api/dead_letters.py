@@ -1,4 +1,4 @@
-"""`/api/dlq`: dead letters, by what killed them, run again or removed."""
+"""`/api/dlq`: dead letters, by what killed them, run again or removed. `/api/failures`: what fails at present."""
 
 from __future__ import annotations
 
@@ -6,58 +6,58 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from windlass.admin.dead_letters import ErrorGroups, Swept
-from windlass.admin.views import Filter, JobList
-from windlass.clock import duration
-from windlass.web.api.asking import Count, Limit, Words
+from windlass.admin.dead_letters import By, ErrorGroups, Swept
+from windlass.admin.views import JobList
+from windlass.core.trends import Span
+from windlass.web.api.asking import Count
+from windlass.web.api.filtering import Which, filter_of
+from windlass.web.api.jobs import JobsQuery
 from windlass.web.request import Request
 
 
-class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    queue: str | None = None
-    type: str | None = None
-    org_id: str | None = None
-    error: Annotated[str | None, Meta(description="a fingerprint, or a part of the last error's text")] = None
-    words: Words = None
-    limit: Limit = 50
-    cursor: Annotated[int | None, Meta(ge=0)] = None
+class ErrorsQuery(Which, frozen=True, kw_only=True):
+    by: Annotated[By, Meta(description="what makes a group")] = "error"
 
 
-class WhichDead(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All dead letters, but for what is said here; the youngest first, at most `limit`."""
+class FailuresQuery(Which, frozen=True, kw_only=True):
+    span: Span = "1h"
 
-    queue: str | None = None
-    type: str | None = None
-    org_id: str | None = None
-    error: Annotated[str | None, Meta(description="a fingerprint, or a part of the last error's text")] = None
-    older_than: Annotated[str | float | None, Meta(description="finished at least so long ago: seconds, or 7d")] = None
+
+class Sweep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The youngest dead letters that match, at most `limit`; `cursor` of the answer goes on."""
+
+    filter: Which = Which()
     limit: Count = 1_000
+    cursor: str | None = None
 
 
-async def listed(request: Request[DeadQuery, None]) -> JobList:
+async def listed(request: Request[JobsQuery, None]) -> JobList:
     """A page of dead letters, newest first."""
     asked = request.query
-    wanted = Filter(queue=asked.queue, type=asked.type, org_id=asked.org_id, error=asked.error, system=asked.words)
-    return await request.admin.dead_letters(wanted, limit=request.page(asked.limit), cursor=asked.cursor)
+    return await request.admin.dead_letters(
+        filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor, first=asked.first
+    )
 
 
-async def errors(request: Request[DeadQuery, None]) -> ErrorGroups:
-    """Dead letters by what killed them, the most frequent first."""
-    asked = request.query
-    wanted = Filter(queue=asked.queue, type=asked.type, org_id=asked.org_id, error=asked.error)
-    return await request.admin.errors(wanted)
+async def errors(request: Request[ErrorsQuery, None]) -> ErrorGroups:
+    """Dead letters by what killed them, or by type, the most frequent first."""
+    return await request.admin.errors(filter_of(request.query), by=request.query.by)
 
 
-async def replay(request: Request[None, WhichDead]) -> Swept:
+async def failures(request: Request[FailuresQuery, None]) -> ErrorGroups:
+    """What died in the span, and what failed in it and waits to be tried again, by error."""
+    return await request.admin.failures(request.query.span, filter_of(request.query))
+
+
+async def replay(request: Request[None, Sweep]) -> Swept:
     """Run them once more, with their whole allowance of attempts."""
-    return await request.admin.replay(_filter(request.body), limit=min(request.body.limit, request.bounds.sweep))
+    said = request.body
+    limit = min(said.limit, request.bounds.sweep)
+    return await request.admin.replay(filter_of(said.filter), limit=limit, cursor=said.cursor)
 
 
-async def purge(request: Request[None, WhichDead]) -> Swept:
+async def purge(request: Request[None, Sweep]) -> Swept:
     """Remove them for good, with their runs and chains."""
-    return await request.admin.purge(_filter(request.body), limit=min(request.body.limit, request.bounds.sweep))
-
-
-def _filter(said: WhichDead) -> Filter:
-    age = None if said.older_than is None else duration(said.older_than, field="older_than")
-    return Filter(queue=said.queue, type=said.type, org_id=said.org_id, error=said.error, older_than=age)
+    said = request.body
+    limit = min(said.limit, request.bounds.sweep)
+    return await request.admin.purge(filter_of(said.filter), limit=limit, cursor=said.cursor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ from windlass.errors import InvalidInput
 from windlass.principal import Principal
 from windlass.types import AfterRule, OnDuplicate
 from windlass.web.answers import Answer
+from windlass.web.api.asking import Instant
 from windlass.web.identity import is_narrow
 from windlass.web.problems import Trouble
 from windlass.web.request import Request
@@ -30,7 +30,7 @@ class JobWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: str | UnsetType = UNSET
     priority: Annotated[int | UnsetType, Meta(description="larger goes first")] = UNSET
     delay: Annotated[str | float | UnsetType, Meta(description="not before so long from now: seconds, or 5m")] = UNSET
-    run_at: Annotated[datetime | UnsetType, Meta(description="not before this instant")] = UNSET
+    run_at: Annotated[Instant | UnsetType, Meta(description="not before this instant")] = UNSET
     timeout: Annotated[str | float | UnsetType, Meta(description="of one execution")] = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET

@@ -7,24 +7,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from windlass.admin.views import Changed, Entry, Filter, JobDetail, JobList, Link, LogView, RunView, Why
+from windlass.admin.views import Changed, Entry, JobDetail, JobList, Link, LogView, RunView, Why
+from windlass.core.listing import Direction
 from windlass.types import End, Side
-from windlass.web.api.asking import Limit, Spoken, Words
+from windlass.web.api.asking import Limit, Spoken
+from windlass.web.api.filtering import Which, filter_of
 from windlass.web.problems import Trouble
 from windlass.web.request import Request
 
 
-class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs."""
-
-    state: Annotated[str | None, Meta(description="a state, a label such as scheduled, or a word of `words`")] = None
-    queue: str | None = None
-    type: str | None = None
-    org_id: str | None = None
-    error: Annotated[str | None, Meta(description="a fingerprint, or a part of the last error's text")] = None
-    words: Words = None
+class JobsQuery(Which, frozen=True, kw_only=True):
+    first: Direction = "newest"
     limit: Limit = 50
-    cursor: Annotated[int | None, Meta(ge=0)] = None
+    cursor: Annotated[str | None, Meta(description="of the page before, with the same filter")] = None
 
 
 class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,12 +61,8 @@ class Priority(Struct, frozen=True, forbid_unknown_fields=True):
 async def listed(request: Request[JobsQuery, None]) -> JobList:
     """A page of jobs, newest first. `cursor` leads to the next one."""
     asked = request.query
-    return await request.admin.jobs(filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor)
-
-
-def filter_of(asked: JobsQuery) -> Filter:
-    return Filter(
-        state=asked.state, system=asked.words, queue=asked.queue, type=asked.type, org_id=asked.org_id, error=asked.error
+    return await request.admin.jobs(
+        filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor, first=asked.first
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
@@ -12,7 +11,7 @@ from windlass.admin.views import Queued
 from windlass.definitions import Preview, ScheduleOptions
 from windlass.errors import UnknownSchedule
 from windlass.types import CatchUp, Overlap
-from windlass.web.api.asking import Count, Gone, Switched
+from windlass.web.api.asking import Count, Gone, Instant, Switched
 from windlass.web.request import Request
 
 
@@ -43,7 +42,7 @@ class PreviewWish(Struct, frozen=True, forbid_unknown_fields=True):
     rule: str
     tz: str | None = None
     count: Count = 5
-    after: Annotated[datetime | None, Meta(description="begin here instead of now")] = None
+    after: Annotated[Instant | None, Meta(description="begin here instead of now")] = None
 
 
 async def listed(request: Request[None, None]) -> ScheduleList:

@@ -1,0 +1,98 @@
+"""A web application in the foreground of a process: on loopback, unless credentials guard it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from windlass.admin import Admin
+from windlass.errors import InvalidInput
+from windlass.web.access import LOCAL, LOOPBACK, Access
+
+PARTING: Final = 3  # seconds that open requests and streams have when we stop
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Tls:
+    certificate: str
+    key: str
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def guarded(admin: Admin, host: str, names: Sequence[str] = ()) -> Access:
+    """Who may come in at this address. On loopback everybody, until somebody makes a token; elsewhere tokens only."""
+    has_tokens = any(token.state == "good" for token in (await admin.tokens()).tokens)
+    if not is_loopback(host) and not has_tokens:
+        raise InvalidInput(
+            "host", f"{host} can be reached by others and no token guards this store; make one first: "
+            "windlass tokens create NAME --scope admin, or stay on 127.0.0.1"
+        )  # fmt: skip
+    own = () if is_loopback(host) else (socket.gethostname().lower(), host if ":" not in host else f"[{host}]")
+    return Access(anonymous=None if has_tokens else LOCAL, hosts=(*LOOPBACK, *own, *names))
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Port 0 is any that is free."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, OverflowError) as error:
+        raise InvalidInput("host", f"cannot listen on {host}:{port}: {error}") from None
+
+
+def address(listening: socket.socket, tls: Tls | None, base_path: str = "") -> str:
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'http' if tls is None else 'https'}://{shown}:{port}/{base_path.strip('/')}".rstrip("/") + "/"
+
+
+async def serve(web: ASGIApp, listening: socket.socket, stop: asyncio.Event, *, tls: Tls | None = None) -> None:
+    """Answer until `stop`."""
+    config = uvicorn.Config(
+        web, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none", timeout_keep_alive=20,
+        timeout_graceful_shutdown=PARTING, ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key, h11_max_incomplete_event_size=64 << 10,
+    )  # fmt: skip
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve([listening]), name="windlass-web")
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    server.should_exit = True
+    await serving
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,157 @@
+"""Who may do what, route by route. A route that is not listed here fails: whoever adds one says who may."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx2
+import pytest
+
+from web.conftest import Desk
+from windlass.principal import SCOPES
+from windlass.web.access import Access
+from windlass.web.route import Route
+from windlass.web.routes import ROUTES
+
+EVERYBODY = None
+TENANTS = {  # also with a token of one organisation: what it needs
+    "POST /api/jobs": "enqueue",
+    "GET /api/jobs": "read",
+    "GET /api/jobs/{job_id}": "read",
+    "GET /api/jobs/{job_id}/runs": "read",
+    "GET /api/jobs/{job_id}/logs": "read",
+    "GET /api/jobs/{job_id}/why": "read",
+    "GET /api/jobs/{job_id}/chain": "read",
+    "POST /api/jobs/{job_id}/cancel": "operate",
+    "POST /api/jobs/{job_id}/retry": "operate",
+    "POST /api/jobs/{job_id}/run-now": "operate",
+    "POST /api/jobs/{job_id}/move": "operate",
+    "POST /api/jobs/{job_id}/priority": "operate",
+    "POST /api/jobs/{job_id}/delete": "operate",
+    "GET /api/dlq": "read",
+    "GET /api/dlq/errors": "read",
+    "POST /api/dlq/replay": "operate",
+    "POST /api/dlq/purge": "operate",
+    "GET /api/failures": "read",
+    "GET /api/matching": "read",
+    "POST /api/jobs/bulk": "operate",
+    "GET /api/tokens": "admin",
+    "POST /api/tokens": "admin",
+    "POST /api/tokens/{token}/revoke": "admin",
+    "GET /api/events": "read",
+    "GET /api/openapi.json": "read",
+}
+WHOLE = {  # only with a token of the whole store
+    "POST /api/jobs/tick": "operate",
+    "GET /api/overview": "read",
+    "GET /api/counts": "read",
+    "GET /api/completions": "read",
+    "GET /api/queues/trends": "read",
+    "GET /api/queues": "read",
+    "GET /api/queues/{queue}/order": "read",
+    "POST /api/queues/{queue}/pause": "operate",
+    "POST /api/queues/{queue}/resume": "operate",
+    "GET /api/limits": "read",
+    "PUT /api/limits/{key}": "operate",
+    "DELETE /api/limits/{key}": "operate",
+    "POST /api/limits/{key}/pause": "operate",
+    "POST /api/limits/{key}/resume": "operate",
+    "GET /api/templates": "read",
+    "GET /api/templates/{name}": "read",
+    "PUT /api/templates/{name}": "operate",
+    "POST /api/templates/{name}/archive": "operate",
+    "DELETE /api/templates/{name}": "operate",
+    "GET /api/schedules": "read",
+    "POST /api/schedules/preview": "read",
+    "GET /api/schedules/{name}": "read",
+    "PUT /api/schedules/{name}": "operate",
+    "PATCH /api/schedules/{name}": "operate",
+    "DELETE /api/schedules/{name}": "operate",
+    "POST /api/schedules/{name}/pause": "operate",
+    "POST /api/schedules/{name}/resume": "operate",
+    "POST /api/schedules/{name}/run": "operate",
+    "GET /api/groups": "read",
+    "GET /api/groups/{group_id}": "read",
+    "POST /api/groups/{group_id}/cancel": "operate",
+    "POST /api/groups/{group_id}/retry": "operate",
+    "GET /api/holds": "read",
+    "POST /api/holds": "operate",
+    "POST /api/holds/{hold_id}/renew": "operate",
+    "POST /api/holds/{hold_id}/release": "operate",
+    "GET /api/workers": "read",
+    "GET /metrics": "read",
+    "GET /": "read",
+}
+OPEN = {"GET /livez", "GET /readyz", "GET /sign-in", "POST /sign-in", "POST /sign-out"}
+IMPLIED: dict[str, set[str]] = {"admin": set(SCOPES), "operate": {"operate", "read"}}
+ROLES = ("nobody", *SCOPES)
+
+
+def test_every_route_is_listed_once_with_what_it_needs() -> None:
+    listed = {**TENANTS, **WHOLE, **dict.fromkeys(OPEN, EVERYBODY)}
+    assert len(listed) == len(TENANTS) + len(WHOLE) + len(OPEN)
+    assert {repr(route): route.scope for route in ROUTES} == listed
+    assert {repr(route) for route in ROUTES if route.tenants} == set(TENANTS)
+
+
+def needs(route: Route) -> str | None:
+    return {**TENANTS, **WHOLE}.get(repr(route))
+
+
+class Door:
+    """Tokens of every role, for the whole store and for one organisation."""
+
+    def __init__(self) -> None:
+        self.desk = Desk(Access())
+        self.tokens: dict[tuple[str, bool], str] = {}
+
+    async def make(self) -> None:
+        admin = self.desk.web.state.site.admin()
+        for scope in SCOPES:
+            for narrow in (False, True):
+                _, secret = await admin.create_token(f"{scope} {narrow}", [scope], "acme" if narrow else None)
+                self.tokens[scope, narrow] = secret
+
+    async def knock(self, client: httpx2.AsyncClient, route: Route, role: str, narrow: bool = False) -> httpx2.Response:
+        path = route.path.replace("{", "").replace("}", "")  # a name like any other
+        headers = {} if role == "nobody" else {"Authorization": f"Bearer {self.tokens[role, narrow]}"}
+        if route.path == "/api/events":
+            path += "?job=nobody"  # ends with 404 instead of a stream
+        return await client.request(route.method, path, headers=headers)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_let_in_where_its_scopes_allow_and_nowhere_else(role: str) -> None:
+    async def main() -> None:
+        door = Door()
+        async with door.desk.app, door.desk.client() as client:
+            await door.make()
+            for route in ROUTES:
+                answer = await door.knock(client, route, role)
+                needed = needs(route)
+                if needed is None:
+                    assert answer.status_code not in (401, 303), route
+                elif role == "nobody":
+                    assert answer.status_code == (303 if route.is_page and route.method == "GET" else 401), route
+                elif needed in IMPLIED.get(role, {role}):
+                    assert answer.status_code not in (401, 403), (route, answer.text)
+                else:
+                    assert answer.status_code == 403, route
+                    assert route.is_page or answer.json()["type"] == "urn:windlass:forbidden", route
+
+    asyncio.run(main())
+
+
+def test_a_token_of_one_organisation_gets_nowhere_else() -> None:
+    async def main() -> None:
+        door = Door()
+        async with door.desk.app, door.desk.client() as client:
+            await door.make()
+            for route in ROUTES:
+                answer = await door.knock(client, route, "admin", narrow=True)
+                if repr(route) in WHOLE:
+                    assert answer.status_code == 403, route
+                else:
+                    assert answer.status_code not in (401, 403) or repr(route) in OPEN, (route, answer.text)
+
+    asyncio.run(main())
