@@ -1,0 +1,178 @@
+"""`/queues` and `/queues/{name}`: what waits where, in which order, within which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from windlass.admin.limits import LimitView
+from windlass.admin.overview import QueueTrend
+from windlass.admin.views import JobView
+from windlass.clock import moment
+from windlass.core.trends import SPANS
+from windlass.errors import InvalidInput, WindlassError
+from windlass.web.answers import Events, Page, Redirect
+from windlass.web.pages.charts import Chart, Series, stacked
+from windlass.web.pages.formats import part
+from windlass.web.pages.live import fragments
+from windlass.web.pages.shell import Sure, Told, ask, done, page, zone_of
+from windlass.web.request import Request
+
+ORDERED: Final = 20  # jobs whose order is shown
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """`other` is the neighbour that it changes places with; none: to the top."""
+
+    job: str
+    to: Literal["up", "down", "top", "bottom"]
+    other: str = ""
+
+
+class LimitForm(Struct, frozen=True, kw_only=True):
+    key: str
+    most: str = ""
+    rate: str = ""
+
+
+async def show(request: Request[Told, None]) -> Page:
+    trends = await gathered(request)
+    limits = (await request.admin.limits()).limits
+    fleet = await request.admin.workers()
+    shown = {
+        "trends": trends, "limits": limits, "by_queue": {limit.key.removeprefix("queue:"): limit for limit in limits
+                                                         if limit.key.startswith("queue:")},
+        "ready": sum(trend.counts.get("queued", 0) for trend in trends), "live": "/live/queues",
+        "running": sum(worker.running for worker in fleet.workers if worker.alive),
+        "slots": sum(worker.pool_size for worker in fleet.workers if worker.alive),
+    }  # fmt: skip
+    return await page(request, "queues.html", "queues", shown)
+
+
+async def live(request: Request[Told, None]) -> Page | Events:
+    return Events(fragments(request, show, "queue-rows"))
+
+
+async def gathered(request: Request[Any, Any]) -> list[QueueTrend]:
+    """Every queue: trends from the samples, numbers as they are now."""
+    now = {queue.name: queue for queue in (await request.admin.overview()).queues}
+    trends = {trend.name: trend for trend in (await request.admin.queue_trends("1h")).queues}
+    found = []
+    for name in dict.fromkeys([*trends, *now]):
+        trend, view = trends.get(name), now.get(name)
+        counts = view.counts if view is not None else trend.counts if trend is not None else {}
+        running = counts.get("running", 0) + counts.get("claimed", 0)
+        found.append(
+            QueueTrend(
+                name=name, counts=counts, paused_at=view.paused_at if view else trend.paused_at if trend else None,
+                held_by=view.held_by if view else None, oldest=trend.oldest if trend else None,
+                rate=trend.rate if trend else None, failed=trend.failed if trend else None, running=running,
+                workers=trend.workers if trend else 0, problems=trend.problems if trend else (),
+                depth=trend.depth if trend else (),
+            )
+        )  # fmt: skip
+    return found
+
+
+async def one(request: Request[Told, None]) -> Page:
+    name = request.path["name"]
+    trend = next((trend for trend in await gathered(request) if trend.name == name), None)
+    if trend is None:
+        raise InvalidInput("queue", f"there is no queue {name!r} in this store")
+    try:
+        order: Sequence[JobView] = (await request.admin.order(name, limit=ORDERED)).jobs
+    except WindlassError:
+        order = ()
+    limits = (await request.admin.limits()).limits
+    shown = {
+        "trend": trend, "order": order, "limit": next((one for one in limits if one.key == f"queue:{name}"), None),
+        "depth": depth(request, trend), "here_path": f"/queues/{part(name)}", "live": f"/live/queues/{part(name)}",
+        "ordered": ORDERED,
+    }  # fmt: skip
+    return await page(request, "queue.html", "queues", shown)
+
+
+async def live_one(request: Request[Told, None]) -> Page | Events:
+    return Events(fragments(request, one, "queue-head", "queue-depth"))
+
+
+def depth(request: Request[Any, Any], trend: QueueTrend) -> Chart | None:
+    if not any(level is not None for level in trend.depth):
+        return None
+    now, points = request.app.client.now(), len(trend.depth)
+    step = SPANS["1h"] // points
+    times: list[datetime] = [moment(now - step * (points - place)) for place in range(points)]
+    values = tuple(None if level is None else float(level) for level in trend.depth)
+    return stacked("queue-depth", f"Due jobs of {trend.name}, last hour", times, [Series("Due", "is-ready", values)],
+                   zone_of(request), "", height=152)  # fmt: skip
+
+
+async def pause(request: Request[None, Sure]) -> Page | Redirect:
+    name = request.path["name"]
+    if not request.body.sure:
+        text = "Running jobs finish. Nothing new of it starts on any worker until you resume it."
+        return await ask(request, "queues", f"Pause {name}?", text, "Pause", back=f"/queues/{part(name)}")
+    await request.admin.pause(name)
+    return done(f"/queues/{part(name)}", "paused")
+
+
+async def resume(request: Request[None, None]) -> Redirect:
+    await request.admin.resume(request.path["name"])
+    return done(f"/queues/{part(request.path['name'])}", "resumed")
+
+
+async def move(request: Request[None, Move]) -> Redirect:
+    said = request.body
+    if said.to in ("top", "bottom"):
+        await request.admin.move(said.job, said.to)  # type: ignore[arg-type]
+    elif said.other:
+        await request.admin.move_beside(said.job, said.other, "before" if said.to == "up" else "after", take_priority=True)
+    return done(f"/queues/{part(request.path['name'])}", "moved")
+
+
+async def set_limit(request: Request[None, LimitForm]) -> Redirect:
+    """Both fields empty: no limit any more."""
+    said = request.body
+    back = f"/queues/{part(said.key.removeprefix('queue:'))}" if said.key.startswith("queue:") else "/queues"
+    if not said.most.strip() and not said.rate.strip():
+        known = {limit.key for limit in (await request.admin.limits()).limits}
+        if said.key in known:
+            await request.admin.remove_limit(said.key)
+        return done(back, "saved")
+    try:
+        most = int(said.most) if said.most.strip() else None
+    except ValueError:
+        raise InvalidInput("most", f"must be a whole number, got {said.most!r}") from None
+    if most is None:
+        await _without_cap(request, said.key)
+    await request.admin.set_limit(said.key, most=most, rate=said.rate.strip() or "none")
+    return done(back, "saved")
+
+
+async def _without_cap(request: Request[Any, Any], key: str) -> None:
+    """What is not said stays as it is, so a cap goes with its limit."""
+    known: dict[str, LimitView] = {limit.key: limit for limit in (await request.admin.limits()).limits}
+    if key in known and known[key].most is not None:
+        await request.admin.remove_limit(key)
+
+
+async def pause_limit(request: Request[None, None]) -> Redirect:
+    await request.admin.pause_limit(request.path["key"], True)
+    return done("/queues", "paused")
+
+
+async def resume_limit(request: Request[None, None]) -> Redirect:
+    await request.admin.pause_limit(request.path["key"], False)
+    return done("/queues", "resumed")
+
+
+async def remove_limit(request: Request[None, Sure]) -> Page | Redirect:
+    key = request.path["key"]
+    if not request.body.sure:
+        text = "Jobs that wait for a permit of it may start at once."
+        return await ask(request, "queues", f"Remove the limit {key}?", text, "Remove", back="/queues", danger=True)
+    await request.admin.remove_limit(key)
+    return done("/queues", "deleted")
