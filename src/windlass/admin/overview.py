@@ -171,7 +171,7 @@ async def upcoming(client: Client, now: Micros) -> tuple[Upcoming, ...]:
     rows = await client.driver.read(DueSchedules(by=now + FAR, limit=UPCOMING))
     return tuple(
         Upcoming(
-            name=row.name, words=in_plain_words(row.cron_expression), timezone=row.timezone,
+            name=row.name, words=in_plain_words(row.cron_expression, row.timezone), timezone=row.timezone,
             at=moment(row.next_trigger_at),
         )
         for row in rows if row.next_trigger_at is not None

@@ -46,8 +46,10 @@ class Chart(Struct, frozen=True):
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def steps(top: float, most: int = 3) -> list[float]:
+def steps(top: float, most: int = 3, *, whole: bool = False) -> list[float]:
     """Round values from zero to at least `top`, in at most `most` steps."""
+    if whole and top <= most:
+        return [float(n) for n in range(max(math.ceil(top), 1) + 1)]
     if top <= 0:
         return [0.0, 1.0]
     raw = top / most
@@ -65,7 +67,7 @@ def stacked(name: str, label: str, times: Sequence[datetime], series: Sequence[S
         top = [None if value is None else base + value for base, value in zip(below, one.values, strict=True)]
         tops.append(top)
         below = [base if value is None else value for base, value in zip(below, top, strict=True)]
-    grid = steps(max(below, default=0.0))
+    grid = steps(max(below, default=0.0), whole=not unit)
     plot = height - 24
     drawn, floor = list[Drawn](), [0.0] * len(times)
     for place, (one, top) in enumerate(zip(series, tops, strict=True)):

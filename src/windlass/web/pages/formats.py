@@ -166,8 +166,14 @@ def full(context: Context, at: datetime | None) -> Markup:
     return _time(at, f"{at.astimezone(zone):%-d %b %Y, %H:%M:%S} {zone_name(zone)}", None)
 
 
+@pass_context
+def hour_there(context: Context, at: datetime) -> str:
+    """`01:30 UTC`: what the reader's clock says."""
+    return f"{at.astimezone(context['zone']):%H:%M} {zone_name(context['zone'])}"
+
+
 FILTERS: Final = {
-    "ago": ago, "age": age, "clock": clock, "full": full, "span": span, "duration": duration, "number": number,
+    "ago": ago, "age": age, "clock": clock, "full": full, "hour_there": hour_there, "span": span, "duration": duration, "number": number,
     "rate": rate, "percent": percent, "size": size, "short_id": short_id, "part": part, "slug": slug, "query": query,
     "sentence": sentence, "zone_name": zone_name, "plural": plural, "pairs": pairs,
 }  # fmt: skip

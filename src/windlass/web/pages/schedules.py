@@ -92,7 +92,7 @@ async def _page(request: Request[Any, Any], edit: str, form: Form | None, error:
         "preview": None if form is None else await previewed(request, form.cron, form.tz),
         "changes": clock_changes(rows, listed.at), "only": only, "changed_params": form is not None and bool(form.params),
         "filters": [("", "All", "/schedules"), ("paused", "Paused", "/schedules?only=paused")],
-        "live": "/live/schedules" + query({"only": only}),
+        "live": "/live/schedules" + query({"only": only, "edit": edited.name if edited else ""}),
     }  # fmt: skip
     return await page(request, "schedules.html", "schedules", shown, 422 if error else 200)
 
