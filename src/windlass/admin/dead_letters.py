@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.admin.audit import in_words
 from windlass.admin.filtering import BITE, error_of, search
 from windlass.admin.views import ErrorGroup, ErrorGroups, Filter, Swept
 from windlass.admin.wording import fingerprint
@@ -57,6 +58,7 @@ async def purge(client: Client, wanted: Filter, limit: int) -> Swept:
 async def _sweep(client: Client, wanted: Filter, limit: int, make: Callable[[Job], Alteration]) -> Swept:
     found, _ = await search(client.driver, only_dead(wanted), client.now(), limit=limit)
     found.reverse()
+    client = client.selecting(in_words(only_dead(wanted)))
     done: list[str] = []
     left: dict[str, str] = {}
     for start in range(0, len(found), BITE):

@@ -65,11 +65,8 @@ LONGEST_LOOK: Final = 0.5
 
 
 class Admin(Access):
-    """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
-
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
-        self.client = client
-        self.tasks: Final = tasks
+        super().__init__(client, tasks)
         self.templates: Final = Templates(self)
         self.schedules: Final = Schedules(self)
 
@@ -271,6 +268,7 @@ class Admin(Access):
         """By the task's own options and signature, where the program at hand is known. Without one any type is stored as
         `app.repository` would, by Harmonyk's rules."""
         client, now = self.client, self.client.now()
+        options = client.bounded(options)
         if self.tasks is not None:
             if type not in self.tasks:
                 raise UnknownTask(type, did_you_mean(type, self.tasks))

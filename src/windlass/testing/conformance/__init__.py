@@ -9,6 +9,7 @@ says `sql` adds `SqlPromises`, one that says `transactional` adds `TransactionPr
 and every method's docstring is a line of the contract.
 """
 
+from windlass.testing.conformance.acting import ActingPromises
 from windlass.testing.conformance.chains import ChainPromises
 from windlass.testing.conformance.concurrency import ConcurrencyPromises
 from windlass.testing.conformance.dependencies import DependencyPromises
@@ -60,6 +61,7 @@ class DriverConformance(
     InspectionPromises,
     FleetPromises,
     TokenPromises,
+    ActingPromises,
     DutyPromises,
     LifecyclePromises,
     ConcurrencyPromises,
@@ -68,6 +70,7 @@ class DriverConformance(
 
 
 __all__ = [
+    "ActingPromises",
     "ChainPromises",
     "ConcurrencyPromises",
     "DependencyPromises",
