@@ -47,6 +47,7 @@ from windlass.drivers.protocol import Claim, Driver, Renewal
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked
+from windlass.testing.model_access import AccessRules
 from windlass.testing.model_fleet import WORKERS, FleetRules
 from windlass.testing.model_groups import GroupRules
 from windlass.testing.model_limits import QUEUES, LimitRules
@@ -113,7 +114,7 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, SoundRows):
+class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, AccessRules, SoundRows):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))
