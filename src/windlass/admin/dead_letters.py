@@ -70,7 +70,7 @@ async def failures(client: Client, since: Micros, wanted: Filter) -> ErrorGroups
     died = replace(wish, kinds=(Kind("dead"),), finished_from=since)
     [dead] = await client.driver.read(GlimpseJobs(wish=died, limit=GROUPED))
     again = replace(wish, kinds=(Kind("queued"), Kind("scheduled")), failed_from=since)
-    [waiting] = await client.driver.read(GlimpseJobs(wish=again, limit=GROUPED))
+    [waiting] = await client.driver.read(GlimpseJobs(wish=again, limit=GROUPED, budget=2 * GROUPED))
     jobs = [*dead.jobs, *waiting.jobs]
     return ErrorGroups(
         groups=groups_of(jobs), looked_at=len(jobs), complete=dead.after is None and waiting.after is None

@@ -20,6 +20,7 @@ class Tongue(Struct, frozen=True, kw_only=True):
     tagged: str  # the tags hold a text
     holds: str  # a text holds a part
     indexed: str  # the index to use, where the planner is told
+    listed: str  # the jobs whose numbers a query answers
     fence: str  # what is asked for before this is found before it is sorted
 
 
@@ -27,10 +28,11 @@ SQLITE: Final = Tongue(
     mark="?", jobs="jobs", differs="is not", instant="{}", micros="{}", ready="ready = 1", unready="ready = 0",
     texts="{} in (select value from json_each({}))", numbers="{} in (select value from json_each({}))",
     tagged="exists (select 1 from json_each(tags) where value = {})", holds="instr({}, {}) > 0", indexed=" indexed by {}",
-    fence="",
+    listed="seq in ({})", fence="",
 )  # fmt: skip
 POSTGRES: Final = Tongue(
     mark="$", jobs="windlass.jobs", differs="is distinct from", instant="windlass.at({})", micros="windlass.micros({})",
     ready="ready", unready="not ready", texts="{} = any({}::text[])", numbers="{} = any({}::bigint[])",
-    tagged="jsonb_exists(tags, {})", holds="strpos({}, {}) > 0", indexed="", fence=" offset 0",
+    tagged="jsonb_exists(tags, {})", holds="strpos({}, {}) > 0", indexed="", listed="seq = any(array({}))",
+    fence=" offset 0",
 )  # fmt: skip

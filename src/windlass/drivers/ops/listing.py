@@ -76,21 +76,22 @@ def search(
             return found
         [(living,)] = yield walk.living(BUDGET)
         if living <= BUDGET:
-            yield from on(walk, path, found, wish, first, limit, show, iter([BUDGET + 1]))
+            yield from on(walk, path, found, wish, first, limit, show, sizes(max(budget, NEAR + 1), found, few=True))
             return found
         path = "all"
     elif path == "all" and after is None:
         found.after = yield from beginning(db, wish, first)
     few = path in ("ids", "group")
-    yield from on(walk, path, found, wish, first, limit, show, iter([max(budget, 2)]) if few else sizes(budget, found))
+    yield from on(walk, path, found, wish, first, limit, show, sizes(budget, found, few=few))
     return found
 
 
-def sizes(budget: int, found: Found) -> Iterator[int]:
-    """Small stretches first: most pages are full after the first one."""
-    small = iter(SIZES)
+def sizes(budget: int, found: Found, *, few: bool = False) -> Iterator[int]:
+    """Small stretches first: most pages are full after the first one. `few`: each stretch reads the whole of an index, so
+    that there should not be many."""
+    small = iter(SIZES[-1:] if few else SIZES)
     while found.looked_at < budget:
-        yield min(next(small, STRETCH), budget - found.looked_at)
+        yield min(next(small, BUDGET if few else STRETCH), budget - found.looked_at)
 
 
 def on(

@@ -97,9 +97,10 @@ class Walk:
             made = ["schedule_id is not null", f"schedule_id = {self._bound(self._wish.schedule_id)}", *here]
             return f"select {columns} from {self._from('jobs_made')}{_where(made)} order by {order} limit {jobs}"
         each = " union all ".join(
-            f"select {columns} from {self._from(index)}{_where([*wheres, *here])}" for index, wheres in self._sets(path)
+            f"select seq from {self._from(index)}{_where([*wheres, *here])}" for index, wheres in self._sets(path)
         )
-        return f"select * from ({each}{self._tongue.fence}) as few order by {order} limit {jobs}"
+        few = f"select seq from ({each}{self._tongue.fence}) as few order by {order} limit {jobs}"
+        return f"select {columns} from {self._tongue.jobs} where {self._tongue.listed.format(few)}"
 
     def _sets(self, path: Path) -> list[tuple[str, list[str]]]:
         """(index, predicates) of jobs that are few enough to be read before they are sorted."""
@@ -116,6 +117,9 @@ class Walk:
             if labels & inside:
                 wheres = [predicate.format(ready=self._tongue.ready, unready=self._tongue.unready)]
                 wheres += [self._among("queue", self._wish.queues)] if by and self._wish.queues else []
+                if index == "jobs_waiting" and not inside <= labels:
+                    now = self._tongue.instant.format(self._bound(self._wish.now))
+                    wheres.append(f"run_at {'<=' if 'queued' in labels else '>'} {now}")
                 found.append((index, wheres))
         return found
 
