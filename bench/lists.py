@@ -29,11 +29,12 @@ from windlass.config import Settings
 
 MOST_MS: Final = 300.0
 WARM: Final = 2
+HOUR: Final = timedelta(hours=1)
 Read = Callable[[], Awaitable[Any]]
 
 
 def reads(admin: Admin, now: datetime) -> dict[str, Read]:
-    hour, day = now - timedelta(hours=1), now - timedelta(days=1)
+    hour, day = now - HOUR, now - timedelta(days=1)
 
     def page(**wanted: Any) -> Read:
         return lambda: admin.jobs(Filter(**wanted))
@@ -60,7 +61,7 @@ def reads(admin: Admin, now: datetime) -> dict[str, Read]:
         "a group": page(group_id="g500"), "a schedule": page(schedule="nightly-1"),
         "a worker": page(worker_id="worker-7"), "running at a worker": page(worker_id="worker-7", state="running"),
         "created in the last hour": page(created_from=hour), "created a day ago": page(created_until=day),
-        "created in an hour of last week": page(created_from=day - timedelta(days=3), created_until=day - timedelta(days=2.9)),
+        "created in an hour of last week": page(created_from=day - 3 * timedelta(days=1), created_until=day - 71 * HOUR),
         "rare, created in the last hour": page(created_from=hour, tag="no"),
         "ended in the last hour": page(finished_from=hour), "an error's text": page(error="Timeout"),
         "an error's text, dead": page(state="dead", error="Timeout"), "an error that nobody had": page(error="no such"),

@@ -129,7 +129,7 @@ def fill_postgres(url: str, rows: int, now: int) -> None:
         connection.execute("set local synchronous_commit = off")
         connection.execute(
             f"insert into windlass.jobs ({COLUMNS}) select {values} from (select n, {KINDS.format(rows=rows)} as kind "
-            f"from generate_series(1, {rows}) as n) as numbers".encode()
+            f"from generate_series(1, {rows}::bigint) as n) as numbers".encode()
         )
         connection.execute("select setval('windlass.jobs_seq', %s)", (rows,))
         with connection.cursor().copy(

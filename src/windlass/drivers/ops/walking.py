@@ -125,7 +125,8 @@ class Walk:
 
     def _ended(self, state: str, columns: str, after: Place | None, jobs: int) -> str:
         wish, instant = self._wish, self._tongue.instant
-        wheres = ["finished_at is not null", f"state = '{state}'"]
+        here = "" if after is None else f"{instant.format(self._bound(after.at or 0))}, {self._bound(after.seq)}"
+        wheres = ["finished_at is not null", self._tongue.newest_of if self._down else self._tongue.oldest_of]
         if wish.finished_from is not None:
             wheres.append(f"finished_at >= {instant.format(self._bound(wish.finished_from))}")
         if wish.finished_until is not None:
@@ -133,10 +134,11 @@ class Walk:
         if wish.quiet_since is not None:
             wheres.append(f"finished_at <= {instant.format(self._bound(wish.quiet_since))}")
         if after is not None:
-            here = f"({instant.format(self._bound(after.at or 0))}, {self._bound(after.seq)})"
-            wheres.append(f"(finished_at, seq) {'<' if self._down else '>'} {here}")
-        order = self._order("ended", forward=True)
-        return f"select {columns} from {self._from('jobs_finished')}{_where(wheres)} order by {order} limit {jobs}"
+            wheres.append(f"(finished_at, seq) {'<' if self._down else '>'} ({here})")
+        way = "desc" if self._down else "asc"
+        order = f"state {way}, finished_at {way}, seq {way}"
+        text = _where(wheres).replace("{state}", state).replace("{here}", here or self._tongue.ends[self._down])
+        return f"select {columns} from {self._from('jobs_finished')}{text} order by {order} limit {jobs}"
 
     def _order(self, path: Path, *, forward: bool) -> str:
         way = "desc" if self._down == forward else "asc"
