@@ -18,6 +18,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
@@ -127,8 +128,8 @@ class JsonDriver(p.Untransactional):
         return self._write(lambda t: settlement.settle(t, changes, now))
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         return self._write(lambda t: leases.expire(t, now, limit))
-    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
-        return self._write(lambda t: people.alter(t, changes, now))
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
+        return self._write(lambda t: people.alter(t, changes, now, by))
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         return self._write(lambda t: fleet.beat(t, worker, now))
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> p.Leadership:

@@ -10,6 +10,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
+from windlass.admin import Admin
 from windlass.client import Client, JobHandle
 from windlass.clock import Clock, duration
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
@@ -224,6 +225,12 @@ class Windlass:
         how long that may take (None: for ever, 0: not at all), then `ResourceBusy`. The hold is renewed every third of
         `expires_in`; a block whose hold is lost ends with `HoldLost`."""
         return QueueHold(self.client, queue, by, expires_in, wait)
+
+    @property
+    def admin(self) -> Admin:
+        """Look at jobs and queues, and change them; the audit log says that `code` did. In somebody's name:
+        `app.admin.acting_as("ada")`."""
+        return Admin(self.client, self.tasks).acting_as("code")
 
     @property
     def repository(self) -> Repository:

@@ -38,6 +38,7 @@ from windlass.words import System, Words, words_of
 
 if TYPE_CHECKING:
     from windlass.codec import Results
+    from windlass.options import JobOptions
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -148,6 +149,20 @@ class Client:
         if driver is not None and self._pid == os.getpid():
             await driver.close()
 
+    # ------------------------------------------------------------------------------------------------------ who asks
+
+    def shares(self, other: Client) -> bool:
+        """Whether both are the same client, perhaps in somebody's name."""
+        return self.__dict__ is other.__dict__
+
+    def selecting(self, words: str) -> Client:
+        """For changes to all that match: where changes are noted, so are these words."""
+        return self
+
+    def bounded(self, options: JobOptions) -> JobOptions:
+        """What may be said of a new job, by whoever this client acts for."""
+        return options
+
     # -------------------------------------------------------------------------------------------------------- enqueue
 
     async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
@@ -157,7 +172,7 @@ class Client:
                 await self.declare()
             return await driver.enqueue_within_async(conn, new, now=now, notify=notify)
         transaction = joined.get()
-        if transaction is not None and transaction.client is self:
+        if transaction is not None and transaction.client.shares(self):
             return await transaction.enqueue(new)
         if self.declared:
             await self.declare()
@@ -174,7 +189,7 @@ class Client:
         if conn is not None:
             return driver.enqueue_within(conn, new, now=now, notify=notify)
         transaction = joined.get()
-        if transaction is not None and transaction.client is self:
+        if transaction is not None and transaction.client.shares(self):
             return transaction.enqueue_sync(new)
         answers = driver.enqueue_sync(new, now=now)
         if self.due_listeners:
@@ -254,7 +269,7 @@ class Client:
     def check_apart(self, what: str) -> None:
         """Refuse inside of a transaction of this client."""
         transaction = joined.get()
-        if transaction is not None and transaction.client is self:
+        if transaction is not None and transaction.client.shares(self):
             raise InvalidInput(
                 "transaction", f"only enqueues join it; nothing can be {what} here, because that waits for the write lock "
                 "which this block holds: do it before or after"

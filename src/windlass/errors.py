@@ -207,6 +207,15 @@ class UnknownTemplate(WindlassError, LookupError):
         super().__init__(f"there is no template {name!r} in this store{hint}")
 
 
+class OutOfScope(WindlassError):
+    """Somebody who is bound to an org, or to queues, asks for what is not theirs alone. Nothing was changed."""
+
+    def __init__(self, actor: str, org_id: str | None, queues: tuple[str, ...] | None, what: str) -> None:
+        bounds = [f"the org {org_id!r}"] if org_id is not None else []
+        bounds += [f"the queues {', '.join(queues)}"] if queues is not None else []
+        super().__init__(f"{actor} is bound to {' and '.join(bounds)}, and this reaches further: {what}")
+
+
 class UnknownToken(WindlassError, LookupError):
     def __init__(self, token: str, hint: str = "") -> None:
         self.token = token

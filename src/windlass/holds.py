@@ -24,7 +24,7 @@ from windlass.core.listing import TallyJobs, Wish
 from windlass.core.queries import AllHolds, AllQueues
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
-from windlass.errors import HoldLost, InvalidInput, ResourceBusy, StoreError
+from windlass.errors import HoldLost, InvalidInput, OutOfScope, ResourceBusy, StoreError
 from windlass.policies import Duration
 from windlass.types import Micros
 from windlass.words import did_you_mean
@@ -260,7 +260,8 @@ async def check_queue(client: Client, queue: str) -> None:
     known = {row.name for row in await client.driver.read(AllQueues())}
     if queue in known:
         return
-    known |= {count.queue for count in await client.driver.count(now=client.now())}
+    with suppress(OutOfScope):  # who is bound to an org does not hear of the queues of others
+        known |= {count.queue for count in await client.driver.count(now=client.now())}
     if queue in known:
         return
     wish = Wish(now=client.now(), queues=(queue,), superseded=True)  # what has ended there counts as well

@@ -18,7 +18,25 @@ class AuditLine(Struct, frozen=True, kw_only=True, gc=False):
     actor: str
     action: str
     subject: str
-    detail: str | None = None
+    detail: str | None = None  # a JSON object
+    org_id: str | None = None  # to which the actor is bound
+    selection: str | None = None  # how those that were changed were chosen, where they were not named
+    count: int = 1  # how many were changed
+
+
+class AuditEntry(Struct, frozen=True, gc=False):
+    """A line and its number, by which the log is paged."""
+
+    number: int
+    line: AuditLine
+
+
+class GroupOwner(Struct, frozen=True, gc=False):
+    """A member of the group, or several, are of this org and queue."""
+
+    group_id: str
+    org_id: str | None
+    queue: str
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, gc=False):

@@ -110,6 +110,7 @@ ARGUMENTS = {
     ("holds", "run"): ["q", "--", "true"],
 }  # fmt: skip
 SKIPPED = {("demo",), ("init",), ("completion",)}  # they open no store of ours
+SKIPPED |= {("serve",), ("dev",)}  # they do not end by themselves
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in SKIPPED], ids=" ".join)

@@ -30,7 +30,7 @@ def test_what_is_wrong_with_a_token_is_said(cli: Cli) -> None:
     done = cli("tokens", "create", "ci", "--scope", "root")
     assert done.code == 2
     assert "scopes: must be one of" in done.err
-    cli("tokens", "create", "ci", "--scope", "read")
-    assert cli("tokens", "create", "ci", "--scope", "read").code == 3
-    done = cli("tokens", "revoke", "cj")
+    cli("tokens", "create", "deploy", "--scope", "read")
+    assert cli("tokens", "create", "deploy", "--scope", "read").code == 3
+    done = cli("tokens", "revoke", "deplox")
     assert (done.code, "did you mean" in done.err, "windlass tokens list" in done.err) == (1, True, True)

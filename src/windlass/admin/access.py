@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from windlass.admin import audit as log
 from windlass.admin import tokens as book
+from windlass.admin.acting import ActingClient
+from windlass.admin.audit import AuditList
 from windlass.admin.tokens import TokenList, TokenView
 from windlass.client import Client
+from windlass.core.acting import By
+from windlass.core.admission import check_name, check_queues
 from windlass.policies import Duration
 from windlass.principal import Principal
 
+if TYPE_CHECKING:
+    from windlass.tasks import Task
+
 
 class Access:
-    client: Client
+    """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
+
+    def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
+        self.client = client
+        self.tasks: Final = tasks
+
+    def acting_as(self, actor: str, *, org_id: str | None = None, queues: Sequence[str] | None = None) -> Self:
+        """The same in somebody's name: each change leaves a line in the audit log, in the transaction that makes it. With
+        an org or queues, only their jobs are there to be seen or changed; whoever is bounded already stays so."""
+        check_name("actor", actor)
+        if org_id is not None:
+            check_name("org_id", org_id)
+        if queues is not None:
+            check_queues(queues)
+        by = By(actor=actor, org_id=org_id, queues=None if queues is None else tuple(queues))
+        return type(self)(ActingClient(self.client, by), self.tasks)
+
+    async def audit(
+        self, *, limit: int = 50, cursor: int | None = None, since: datetime | None = None, actor: str | None = None,
+        action: str | None = None, subject: str | None = None,
+    ) -> AuditList:  # fmt: skip
+        """Who did what, newest first. `action` is one such as `job.cancel`, or a noun for all that was done to it."""
+        return await log.listed(self.client, limit, cursor, since, actor, action, subject)
+
+    async def note(self, action: str, subject: str, *, count: int = 1, detail: str | None = None) -> None:
+        """Write a line for what changes no row here: somebody signed in, something was exported."""
+        await log.note(self.client, action, subject, count, detail)
 
     async def tokens(self) -> TokenList:
         """Every token that was made, without its secret, in the order in which they were."""

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.admin.audit import in_words
 from windlass.admin.filtering import compiled
 from windlass.admin.listing import DRY, Cursor, digest_of, opened, text_of
 from windlass.admin.views import Filter
@@ -99,6 +100,7 @@ async def bulk(
         )  # fmt: skip
     here = None if cursor is None else opened(cursor, wanted, action)
     found, after, looked_at = await gathered(client, wish, None if here is None else Place(here.at, here.seq), limit)
+    client = client if wanted.ids else client.selecting(in_words(wanted))
     if action != "move" or how.to != "top":
         found.reverse()  # in the order in which they came; what goes to the top is moved last to first
     done, left = await changed(client, wish, found, lambda job_id: alteration(client, action, how, job_id), report)

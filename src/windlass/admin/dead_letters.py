@@ -20,6 +20,7 @@ from windlass.core.listing import Glimpse, GlimpseJobs, Kind
 from windlass.types import Micros
 
 GROUPED: Final = 10_000
+RECENT: Final = 2_000  # that died, and that will be tried again
 BARS: Final = 24
 By = Literal["error", "type"]
 
@@ -68,9 +69,9 @@ async def failures(client: Client, since: Micros, wanted: Filter) -> ErrorGroups
     now = client.now()
     wish = await compiled(client, replace(wanted, state=None, label=None), now)
     died = replace(wish, kinds=(Kind("dead"),), finished_from=since)
-    [dead] = await client.driver.read(GlimpseJobs(wish=died, limit=GROUPED))
+    [dead] = await client.driver.read(GlimpseJobs(wish=died, limit=RECENT))
     again = replace(wish, kinds=(Kind("queued"), Kind("scheduled")), failed_from=since)
-    [waiting] = await client.driver.read(GlimpseJobs(wish=again, limit=GROUPED))
+    [waiting] = await client.driver.read(GlimpseJobs(wish=again, limit=RECENT, budget=5 * RECENT))
     jobs = [*dead.jobs, *waiting.jobs]
     return ErrorGroups(
         groups=groups_of(jobs), looked_at=len(jobs), complete=dead.after is None and waiting.after is None

@@ -38,10 +38,11 @@ async def enqueue(client: Client, tasks: Tasks, wishes: Sequence[Wish]) -> tuple
 
 
 def _new(client: Client, tasks: Tasks, wish: Wish, now: Micros) -> NewJob:
+    options = client.bounded(wish.options)
     if tasks is not None:
         if wish.type not in tasks:
             raise UnknownTask(wish.type, did_you_mean(wish.type, tasks))
-        return tasks[wish.type].using(**wish.options).job(**wish.payload).new
-    check_options(wish.options, OF_JOB, "enqueue")
+        return tasks[wish.type].using(**options).job(**wish.payload).new
+    check_options(options, OF_JOB, "enqueue")
     text = stable_json(dict(wish.payload)).encode()
-    return plan(wish.type, wish.options, HARMONYK, client.settings).make(client.ids.job(now), text, now)
+    return plan(wish.type, options, HARMONYK, client.settings).make(client.ids.job(now), text, now)

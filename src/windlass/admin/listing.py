@@ -20,7 +20,7 @@ from windlass.errors import InvalidInput
 from windlass.holds import check_queue
 from windlass.types import Job, Micros
 
-DRY: Final = 200_000  # jobs that a count looks at
+DRY: Final = 100_000  # jobs that a count looks at
 NAMES: Final = 200  # of one kind that are offered
 
 

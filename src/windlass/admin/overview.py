@@ -20,7 +20,7 @@ from windlass.core.cronwords import in_plain_words
 from windlass.core.holds import is_valid
 from windlass.core.queries import AllHolds, AllQueues, AllWorkers, DueSchedules, SamplesAt, SamplesSince
 from windlass.core.sampling import MINUTE
-from windlass.core.trends import SPANS, Percentiles, Point, Span, edges, minutes_of, point, points
+from windlass.core.trends import SPANS, Percentiles, Point, Span, edges, levels, minutes_of, point, points
 from windlass.core.trouble import RECENT, Trouble, TroubleKind, troubles
 from windlass.errors import InvalidInput
 from windlass.records import QueueSample, WorkerInfo
@@ -218,7 +218,6 @@ def trend_of(
     last = recent[-1] if recent else None
     depth = {} if last is None else last.depth
     found = troubles(recent, row, hold, here.living)
-    levels = points(samples, begins)
     return QueueTrend(
         name=name, counts=dict(depth), paused_at=None if row is None or row.paused_at is None else moment(row.paused_at),  # type: ignore[arg-type]
         held_by=None if hold is None else hold.by, oldest=seconds(None if last is None else last.oldest),
@@ -226,7 +225,7 @@ def trend_of(
         running=depth.get("running", 0) + depth.get("claimed", 0),
         workers=sum(name in worker.queues for worker in here.living),
         problems=tuple(problem(one, name, here.now) for one in found),
-        depth=tuple(None if level.depth is None else level.depth.get("queued", 0) for level in levels),
+        depth=tuple(levels(samples, begins)),
     )  # fmt: skip
 
 

@@ -61,11 +61,8 @@ LONGEST_LOOK: Final = 0.5
 
 
 class Admin(Access, Finding):
-    """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
-
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
-        self.client = client
-        self.tasks: Final = tasks
+        super().__init__(client, tasks)
         self.templates: Final = Templates(self)
         self.schedules: Final = Schedules(self)
 

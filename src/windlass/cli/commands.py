@@ -34,6 +34,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
             schedules create, update, pause, resume, run, delete
             templates list, show, put, archive, delete
   access    tokens list, create, revoke     who may come in over HTTP
+            audit                           who changed what
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
@@ -59,6 +60,9 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is
         "windlass enqueue import --payload @rows.json --idempotency-key import-7",
     )),
     "watch": ("watch:watch", ("windlass watch 0192f0c1-2345-7890-8abc-def012345678",)),
+    "audit": ("audit:audit", (
+        "windlass audit", "windlass audit --action job.cancel --actor token:ci", "windlass audit --since 7d --json",
+    )),
     "doctor": ("store:doctor", ("windlass doctor", "windlass doctor --store sqlite:////var/lib/jobs.db")),
     "migrate": ("store:migrate", ("windlass migrate --plan", "windlass migrate")),
     "init": ("start:init", ("windlass init", "windlass init shop")),

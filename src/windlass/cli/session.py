@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -104,7 +105,7 @@ async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin
     settings = settings_from({})
     client = Client(common.url, settings if create else replace(settings, migrate="never"))
     try:
-        yield Admin(client)
+        yield Admin(client).acting_as(me())
     finally:
         await client.close()
 
@@ -122,6 +123,14 @@ async def opened_app(target: str, common: Common) -> AsyncIterator[Windlass]:
         yield app
     finally:
         await app.close()
+
+
+def me() -> str:
+    """As the audit log names whoever types commands."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container without a name for this user
+        return f"cli:{os.getuid()}"
 
 
 def epilogue(*examples: str) -> str:

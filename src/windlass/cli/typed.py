@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from windlass.admin import Admin
-from windlass.cli.session import Common, opened, opened_app
+from windlass.cli.session import Common, me, opened, opened_app
 from windlass.errors import InvalidInput
 
 
@@ -50,4 +50,4 @@ async def admin_of(target: str | None, common: Common) -> AsyncIterator[Admin]:
             yield admin
     else:
         async with opened_app(target, common) as loaded:
-            yield Admin(loaded.client, loaded.tasks)
+            yield Admin(loaded.client, loaded.tasks).acting_as(me())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, get_args
 
+from windlass.core.acting import By, check_within
 from windlass.core.admission import (
     GROUP_MODES,
     LATEST,
@@ -17,7 +18,7 @@ from windlass.core.admission import (
     check_priority,
     check_text,
 )
-from windlass.core.admission_of_tokens import check_token
+from windlass.core.admission_of_tokens import check_access
 from windlass.core.admission_schedules import check_of_schedules
 from windlass.core.alterations import (
     Acquire,
@@ -29,6 +30,7 @@ from windlass.core.alterations import (
     Leave,
     Move,
     MoveBeside,
+    Note,
     NoteUse,
     OfSchedules,
     PauseLimit,
@@ -59,7 +61,12 @@ ENDS: Final = frozenset(get_args(End))
 SIDES: Final = frozenset(get_args(Side))
 
 
-def check_alterations(changes: Sequence[Alteration]) -> None:
+def check_alterations(changes: Sequence[Alteration], by: By | None = None) -> None:
+    if by is not None:
+        check_name("actor", by.actor)
+        check_within(by, changes)
+    elif any(isinstance(change, Note) for change in changes):
+        raise InvalidInput("actor", "a note in the audit log is somebody's")
     for change in changes:
         check_alteration(change)
     acquired = {change.hold_id for change in changes if isinstance(change, Acquire)}
@@ -80,10 +87,7 @@ def check_alteration(change: Alteration) -> None:
         case RemoveLimit():
             check_name("limit", change.key)
         case PauseLimit():
-            check_name("limit", change.key)
-            check_flag("paused", change.paused)
-            if change.key.startswith("queue:"):
-                raise InvalidInput("limit", f"{change.key!r} is a queue; pause the queue itself")
+            check_pause_limit(change)
         case PutGroup():
             check_name("group_id", change.group_id)
             check_number("total", change.total)
@@ -101,8 +105,8 @@ def check_alteration(change: Alteration) -> None:
                 check_id(child_id)
         case PutWebhook():
             check_webhook(change)
-        case CreateToken() | RevokeToken() | NoteUse():
-            check_token(change)
+        case CreateToken() | RevokeToken() | NoteUse() | Note():
+            check_access(change)
         case Unchanged():
             check_alteration(change.change)
             check_number("seen", change.seen)
@@ -130,6 +134,13 @@ def check_alteration(change: Alteration) -> None:
             check_of_schedules(change)
         case _:
             pass
+
+
+def check_pause_limit(change: PauseLimit) -> None:
+    check_name("limit", change.key)
+    check_flag("paused", change.paused)
+    if change.key.startswith("queue:"):
+        raise InvalidInput("limit", f"{change.key!r} is a queue; pause the queue itself")
 
 
 def check_put_limit(change: PutLimit) -> None:

@@ -1,13 +1,24 @@
-"""What is refused of tokens, before anything is written."""
+"""What is refused of tokens and of notes in the audit log, before anything is written."""
 
 from __future__ import annotations
 
-from windlass.core.admission import LATEST, check_id, check_name, check_one_of
-from windlass.core.alterations import CreateToken, OfTokens
+from windlass.core.admission import LATEST, check_id, check_name, check_number, check_one_of, check_text
+from windlass.core.alterations import CreateToken, Note, OfTokens
 from windlass.errors import InvalidInput
 from windlass.principal import SCOPES
 
 DIGEST = 32  # bytes of a SHA-256
+
+
+def check_access(change: OfTokens | Note) -> None:
+    if isinstance(change, Note):
+        check_name("action", change.action)
+        check_name("subject", change.subject)
+        check_number("count", change.count)
+        if change.detail is not None:
+            check_text("detail", change.detail)
+    else:
+        check_token(change)
 
 
 def check_token(change: OfTokens) -> None:

@@ -309,6 +309,16 @@ class NoteUse(Struct, frozen=True):
     token_id: str
 
 
+class Note(Struct, frozen=True):
+    """Something was done that is no change of rows here, and belongs into the audit log all the same. Only in somebody's
+    name."""
+
+    action: str
+    subject: str
+    count: int = 1
+    detail: str | None = None
+
+
 OfTokens: TypeAlias = CreateToken | RevokeToken | NoteUse
 
 
@@ -344,6 +354,7 @@ Alteration: TypeAlias = (
     | OfSchedules
     | PutWebhook
     | OfTokens
+    | Note
     | CancelGroup
     | RetryGroup
     | Unchanged

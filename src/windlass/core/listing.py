@@ -10,7 +10,7 @@ the same order:
 * anything else: along the numbers, which is the order in which jobs came.
 
 Everything but the listing of ended jobs is in the order of the numbers. Times of creation rise with the numbers as far as
-the clocks of those who enqueue agree: a listing by time trusts that no job lies further than `STRETCH` others from where it
+the clocks of those who enqueue agree: a listing by time trusts that no job lies further than `SLACK` others from where it
 belongs.
 """
 
@@ -31,7 +31,7 @@ Path = Literal["ids", "group", "schedule", "ended", "living", "all"]
 Direction = Literal["newest", "oldest"]
 
 BUDGET: Final = 50_000  # jobs that one search looks at
-STRETCH: Final = 5_000
+SLACK: Final = 10_000
 TEXT_LIMIT: Final = 1_000
 STATE_OF: Final[dict[Label, State]] = {
     "queued": "queued", "scheduled": "queued", "blocked": "queued", "parked": "queued", "claimed": "running",

@@ -8,7 +8,18 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from windlass.records import ApiToken, AuditLine, Event, Fault, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.records import (
+    ApiToken,
+    AuditEntry,
+    AuditLine,
+    Event,
+    Fault,
+    GroupOwner,
+    QueueSample,
+    Usage,
+    Webhook,
+    WorkerInfo,
+)
 from windlass.types import (
     Dependency,
     Group,
@@ -47,6 +58,12 @@ class GroupsById(Query[Group], frozen=True, kw_only=True):
 
 class MembersOf(Query[MemberCount], frozen=True, kw_only=True):
     """How the members of these groups stand, sorted by group, state and whether they have begun."""
+
+    ids: tuple[str, ...]
+
+
+class OwnersOf(Query[GroupOwner], frozen=True, kw_only=True):
+    """Of which orgs and queues the members of these groups are, sorted by group, org (none first) and queue."""
 
     ids: tuple[str, ...]
 
@@ -193,3 +210,16 @@ class AuditLog(Query[AuditLine], frozen=True, kw_only=True):
     """Lines of the audit log, written at `since` or later, oldest first."""
 
     since: Micros = 0
+
+
+class AuditPage(Query[AuditEntry], frozen=True, kw_only=True):
+    """Lines of the audit log, newest first, at most `limit`; with `before` those that are older than the line of that
+    number. What is None does not matter; `action` may also be a noun, such as `job`, for all that is done to it."""
+
+    limit: int = 50
+    before: int | None = None
+    since: Micros = 0
+    actor: str | None = None
+    action: str | None = None
+    subject: str | None = None
+    org_id: str | None = None

@@ -4,9 +4,8 @@ stands now. A point without samples is a gap, not a zero."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -15,11 +14,12 @@ from windlass.core.sampling import EDGES, MINUTE
 from windlass.records import QueueSample
 from windlass.types import Micros
 
+K = TypeVar("K")
 Span = Literal["1h", "6h", "24h", "7d"]
 
 POINTS: Final = 60
 SPANS: Final[dict[Span, Micros]] = {"1h": 60 * MINUTE, "6h": 360 * MINUTE, "24h": 1_440 * MINUTE, "7d": 10_080 * MINUTE}
-ROWS: Final = 6_000  # samples that one picture is made of; where there are more, some minutes stand for all
+ROWS: Final = 5_000  # samples that one picture is made of; where there are more, some minutes stand for all
 ENDINGS: Final = ("completed", "failed", "skipped")
 
 
@@ -71,22 +71,34 @@ def point(begin: Micros, samples: Sequence[QueueSample]) -> Point:
         return Point(at=begin)
     last = max(sample.minute for sample in samples)
     minutes = len({sample.minute for sample in samples})
-    depth: Counter[str] = Counter()
-    ended: Counter[str] = Counter()
-    waits: Counter[int] = Counter()
-    runs: Counter[int] = Counter()
-    for sample in samples:
-        if sample.minute == last:
-            depth.update(sample.depth)
-        ended.update(sample.finished)
-        waits.update(sample.waits)
-        runs.update(sample.runs)
+    depth = added(sample.depth for sample in samples if sample.minute == last)
+    ended = added(sample.finished for sample in samples)
     seconds = minutes * MINUTE / SECOND
     return Point(
-        at=begin, depth=dict(depth), oldest=max((sample.oldest or 0 for sample in samples), default=0),
-        rates={outcome: ended[outcome] / seconds for outcome in ENDINGS}, failed=failed_share(ended),
-        wait=percentiles(waits), run=percentiles(runs),
+        at=begin, depth=depth, oldest=max((sample.oldest or 0 for sample in samples), default=0),
+        rates={outcome: ended.get(outcome, 0) / seconds for outcome in ENDINGS}, failed=failed_share(ended),
+        wait=percentiles(added(sample.waits for sample in samples)),
+        run=percentiles(added(sample.runs for sample in samples)),
     )  # fmt: skip
+
+
+def levels(samples: Iterable[QueueSample], begins: Sequence[Micros]) -> list[int | None]:
+    """How many jobs of one queue were due at the end of each point."""
+    last: list[QueueSample | None] = [None] * (len(begins) - 1)
+    for sample in samples:
+        place = bisect_left(begins, sample.minute + 1) - 1
+        if 0 <= place < len(last):
+            before = last[place]
+            last[place] = sample if before is None or before.minute < sample.minute else before
+    return [None if sample is None else sample.depth.get("queued", 0) for sample in last]
+
+
+def added(numbers: Iterable[Mapping[K, int]]) -> dict[K, int]:
+    total: dict[K, int] = {}
+    for each in numbers:
+        for key, number in each.items():
+            total[key] = total.get(key, 0) + number
+    return total
 
 
 def failed_share(ended: Mapping[str, int]) -> float | None:

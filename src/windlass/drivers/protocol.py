@@ -27,6 +27,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
@@ -268,7 +269,7 @@ class Driver(Protocol):
         Also pays what ended jobs owe to those who wait for them."""
         ...
 
-    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
         """Apply what people and services ask for, each guarded by the state of its row.
 
         Cancel: queued → cancelled (`applied`), running → `requested`, cancelled → `unchanged`, else `wrong_state`.
@@ -289,6 +290,11 @@ class Driver(Protocol):
         uses it. Fire: only while `expected` is the schedule's next time, else `wrong_state`; its jobs, last_triggered_at
         and next_trigger_at become true together. A job whose time has one already, or that the overlap rule holds back as
         the store stands at that moment, is left out.
+
+        CreateToken: `duplicate` when its name, id or secret is in use. RevokeToken, NoteUse: `unchanged` when that was
+        done already. With `by` the call is in somebody's name (core: acting): each kind of action that changed something
+        leaves one line in the audit log, in the same transaction; of whoever is bound to an org or to queues, rows of
+        others are `not_found`, and what all share raises `OutOfScope` before anything is changed.
         """
         ...
 

@@ -47,9 +47,11 @@ from windlass.drivers.protocol import Claim, Driver, Renewal
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked
+from windlass.testing.model_access import AccessRules
 from windlass.testing.model_fleet import WORKERS, FleetRules
 from windlass.testing.model_groups import GroupRules
 from windlass.testing.model_limits import QUEUES, LimitRules
+from windlass.testing.model_listings import ListingRules
 from windlass.testing.model_machine import Change
 from windlass.testing.model_order import OrderRules
 from windlass.testing.model_schedules import ScheduleRules
@@ -113,7 +115,9 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, SoundRows):
+class _Differential(
+    FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, AccessRules, ListingRules, SoundRows
+):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))
@@ -253,6 +257,9 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRule
     )
     def configure(self, change: Alteration) -> None:
         self.both("alter", [change], now=self.now)
+
+    def gone(self) -> None:
+        self._forget()
 
     def _forget(self) -> None:
         """Jobs that went, and of their runs those that nobody counted."""

@@ -19,6 +19,7 @@ from windlass.errors import (
     InUse,
     InvalidInput,
     JobNotFound,
+    OutOfScope,
     Refused,
     ResourceBusy,
     StoreError,
@@ -58,7 +59,7 @@ class Trouble(WindlassError):
 
 
 _STATUS: Final[dict[type[WindlassError], int]] = {
-    InvalidInput: 422, UnknownTask: 422,
+    OutOfScope: 403, InvalidInput: 422, UnknownTask: 422,
     JobNotFound: 404, GroupNotFound: 404, HoldNotFound: 404, UnknownSchedule: 404, UnknownTemplate: 404, UnknownToken: 404,
     Refused: 409, GroupRefused: 409, InUse: 409, DuplicateId: 409, DuplicateJob: 409, ResourceBusy: 409, HoldLost: 409,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
@@ -124,6 +125,8 @@ def read_pairs(pairs: Pairs, kind: Any, where: str) -> Any:
             said.setdefault(name, []).append(value)
         elif value.lower() == "null" and str not in _choices(known[name]):  # it would be read as "not said"
             raise Trouble(400, "not-as-described", f"{name} cannot be null: leave it out", field=name)
+        elif datetime in _choices(known[name]) and value[4:5] != "-":  # a number would be read as seconds
+            raise Trouble(400, "not-as-described", f"{name} is no instant such as 2030-01-01T09:00:00Z", field=name)
         elif name in said:
             raise Trouble(400, "not-as-described", f"the {where} says {name!r} twice", field=name)
         else:

@@ -49,7 +49,10 @@ class Site:
         return found
 
     def _make_admin(self, principal: Principal | None) -> Admin:
-        return Admin(self.app.client, self.app.tasks or None)
+        whole = Admin(self.app.client, self.app.tasks or None)
+        if principal is None:
+            return whole
+        return whole.acting_as(principal.actor, org_id=principal.org_id, queues=principal.queues)
 
     async def verify(self, token: str) -> Principal | None:
         """The one to whom a token was given."""

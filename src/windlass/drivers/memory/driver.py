@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
@@ -82,8 +83,8 @@ class MemoryDriver:
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         return self._write(lambda tables: leases.expire(tables, now, limit))
 
-    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
-        return self._write(lambda tables: people.alter(tables, changes, now))
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
+        return self._write(lambda tables: people.alter(tables, changes, now, by))
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         self._write(lambda tables: fleet.beat(tables, worker, now))

@@ -23,6 +23,7 @@ from windlass.core.queries import (
     AllWebhooks,
     AllWorkers,
     AuditLog,
+    AuditPage,
     DependantsOf,
     DueSchedules,
     EndedJobs,
@@ -33,6 +34,7 @@ from windlass.core.queries import (
     LimitUses,
     MembersOf,
     NextRefill,
+    OwnersOf,
     ParentsOf,
     Query,
     R,
@@ -43,6 +45,7 @@ from windlass.core.queries import (
     TokenByDigest,
     UsageSince,
 )
+from windlass.drivers.memory.access import access
 from windlass.drivers.memory.dependencies import edges_before, links_before
 from windlass.drivers.memory.fleet import workers
 from windlass.drivers.memory.holds import is_open
@@ -135,12 +138,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = workers(tables)
         case AllHolds():
             rows = sorted(tables.holds.values(), key=lambda hold: (hold.reserved_at, hold.hold_id))
-        case AllTokens():
-            rows = sorted(tables.tokens.values(), key=lambda token: (token.created_at, token.token_id))
-        case TokenByDigest():
-            rows = [token for token in tables.tokens.values() if token.digest == query.digest]
-        case AuditLog():
-            rows = [line for line in tables.audit if line.at >= query.since]
+        case AllTokens() | TokenByDigest() | AuditLog() | AuditPage() | OwnersOf():
+            rows = access(tables, query)
         case InOrder():
             check_name("queue", query.queue)
             check_limit(query.limit)

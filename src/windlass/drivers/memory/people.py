@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
+from windlass.core.acting import By
 from windlass.core.admission_of_changes import check_alterations
 from windlass.core.alterations import (
     Acquire,
@@ -20,6 +21,7 @@ from windlass.core.alterations import (
     Leave,
     Move,
     MoveBeside,
+    Note,
     NoteUse,
     PauseLimit,
     PutGroup,
@@ -40,9 +42,11 @@ from windlass.core.alterations import (
     Swap,
     Unchanged,
 )
+from windlass.core.audit import lines
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
 from windlass.drivers.memory import schedules
+from windlass.drivers.memory.bounds import reaches
 from windlass.drivers.memory.dependencies import advance, hand_over, stop
 from windlass.drivers.memory.events import put_webhook
 from windlass.drivers.memory.fleet import leave
@@ -57,9 +61,15 @@ from windlass.drivers.memory.tokens import of_tokens
 from windlass.types import ACTIVE, TERMINAL, Group, Job, Micros, Queue
 
 
-def alter(tables: Tables, changes: Sequence[Alteration], now: Micros) -> list[AlterAnswer]:
-    check_alterations(changes)
-    return [alter_one(tables, change, now) for change in changes]
+def alter(tables: Tables, changes: Sequence[Alteration], now: Micros, by: By | None = None) -> list[AlterAnswer]:
+    check_alterations(changes, by)
+    answers: list[AlterAnswer] = []
+    for change in changes:
+        foreign = by is not None and by.bounded and not reaches(tables, by, change)
+        answers.append("not_found" if foreign else alter_one(tables, change, now))
+    for line in [] if by is None else lines(by, changes, answers, now):
+        tables.add_audit(line)
+    return answers
 
 
 def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
@@ -103,6 +113,8 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return retry_group(tables, change, now)
         case PutWebhook():
             return put_webhook(tables, change, now)
+        case Note():
+            return "applied"
         case CreateToken() | RevokeToken() | NoteUse():
             return of_tokens(tables, change, now)
         case _:

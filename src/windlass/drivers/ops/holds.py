@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from windlass.core.alterations import Acquire, AlterAnswer, Grant, Holding, ReleaseHold, Renew
 from windlass.core.holds import KEPT, is_valid, line_of, renewed
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.notes import note
 from windlass.drivers.statement import Op, Row
 from windlass.types import Hold, Micros
 
@@ -50,7 +51,7 @@ def release(db: Dialect, found: Hold, change: ReleaseHold, now: Micros) -> Op[Al
         return "unchanged"
     yield db.sql.close_hold(id=found.hold_id, status="RELEASED", now=now)
     if change.by is not None:
-        yield from note(db, found, "hold.released", change.by, now)
+        yield from tell(db, found, "hold.released", change.by, now)
     return "applied"
 
 
@@ -58,7 +59,7 @@ def end_stale(db: Dialect, queues: Sequence[str], actor: str, now: Micros) -> Op
     """Holds of these queues whose time is over end here, and leave a line in the audit log."""
     rows = yield db.sql.end_stale_holds(queues=db.texts(queues), now=now)
     for found in sorted(map(hold_in, rows), key=lambda hold: hold.hold_id):
-        yield from note(db, found, "hold.expired", actor, now)
+        yield from tell(db, found, "hold.expired", actor, now)
 
 
 def vacate(db: Dialect, queue: str, now: Micros) -> Op[bool]:
@@ -84,6 +85,5 @@ def write(db: Dialect, row: Hold) -> Op[None]:
     yield db.sql.renew_hold(id=row.hold_id, expires_at=row.expires_at, granted_at=row.granted_at)
 
 
-def note(db: Dialect, found: Hold, action: str, actor: str, now: Micros) -> Op[None]:
-    line = line_of(found, action, actor, now)
-    yield db.sql.add_audit(at=line.at, actor=line.actor, action=line.action, subject=line.subject, detail=line.detail)
+def tell(db: Dialect, found: Hold, action: str, actor: str, now: Micros) -> Op[None]:
+    yield from note(db, [line_of(found, action, actor, now)])

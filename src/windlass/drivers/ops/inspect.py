@@ -21,6 +21,7 @@ from windlass.core.queries import (
     AllWebhooks,
     AllWorkers,
     AuditLog,
+    AuditPage,
     DependantsOf,
     DueSchedules,
     EndedJobs,
@@ -31,6 +32,7 @@ from windlass.core.queries import (
     LimitUses,
     MembersOf,
     NextRefill,
+    OwnersOf,
     ParentsOf,
     Query,
     R,
@@ -43,6 +45,7 @@ from windlass.core.queries import (
 from windlass.drivers.ops import listing
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.limits import limit_in
+from windlass.drivers.ops.notes import entry_in, page
 from windlass.drivers.ops.order import in_order
 from windlass.drivers.ops.repair import faults
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
@@ -61,7 +64,7 @@ from windlass.drivers.rows import (
 )
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import InvalidInput
-from windlass.records import AuditLine, Event, Fault, Usage
+from windlass.records import AuditLine, Event, Fault, GroupOwner, Usage
 from windlass.types import Group, Hold, Job, LimitUse, Micros, Queue, Run, Template
 
 
@@ -166,6 +169,11 @@ def templates(db: Dialect, query: AllTemplates) -> Statement:
     return db.sql.all_templates() if query.name is None else db.sql.versions_named(name=query.name)
 
 
+def audit_page(db: Dialect, query: AuditPage) -> Statement:
+    check_limit(query.limit)
+    return page(db, query)
+
+
 def due(db: Dialect, query: DueSchedules) -> Statement:
     check_limit(query.limit)
     return db.sql.due_schedules(by=query.by, limit=query.limit)
@@ -183,6 +191,7 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     AllGroups: (lambda db, _: db.sql.all_groups(), fields_of(Group)),
     GroupsById: (lambda db, asked: db.sql.groups_by_id(ids=db.texts(asked.ids)), fields_of(Group)),
     MembersOf: (lambda db, asked: db.sql.members_of(ids=db.texts(asked.ids)), member_count_in),
+    OwnersOf: (lambda db, asked: db.sql.owners_of(ids=db.texts(asked.ids)), lambda row: GroupOwner(*row)),
     ParentsOf: (lambda db, asked: db.sql.edges_before(id=asked.job_id), dependency_in),
     DependantsOf: (dependants, dependency_in),
     AllLimits: (lambda db, _: db.sql.all_limits(), limit_in),
@@ -194,6 +203,7 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     AllTokens: (lambda db, _: db.sql.all_tokens(), token_in),
     TokenByDigest: (lambda db, asked: db.sql.token_by_digest(digest=asked.digest), token_in),
     AuditLog: (lambda db, asked: db.sql.audit_log(since=asked.since), fields_of(AuditLine)),
+    AuditPage: (audit_page, entry_in),
     SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
     SamplesAt: (lambda db, asked: db.sql.samples_at(minutes=db.ints(asked.minutes)), sample_in),
     EndedJobs: (lambda db, asked: db.sql.ended_jobs(state=asked.state, most=asked.most), lambda row: row[0]),

@@ -10,7 +10,7 @@ from msgspec import Struct
 from windlass.core.failures import is_like
 from windlass.core.listing import (
     BUDGET,
-    STRETCH,
+    SLACK,
     Direction,
     Glimpse,
     Glimpsed,
@@ -32,7 +32,8 @@ from windlass.drivers.rows import job_in
 from windlass.drivers.statement import Op, Row, Statement
 
 NEAR: Final = 2_000  # jobs that are looked through before the indexes of the living
-SIZES: Final = (200, 1_000)  # of the first stretches; the others have STRETCH
+STRETCH: Final = 2_000  # jobs in one statement: of more PostgreSQL may believe that reading the whole table is cheaper
+SIZES: Final = (200, 1_000)  # of the first stretches
 
 
 class Found(Struct):
@@ -43,6 +44,7 @@ class Found(Struct):
     looked_at: int = 0
     after: Place | None = None
     ended: bool = False
+    past: int = 0  # jobs in a row that lie behind the time of creation that is asked for
 
 
 def look(db: Dialect, query: ListJobs | GlimpseJobs | TallyJobs) -> Op[list[Any]]:
@@ -76,21 +78,22 @@ def search(
             return found
         [(living,)] = yield walk.living(BUDGET)
         if living <= BUDGET:
-            yield from on(walk, path, found, wish, first, limit, show, iter([BUDGET + 1]))
+            yield from on(walk, path, found, wish, first, limit, show, sizes(max(budget, NEAR + 1), found, few=True))
             return found
         path = "all"
     elif path == "all" and after is None:
         found.after = yield from beginning(db, wish, first)
     few = path in ("ids", "group")
-    yield from on(walk, path, found, wish, first, limit, show, iter([max(budget, 2)]) if few else sizes(budget, found))
+    yield from on(walk, path, found, wish, first, limit, show, sizes(budget, found, few=few))
     return found
 
 
-def sizes(budget: int, found: Found) -> Iterator[int]:
-    """Small stretches first: most pages are full after the first one."""
-    small = iter(SIZES)
+def sizes(budget: int, found: Found, *, few: bool = False) -> Iterator[int]:
+    """Small stretches first: most pages are full after the first one. `few`: each stretch reads the whole of an index, so
+    that there should not be many."""
+    small = iter(SIZES[-1:] if few else SIZES)
     while found.looked_at < budget:
-        yield min(next(small, STRETCH), budget - found.looked_at)
+        yield min(next(small, BUDGET if few else STRETCH), budget - found.looked_at)
 
 
 def on(
@@ -114,7 +117,8 @@ def on(
         found.number += len(hits) if walk.judged else wanted
         found.rows += hits if limit is not None else []
         found.after = place_in(place, path)
-        if looked_at < jobs or (jobs >= STRETCH and path == "all" and is_past(wish, first, earliest, latest)):
+        found.past = found.past + looked_at if is_past(wish, first, earliest, latest) else 0
+        if looked_at < jobs or (path == "all" and found.past >= SLACK):
             found.after, found.ended = None, True
             return
         if is_full(found, limit):
@@ -148,8 +152,8 @@ def beginning(db: Dialect, wish: Wish, first: Direction) -> Op[Place | None]:
     low, high = ends[0] if ends else (None, None)
     if low is None or high is None:
         return None
-    while high - low > STRETCH:
+    while high - low > SLACK:
         middle = (low + high) // 2
         [(created,)] = yield db.sql.created_about(seq=middle)
         low, high = (middle, high) if created < bound else (low, middle)
-    return Place(None, high + STRETCH if first == "newest" else low - STRETCH)
+    return Place(None, high + SLACK if first == "newest" else low - SLACK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from windlass.core.acting import By
 from windlass.core.admission_of_changes import check_alterations
 from windlass.core.alterations import (
     Acquire,
@@ -17,6 +18,7 @@ from windlass.core.alterations import (
     Leave,
     Move,
     MoveBeside,
+    Note,
     NoteUse,
     PauseLimit,
     PutGroup,
@@ -37,8 +39,10 @@ from windlass.core.alterations import (
     Swap,
     Unchanged,
 )
+from windlass.core.audit import lines
 from windlass.core.changes import RetryChild, storable
 from windlass.drivers.ops import schedules
+from windlass.drivers.ops.bounds import reaches
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import put_webhook
@@ -47,19 +51,23 @@ from windlass.drivers.ops.groups import cancel_group, retry_group
 from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.ops.limits import keys_of
+from windlass.drivers.ops.notes import note
 from windlass.drivers.ops.order import reorder
 from windlass.drivers.ops.tokens import of_tokens
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Job, Micros
 
 
-def alter(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[list[AlterAnswer]]:
-    check_alterations(changes)
+def alter(db: Dialect, changes: Sequence[Alteration], now: Micros, by: By | None = None) -> Op[list[AlterAnswer]]:
+    check_alterations(changes, by)
     yield from db.lock_for(changes, now)
     answers: list[AlterAnswer] = []
     for change in changes:
-        answer = yield from alter_one(db, change, now)
+        foreign = by is not None and by.bounded and not (yield from reaches(db, by, change))
+        answer = "not_found" if foreign else (yield from alter_one(db, change, now))
         answers.append(answer)
+    if by is not None:
+        yield from note(db, lines(by, changes, answers, now))
     return answers
 
 
@@ -106,6 +114,8 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from cancel_group(db, change, now))
         case RetryGroup():
             return (yield from retry_group(db, change, now))
+        case Note():
+            return "applied"
         case CreateToken() | RevokeToken() | NoteUse():
             return (yield from of_tokens(db, change, now))
         case _:

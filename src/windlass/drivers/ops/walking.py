@@ -97,9 +97,10 @@ class Walk:
             made = ["schedule_id is not null", f"schedule_id = {self._bound(self._wish.schedule_id)}", *here]
             return f"select {columns} from {self._from('jobs_made')}{_where(made)} order by {order} limit {jobs}"
         each = " union all ".join(
-            f"select {columns} from {self._from(index)}{_where([*wheres, *here])}" for index, wheres in self._sets(path)
+            f"select seq from {self._from(index)}{_where([*wheres, *here])}" for index, wheres in self._sets(path)
         )
-        return f"select * from ({each}{self._tongue.fence}) as few order by {order} limit {jobs}"
+        few = f"select seq from ({each}{self._tongue.fence}) as few order by {order} limit {jobs}"
+        return f"select {columns} from {self._tongue.jobs} where {self._tongue.listed.format(few)}"
 
     def _sets(self, path: Path) -> list[tuple[str, list[str]]]:
         """(index, predicates) of jobs that are few enough to be read before they are sorted."""
@@ -116,12 +117,16 @@ class Walk:
             if labels & inside:
                 wheres = [predicate.format(ready=self._tongue.ready, unready=self._tongue.unready)]
                 wheres += [self._among("queue", self._wish.queues)] if by and self._wish.queues else []
+                if index == "jobs_waiting" and not inside <= labels:
+                    now = self._tongue.instant.format(self._bound(self._wish.now))
+                    wheres.append(f"run_at {'<=' if 'queued' in labels else '>'} {now}")
                 found.append((index, wheres))
         return found
 
     def _ended(self, state: str, columns: str, after: Place | None, jobs: int) -> str:
         wish, instant = self._wish, self._tongue.instant
-        wheres = ["finished_at is not null", f"state = '{state}'"]
+        here = "" if after is None else f"{instant.format(self._bound(after.at or 0))}, {self._bound(after.seq)}"
+        wheres = ["finished_at is not null", self._tongue.newest_of if self._down else self._tongue.oldest_of]
         if wish.finished_from is not None:
             wheres.append(f"finished_at >= {instant.format(self._bound(wish.finished_from))}")
         if wish.finished_until is not None:
@@ -129,10 +134,11 @@ class Walk:
         if wish.quiet_since is not None:
             wheres.append(f"finished_at <= {instant.format(self._bound(wish.quiet_since))}")
         if after is not None:
-            here = f"({instant.format(self._bound(after.at or 0))}, {self._bound(after.seq)})"
-            wheres.append(f"(finished_at, seq) {'<' if self._down else '>'} {here}")
-        order = self._order("ended", forward=True)
-        return f"select {columns} from {self._from('jobs_finished')}{_where(wheres)} order by {order} limit {jobs}"
+            wheres.append(f"(finished_at, seq) {'<' if self._down else '>'} ({here})")
+        way = "desc" if self._down else "asc"
+        order = f"state {way}, finished_at {way}, seq {way}"
+        text = _where(wheres).replace("{state}", state).replace("{here}", here or self._tongue.ends[self._down])
+        return f"select {columns} from {self._from('jobs_finished')}{text} order by {order} limit {jobs}"
 
     def _order(self, path: Path, *, forward: bool) -> str:
         way = "desc" if self._down == forward else "asc"

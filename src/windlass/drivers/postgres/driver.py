@@ -16,6 +16,7 @@ from typing import Final
 import psycopg
 
 from windlass.clock import SECOND, StoreClock, ticking
+from windlass.core.acting import By
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
@@ -245,10 +246,10 @@ class PostgresDriver:
             self._tell_all()
         return count, undecided
 
-    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
         wishes = tuple(changes)
         self._check_open()
-        answers = await self._writes.submit(lambda link: link.transact(people.alter(DIALECT, wishes, now)))
+        answers = await self._writes.submit(lambda link: link.transact(people.alter(DIALECT, wishes, now, by)))
         if "applied" in answers:
             self._tell_all()
         return answers

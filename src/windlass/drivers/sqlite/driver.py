@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import Final, Literal
 
 from windlass.clock import AnchoredClock
+from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
@@ -135,9 +136,9 @@ class SqliteDriver:
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         return await self._write(lambda: leases.expire(now, limit))
 
-    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
         wishes = tuple(changes)
-        return await self._write(lambda: people.alter(DIALECT, wishes, now))
+        return await self._write(lambda: people.alter(DIALECT, wishes, now, by))
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         await self._write(lambda: fleet.beat(DIALECT, worker, now))

@@ -9,6 +9,7 @@ says `sql` adds `SqlPromises`, one that says `transactional` adds `TransactionPr
 and every method's docstring is a line of the contract.
 """
 
+from windlass.testing.conformance.acting import ActingPromises
 from windlass.testing.conformance.chains import ChainPromises
 from windlass.testing.conformance.concurrency import ConcurrencyPromises
 from windlass.testing.conformance.dependencies import DependencyPromises
@@ -62,6 +63,7 @@ class DriverConformance(
     ListingPromises,
     FleetPromises,
     TokenPromises,
+    ActingPromises,
     DutyPromises,
     LifecyclePromises,
     ConcurrencyPromises,
@@ -70,6 +72,7 @@ class DriverConformance(
 
 
 __all__ = [
+    "ActingPromises",
     "ChainPromises",
     "ConcurrencyPromises",
     "DependencyPromises",

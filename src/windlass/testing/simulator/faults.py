@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from windlass.clock import SECOND
+from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
@@ -249,8 +250,8 @@ class FaultyDriver(Untransactional):
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         return await self._call(self._inner.expire, now=now, limit=limit)
 
-    async def alter(self, changes: Sequence[Alteration], *, now: Micros) -> list[AlterAnswer]:
-        return await self._call(self._inner.alter, tuple(changes), now=now)
+    async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
+        return await self._call(self._inner.alter, tuple(changes), now=now, by=by)
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         return await self._call(self._inner.beat, worker, now=now)

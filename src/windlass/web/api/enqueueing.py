@@ -54,7 +54,6 @@ async def enqueue(request: Request[None, JobWish | tuple[JobWish, ...]]) -> Answ
         raise Trouble(422, "invalid-input", f"a batch holds between 1 and {request.bounds.batch:,} jobs")
     key = request.http.headers.get(KEY)
     said = [_options(wish, request.principal, _key(wish, key, None if one else n)) for n, wish in enumerate(wishes)]
-    await _check_parents(request, said)
     stored = await request.admin.enqueue_many(
         [Wish(wish.type, wish.payload, options) for wish, options in zip(wishes, said, strict=True)]  # type: ignore[arg-type]
     )
@@ -84,24 +83,10 @@ def _options(wish: JobWish, principal: Principal, key: str | None) -> Mapping[st
 
 
 def _bound(said: dict[str, Any], principal: Principal) -> dict[str, Any]:
-    """Keys, ids and limits are shared by the whole store: whoever is bound to a part of it must not meet others there."""
-    org = principal.org_id
-    if org is not None:
-        if said.get("org_id", org) != org:
-            raise Trouble(403, "forbidden", "your token is for another organisation", field="org_id")
-        said |= {"org_id": org, "idempotency_scope": "org"}
-        if isinstance(said.get("dedupe"), str):
-            said["dedupe"] = f"{org}::{said['dedupe']}"
-    if principal.queues is not None and said.setdefault("queue", principal.queues[0]) not in principal.queues:
-        raise Trouble(403, "forbidden", "your token is for other queues", field="queue")
+    """What `admin` cannot know: which queue is meant by whoever has but some, and what all callers share."""
+    if principal.queues is not None:
+        said.setdefault("queue", principal.queues[0])
     for name in ("id", "limits"):
         if name in said:
             raise Trouble(403, "forbidden", f"only a token for the whole store may choose {name}", field=name)
     return said
-
-
-async def _check_parents(request: Request[Any, Any], said: list[Mapping[str, Any]]) -> None:
-    """Whoever is bound to a part of the store can wait only for what it can see."""
-    if is_narrow(request.principal):
-        for job_id in {job_id for options in said for job_id in options.get("after", ())}:
-            await request.admin.job(job_id)

@@ -521,7 +521,10 @@ create table windlass.audit (
   actor    text not null,
   action   text not null,
   subject  text not null,
-  detail   text
+  detail   text,                                            -- json object
+  org_id   text collate "C",                                -- to which the actor was bound
+  selection text,                                           -- how those that were changed were chosen
+  count    bigint not null default 1
 );
 
 create trigger audit_frozen before update on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');

@@ -53,12 +53,6 @@ select exists (select from windlass.jobs where state = 'running' and queue = :qu
 select reservation_id, queue, reserved_by, status, windlass.micros(reserved_at), windlass.micros(granted_at), windlass.micros(expires_at), windlass.micros(ended_at)
   from windlass.reservations order by reserved_at, reservation_id;
 
--- name: add_audit
-insert into windlass.audit (at, actor, action, subject, detail) values (windlass.at(:at), :actor, :action, :subject, :detail);
-
--- name: audit_log
-select windlass.micros(at), actor, action, subject, detail from windlass.audit where audit.at >= windlass.at(:since) order by audit_id;
-
 -- name: claims_under_way
 -- Whoever looks for holds has a lock on their table from before it looks until its transaction ends, a claim among others;
 -- and whoever gets that lock later sees what was committed earlier. docs/adr/0016-holds-and-claims-under-way.md

@@ -479,7 +479,10 @@ create table audit (
   actor    text    not null,
   action   text    not null,
   subject  text    not null,
-  detail   text
+  detail   text,                                           -- json object
+  org_id   text,                                           -- to which the actor was bound
+  selection text,                                          -- how those that were changed were chosen
+  count    integer not null default 1
 ) strict;
 
 create trigger audit_frozen before update on audit begin select raise(abort, 'the audit log is append-only'); end;

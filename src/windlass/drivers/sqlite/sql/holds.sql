@@ -42,9 +42,3 @@ select exists (select 1 from jobs indexed by jobs_leased where state = 'running'
 -- name: all_holds
 select reservation_id, queue, reserved_by, status, reserved_at, granted_at, expires_at, ended_at
   from reservations order by reserved_at, reservation_id;
-
--- name: add_audit
-insert into audit (at, actor, action, subject, detail) values (:at, :actor, :action, :subject, :detail);
-
--- name: audit_log
-select at, actor, action, subject, detail from audit where audit.at >= :since order by audit_id;
