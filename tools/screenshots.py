@@ -25,6 +25,7 @@ from lively import Past, lively_app
 
 from windlass.admin import Admin
 from windlass.admin.views import Filter
+from windlass.clock import SECOND
 from windlass.web.access import LOCAL, Access
 from windlass.web.app import web_app
 
@@ -59,7 +60,8 @@ class Served:
 
     async def _main(self) -> None:
         async with lively_app(f"sqlite:///{self.file}") as app:
-            await Past(app).make(self.minutes, self.share)
+            past = Past(app)
+            await past.make(self.minutes, self.share)
             admin = Admin(app.client, app.tasks)
             for name, wanted in (("job-dead", Filter(state="dead", type="billing.capture_payment")), ("job-parked", Filter(label="parked")),
                                  ("job-running", Filter(state="running", queue="exports")), ("job-scheduled", Filter(label="scheduled"))):  # fmt: skip
@@ -68,9 +70,19 @@ class Served:
                     self.pages[name] = f"/jobs/{found[0].id}"
             self.pages["group"] = f"/groups/{(await admin.groups(2)).groups[-1].id}"
             web = web_app(app, access=Access(anonymous=LOCAL))
-            self.server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off", timeout_graceful_shutdown=1))
+            self.server = uvicorn.Server(
+                uvicorn.Config(web, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+            )
             self.ready.set()
+            beating = asyncio.create_task(self._beat(past))
             await self.server.serve(sockets=[self.listening])
+            beating.cancel()
+
+    async def _beat(self, past: Past) -> None:
+        while True:
+            await past.beats(past.client.now())
+            await past.driver.lead("worker-eu-2", lease_for=600 * SECOND, now=past.client.now())
+            await asyncio.sleep(5)
 
     def __enter__(self) -> Served:
         self.thread.start()
@@ -122,7 +134,11 @@ def main() -> None:
         "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True, "is_mobile": True},
         "wide": {"viewport": {"width": 1920, "height": 1080}, "color_scheme": "light"},
     }  # fmt: skip
-    with tempfile.TemporaryDirectory() as place, Served(Path(place) / "lively.db", said.minutes, 1.0) as served, browser() as opened:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        Served(Path(place) / "lively.db", said.minutes, 1.0) as served,
+        browser() as opened,
+    ):
         shoot(opened, served, said.directory, {look: looks[look] for look in said.looks}, said.only)
         if said.docs:
             DOCS.mkdir(parents=True, exist_ok=True)

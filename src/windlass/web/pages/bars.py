@@ -65,7 +65,7 @@ def _ticks(start: datetime, end: datetime, place: object) -> tuple[tuple[float, 
     room = (end - start).total_seconds()
     step = next((step for step in STEPS if room / step <= TICKS + 1), max(round(room / TICKS / 86400), 1) * 86400)
     first = -(-start.timestamp() // step) * step
-    found = []
+    found = list[tuple[float, datetime]]()
     while first <= end.timestamp() and len(found) <= TICKS + 2:
         at = datetime.fromtimestamp(first, tz=start.tzinfo)
         found.append((place(at), at))

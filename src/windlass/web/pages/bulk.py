@@ -43,7 +43,9 @@ async def change(request: Request[None, Selection]) -> Page | Redirect:
         count = plural(found.matched, "job") if found.exact else f"{found.matched:,} or more jobs"
         more = f" At most {limit:,} are changed at once." if found.matched > limit or not found.exact else ""
         question = f"{word.removesuffix(' now')} {count}{' now' if word.endswith('now') else ''}?"
-        return await ask(request, "jobs", question, text + more, f"{word}: {count}", back=back, danger=said.action == "delete")
+        return await ask(
+            request, "jobs", question, text + more, f"{word}: {count}", back=back, danger=said.action == "delete"
+        )
     reason = f"cancelled by {request.principal.actor}"
     changed = await request.admin.bulk(said.action, wanted, limit=limit, reason=reason, to=to)  # type: ignore[arg-type]
     return done(back, "bulk", len(changed.done), len(changed.left) or None)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.web.pages.formats import duration, number
+from windlass.web.pages.formats import duration, number, span
 
 WIDTH: Final = 600
 ROOM: Final = 14  # above the highest grid line
@@ -46,6 +46,28 @@ class Chart(Struct, frozen=True):
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+TIMES: Final = (
+    1,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    *(1000 * s for s in (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800)),
+)
+
+
+def time_steps(top: float, most: int = 3) -> list[float]:
+    """The same for milliseconds: seconds and minutes are round by other numbers."""
+    step = next((one for one in TIMES if one * most >= top), None)
+    if top <= 0 or step is None:
+        return [hours * 3_600_000.0 for hours in steps(top / 3_600_000, most)]
+    return [float(step * n) for n in range(math.ceil(top / step) + 1)]
+
+
 def steps(top: float, most: int = 3, *, whole: bool = False) -> list[float]:
     """Round values from zero to at least `top`, in at most `most` steps."""
     if whole and top <= most:
@@ -72,7 +94,9 @@ def stacked(name: str, label: str, times: Sequence[datetime], series: Sequence[S
     drawn, floor = list[Drawn](), [0.0] * len(times)
     for place, (one, top) in enumerate(zip(series, tops, strict=True)):
         areas = tuple(_area(stretch, top, floor, grid[-1], plot, len(times)) for stretch in _stretches(top))
-        lines = tuple(_points(stretch, top, grid[-1], plot, len(times)) for stretch in _stretches(top)) if place == 0 else ()
+        lines = (
+            tuple(_points(stretch, top, grid[-1], plot, len(times)) for stretch in _stretches(top)) if place == 0 else ()
+        )
         if any(one.values):
             drawn.append(Drawn(one.tone, areas, lines))
         floor = [base if value is None else value for base, value in zip(floor, top, strict=True)]
@@ -83,7 +107,8 @@ def lined(name: str, label: str, times: Sequence[datetime], series: Sequence[Ser
           height: int = 208) -> Chart:  # fmt: skip
     """Lines, the last one on top."""
     found = [value for one in series for value in one.values if value is not None]
-    grid, plot = steps(max(found, default=0.0)), height - 24
+    top = max(found, default=0.0)
+    grid, plot = time_steps(top) if unit == "ms" else steps(top), height - 24
     drawn = [
         Drawn(one.tone, (), tuple(_points(stretch, one.values, grid[-1], plot, len(times)) for stretch in _stretches(one.values)))
         for one in series
@@ -114,7 +139,13 @@ def told(value: float | None, unit: str, *, axis: bool = False) -> str:
     if value is None:
         return "–"
     if unit == "ms":
-        return "0" if axis and not value else duration(value / 1000)
+        return (
+            "0"
+            if axis and not value
+            else span(value / 1000, brief=True)
+            if axis and value >= 1000
+            else duration(value / 1000)
+        )
     text = number(round(value, 2) if value % 1 else int(value))
     return text if axis else f"{text}{unit}"
 
@@ -187,7 +218,8 @@ def spark(values: Sequence[float], width: int = 96, height: int = 24) -> Spark |
         return None
     top = max(*values, 1e-9)
     points = " ".join(
-        f"{place / (len(values) - 1) * width:.4g},{height - value / top * (height - 2):.4g}" for place, value in enumerate(values)
+        f"{place / (len(values) - 1) * width:.4g},{height - value / top * (height - 2):.4g}"
+        for place, value in enumerate(values)
     )
     return Spark(f"0,{height} {points} {width},{height}", points)
 
@@ -208,9 +240,17 @@ def spark_bars(values: Sequence[float], tones: Sequence[str], width: int = 96, h
     made = list[SparkBar]()
     for place, (value, tone) in enumerate(zip(values, tones, strict=True)):
         tall = max(value / top * (height - 1), 1.0)
-        bar = SparkBar(round(place * each, 1), round(height - tall, 1), round(each - 1, 1), round(tall, 1), tone if value else "zero")
+        bar = SparkBar(
+            round(place * each, 1), round(height - tall, 1), round(each - 1, 1), round(tall, 1), tone if value else "zero"
+        )
         made.append(bar)
     return made
 
 
-FILTERS: Final = {"spark": spark, "spark_bars": spark_bars}
+def levels(values: Sequence[float | None]) -> list[float]:
+    """What a sparkline draws: without the parts at the end that are not sampled yet."""
+    last = max((place for place, value in enumerate(values) if value is not None), default=-1)
+    return [value or 0 for value in values[: last + 1]]
+
+
+FILTERS: Final = {"spark": spark, "spark_bars": spark_bars, "levels": levels}

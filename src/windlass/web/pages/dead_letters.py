@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from windlass.admin.dead_letters import ErrorGroup
 from windlass.admin.views import Filter, JobView, RunView
@@ -65,6 +65,7 @@ async def show(request: Request[Letters, None]) -> Page:
         "narrowed": [(name, value, address(asked, **{name: ""})) for name, value in asdict(asked).items()
                      if name in ("queue", "type", "error") and value],
     }  # fmt: skip
+    more: dict[str, Any]
     if asked.by == "list":
         listed = await request.admin.dead_letters(filter_of(asked, now), limit=50, cursor=asked.cursor or None)
         older = None if listed.cursor is None else address(asked, cursor=listed.cursor)
@@ -83,10 +84,13 @@ async def show(request: Request[Letters, None]) -> Page:
     return await page(request, "dead-letters.html", "dead-letters", {**shown, **more})
 
 
-async def inside(request: Request[Letters, None], group: ErrorGroup, asked: Letters) -> tuple[tuple[JobView, ...], RunView | None]:
+async def inside(
+    request: Request[Letters, None], group: ErrorGroup, asked: Letters
+) -> tuple[tuple[JobView, ...], RunView | None]:
     """The newest jobs of a group, and the run that killed the last of them."""
-    key = {"type": group.fingerprint} if asked.by == "type" else {"error": group.fingerprint}
-    wanted = filter_of(Letters(**{**{"span": asked.span, "queue": asked.queue, "type": asked.type}, **key}), request.app.client.now())
+    by_type = asked.by == "type"
+    own = replace(asked, type=group.fingerprint) if by_type else replace(asked, error=group.fingerprint)
+    wanted = filter_of(own, request.app.client.now())
     jobs = (await request.admin.dead_letters(wanted, limit=NEWEST)).jobs
     try:
         runs = (await request.admin.job(group.example)).runs

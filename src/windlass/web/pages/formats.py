@@ -19,6 +19,7 @@ NB: Final = "\u00a0"  # a number never parts from its unit
 NONE: Final = "–"
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SIZES: Final = ("bytes", "kB", "MB", "GB", "TB")
+_JOB_ID: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
@@ -111,6 +112,25 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1:] in ('.', '?', '…', '') else '.'}"
 
 
+def headline(text: str) -> str:
+    """The first clause of a sentence."""
+    return sentence(re.split(r": |; ", text, maxsplit=1)[0])
+
+
+@pass_context
+def linked(context: Context, text: str) -> Markup:
+    """Ids of jobs become links to them, and short."""
+    parts = _JOB_ID.split(text)
+    ids = iter(_JOB_ID.findall(text))
+    made = escape(parts[0])
+    for rest in parts[1:]:
+        found = next(ids)
+        made += (
+            Markup('<a class="link mono" href="{}">{}</a>').format(context["url"](f"/jobs/{found}"), short_id(found)) + rest
+        )
+    return made
+
+
 def pairs(names: Iterable[str]) -> list[tuple[str, str]]:
     """Names as choices that say what they are."""
     return [(name, name) for name in names]
@@ -175,5 +195,5 @@ def hour_there(context: Context, at: datetime) -> str:
 FILTERS: Final = {
     "ago": ago, "age": age, "clock": clock, "full": full, "hour_there": hour_there, "span": span, "duration": duration, "number": number,
     "rate": rate, "percent": percent, "size": size, "short_id": short_id, "part": part, "slug": slug, "query": query,
-    "sentence": sentence, "zone_name": zone_name, "plural": plural, "pairs": pairs,
+    "sentence": sentence, "zone_name": zone_name, "plural": plural, "pairs": pairs, "headline": headline, "linked": linked,
 }  # fmt: skip

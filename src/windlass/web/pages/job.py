@@ -65,5 +65,3 @@ def drawn(detail: JobDetail, runs: list[RunView]) -> Bars | None:
     job = detail.job
     due = job.run_at if job.label == "scheduled" else None
     return bars(job.created_at, runs, detail.at if job.finished_at is None else job.finished_at, due) if runs else None
-
-

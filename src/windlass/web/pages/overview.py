@@ -11,8 +11,8 @@ from msgspec import Struct
 from windlass.admin.overview import Dashboard, Latencies, TrendPoint
 from windlass.core.trends import SPANS, Span
 from windlass.web.answers import Events, Page
-from windlass.web.pages.charts import Chart, Series, lined, stacked
-from windlass.web.pages.formats import duration, number, percent, query, rate
+from windlass.web.pages.charts import Chart, Series, levels, lined, stacked
+from windlass.web.pages.formats import duration, number, percent, query, rate, span
 from windlass.web.pages.live import fragments
 from windlass.web.pages.shell import Told, page, zone_of
 from windlass.web.request import Request
@@ -52,7 +52,9 @@ async def show(request: Request[Looked, None]) -> Page:
 
 
 async def live(request: Request[Looked, None]) -> Page | Events:
-    return Events(fragments(request, show, "status", "kpis", "throughput", "latency", "problems", "failures", "busiest", "upcoming"))
+    return Events(
+        fragments(request, show, "status", "kpis", "throughput", "latency", "problems", "failures", "busiest", "upcoming")
+    )
 
 
 def address(asked: Looked, path: str = "/", **other: str) -> str:
@@ -76,9 +78,9 @@ def figures(board: Dashboard) -> tuple[Figure, ...]:
                f"{percent(slots.busy / slots.total)} of slots busy" if slots.total else "no worker is alive",
                "is-running", not slots.total, _levels(series, "running")),
         Figure("Finished", finished.split("/")[0], f"/{finished.split('/')[1]}", _finished(board), "is-succeeded", False,
-               tuple(sum(point.rates.values()) if point.rates else 0 for point in series)),
+               tuple(levels([sum(point.rates.values()) if point.rates else None for point in series]))),
         Figure("Failure rate", percent(board.whole.failed or 0).rstrip("%"), "%", f"peak {percent(peak[1])}" if peak else "no failures",
-               "is-dead", bool(peak), tuple(point.failed or 0 for point in series)),
+               "is-dead", bool(peak), tuple(levels([point.failed for point in series]))),
         _latency("Wait p95", board.whole.wait, [point.wait for point in series]),
         _latency("Run p95", board.whole.run, [point.run for point in series]),
     )  # fmt: skip
@@ -91,13 +93,23 @@ def _finished(board: Dashboard) -> str:
 
 
 def _levels(series: Sequence[TrendPoint], label: str) -> tuple[float, ...]:
-    return tuple(0 if point.depth is None else point.depth.get(label, 0) for point in series)  # type: ignore[call-overload]
+    return tuple(levels([None if point.depth is None else point.depth.get(label, 0) for point in series]))  # type: ignore[call-overload]
 
 
 def _latency(name: str, whole: Latencies | None, points: Sequence[Latencies | None]) -> Figure:
-    value, _, unit = duration(whole.p95 if whole else None).partition("\u00a0")
+    p95 = None if whole is None else whole.p95
+    text = duration(p95) if p95 is None or p95 < 60 else span(p95, brief=True) if p95 >= 120 else f"{p95:.0f}\u00a0s"
+    value, _, unit = text.partition("\u00a0")
     remark = f"half under {duration(whole.p50)}" if whole else "nothing ran"
-    return Figure(name, value, f" {unit}" if unit else "", remark, "is-accent", False, tuple(one.p95 if one else 0 for one in points))
+    return Figure(
+        name,
+        value,
+        f" {unit}" if unit else "",
+        remark,
+        "is-accent",
+        False,
+        tuple(levels([one.p95 if one else None for one in points])),
+    )
 
 
 def throughput(board: Dashboard, zone: tzinfo) -> Chart:
@@ -120,4 +132,6 @@ def latency(board: Dashboard, kind: Literal["wait", "run"], zone: tzinfo) -> Cha
 
     series = [Series(name, name, of(name)) for name in ("p99", "p95", "p50")]
     what = "Wait before start" if kind == "wait" else "Time of a run"
-    return lined("latency", f"{what}, percentiles, {WORDS[board.span]}", [one.at for one in board.series], series, zone, "ms")
+    return lined(
+        "latency", f"{what}, percentiles, {WORDS[board.span]}", [one.at for one in board.series], series, zone, "ms"
+    )

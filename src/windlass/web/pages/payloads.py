@@ -18,11 +18,6 @@ _LIBRARY: Final = re.compile(r"(site-packages|dist-packages|lib/python3|/windlas
 
 def brief(payload: Any) -> str:
     """`order=88207, amount=12900`: a payload in one line."""
-    if isinstance(payload, Mapping) and payload.keys() <= {"args", "kwargs"} and payload:
-        args, kwargs = payload.get("args") or [], payload.get("kwargs") or {}
-        if isinstance(args, list) and isinstance(kwargs, Mapping):
-            parts = [scalar(one) for one in args[:6]] + [f"{name}={scalar(one)}" for name, one in list(kwargs.items())[:6]]
-            return _cut(", ".join(parts))
     if isinstance(payload, Mapping):
         return _cut(", ".join(f"{name}={scalar(one)}" for name, one in list(payload.items())[:6]))
     return "" if payload is None else _cut(scalar(payload))

@@ -127,7 +127,7 @@ async def resume(request: Request[None, None]) -> Redirect:
 async def move(request: Request[None, Move]) -> Redirect:
     said = request.body
     if said.to in ("top", "bottom"):
-        await request.admin.move(said.job, said.to)  # type: ignore[arg-type]
+        await request.admin.move(said.job, said.to)
     elif said.other:
         await request.admin.move_beside(said.job, said.other, "before" if said.to == "up" else "after", take_priority=True)
     return done(f"/queues/{part(request.path['name'])}", "moved")

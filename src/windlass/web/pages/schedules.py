@@ -24,7 +24,9 @@ from windlass.web.request import Request
 BARS: Final = 16
 NOTED: Final = timedelta(days=14)
 MOST: Final = 50  # schedules whose last runs are drawn
-ZONES: Final = tuple(sorted(name for name in available_timezones() if "/" in name and not name.startswith(("Etc/", "SystemV/"))))
+ZONES: Final = tuple(
+    sorted(name for name in available_timezones() if "/" in name and not name.startswith(("Etc/", "SystemV/")))
+)
 
 
 class Shown(Told, frozen=True, kw_only=True):
@@ -77,7 +79,9 @@ async def live(request: Request[Shown, None]) -> Page | Events:
 async def _page(request: Request[Any, Any], edit: str, form: Form | None, error: str, *, new: bool = False) -> Page:
     listed = await request.admin.scheduled()
     only = request.query.only if isinstance(request.query, Shown) else ""
-    rows = sorted(listed.schedules, key=lambda one: (one.next_trigger_at is None, one.next_trigger_at or one.created_at, one.name))
+    rows = sorted(
+        listed.schedules, key=lambda one: (one.next_trigger_at is None, one.next_trigger_at or one.created_at, one.name)
+    )
     rows = [one for one in rows if only != "paused" or not one.enabled]
     edited = next((one for one in listed.schedules if one.name == edit), None)
     if form is None and edited is not None:
@@ -123,7 +127,9 @@ def _next(found: Preview, place: int) -> Next:
     at = found.times[place]
     before = found.times[place - 1] if place else None
     changed = before is not None and before.utcoffset() != at.utcoffset()
-    note = f"Clocks have changed: {_offset(before)} before, {_offset(at)} from here." if changed and before is not None else ""
+    note = (
+        f"Clocks have changed: {_offset(before)} before, {_offset(at)} from here." if changed and before is not None else ""
+    )
     return Next(at, _offset(at), note)
 
 
@@ -147,7 +153,10 @@ def clock_changes(rows: list[ScheduleView], now: datetime) -> list[tuple[str, da
 
 
 def _moved(earlier: datetime, later: datetime, zone: Any) -> bool:
-    return datetime.fromtimestamp(earlier.timestamp(), zone).utcoffset() != datetime.fromtimestamp(later.timestamp(), zone).utcoffset()
+    return (
+        datetime.fromtimestamp(earlier.timestamp(), zone).utcoffset()
+        != datetime.fromtimestamp(later.timestamp(), zone).utcoffset()
+    )
 
 
 async def preview(request: Request[Rule, None]) -> Page:

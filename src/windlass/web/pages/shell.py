@@ -48,9 +48,7 @@ class Sure(Struct, frozen=True, kw_only=True):
     sure: bool = False
 
 
-async def page(
-    request: Request[Any, Any], template: str, here: str, shown: Mapping[str, Any], status: int = 200
-) -> Page:
+async def page(request: Request[Any, Any], template: str, here: str, shown: Mapping[str, Any], status: int = 200) -> Page:
     """`here` is the line of the navigation that is lit."""
     frame = {
         "now": moment(request.app.client.now()), "zone": zone_of(request), "theme": theme_of(request), "here": here,
@@ -91,7 +89,9 @@ def theme_of(request: Request[Any, Any]) -> str:
 
 def store_of(url: str) -> str:
     scheme = url.split(":", 1)[0].split("+", 1)[0]
-    return {"memory": "Memory", "sqlite": "SQLite", "postgresql": "PostgreSQL", "postgres": "PostgreSQL"}.get(scheme, "Store")
+    return {"memory": "Memory", "sqlite": "SQLite", "postgresql": "PostgreSQL", "postgres": "PostgreSQL"}.get(
+        scheme, "Store"
+    )
 
 
 def said(told: Any) -> str:

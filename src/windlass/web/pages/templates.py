@@ -74,6 +74,8 @@ async def delete(request: Request[None, Sure]) -> Page | Redirect:
     name = request.path["name"]
     if not request.body.sure:
         text = "It goes with all its versions. Jobs that were made of it stay. This cannot be undone."
-        return await ask(request, "templates", f"Delete {name}?", text, "Delete", back=f"/templates/{part(name)}", danger=True)
+        return await ask(
+            request, "templates", f"Delete {name}?", text, "Delete", back=f"/templates/{part(name)}", danger=True
+        )
     await request.admin.templates.delete(name)
     return done("/templates", "deleted")
