@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.web.pages import (
+    audit,
     bulk,
     dead_letters,
     groups,
@@ -12,6 +13,7 @@ from windlass.web.pages import (
     job,
     job_actions,
     jobs,
+    new_job,
     overview,
     queues,
     schedules,
@@ -29,6 +31,8 @@ PAGES: Final[tuple[Route, ...]] = (
     Route("GET", "/jobs", "read", jobs.show, tenants=True),
     Route("GET", "/live/jobs", "read", jobs.live, tenants=True),
     Route("POST", "/jobs/bulk", "operate", bulk.change, tenants=True),
+    Route("GET", "/jobs/new", "enqueue", new_job.show, tenants=True),
+    Route("POST", "/jobs/new", "enqueue", new_job.enqueue, tenants=True),
     Route("GET", "/jobs/{id}", "read", job.show, tenants=True),
     Route("GET", "/live/jobs/{id}", "read", job.live, tenants=True),
     Route("GET", "/jobs/{id}/log", "read", job.log, tenants=True),
@@ -78,6 +82,7 @@ PAGES: Final[tuple[Route, ...]] = (
     Route("POST", "/holds/acquire", "operate", holds.acquire),
     Route("POST", "/holds/{id}/renew", "operate", holds.renew),
     Route("POST", "/holds/{id}/release", "operate", holds.release),
+    Route("GET", "/audit", "admin", audit.show),
     Route("GET", "/tokens", "admin", tokens.show),
     Route("POST", "/tokens", "admin", tokens.create),
     Route("POST", "/tokens/{id}/revoke", "admin", tokens.revoke),

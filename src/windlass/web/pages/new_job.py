@@ -1,0 +1,45 @@
+"""`/jobs/new`: enqueue a job by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from windlass.errors import WindlassError
+from windlass.web.answers import Page, Redirect
+from windlass.web.identity import is_narrow
+from windlass.web.pages.formats import part
+from windlass.web.pages.shell import done, page
+from windlass.web.pages.templates import decoded
+from windlass.web.request import Request
+
+
+class Form(Struct, frozen=True, kw_only=True):
+    type: str = ""
+    params: str = ""
+    queue: str = ""
+    delay: str = ""
+    priority: int | None = None
+
+
+async def show(request: Request[None, None]) -> Page:
+    return await _page(request, Form(), "")
+
+
+async def _page(request: Request[Any, Any], form: Form, error: str) -> Page:
+    known = sorted(request.admin.tasks or ()) if request.admin.tasks or is_narrow(request.principal) else await request.admin.types()
+    return await page(request, "new-job.html", "jobs", {"form": form, "error": error, "tasks": known}, 422 if error else 200)
+
+
+async def enqueue(request: Request[None, Form]) -> Page | Redirect:
+    form = request.body
+    options: Any = {"queue": form.queue.strip(), "delay": form.delay.strip(), "priority": form.priority}
+    said = {name: value for name, value in options.items() if value not in ("", None)}
+    try:
+        queued = await request.admin.enqueue(form.type.strip(), decoded(form.params), said)  # type: ignore[arg-type]
+    except WindlassError as error:
+        return await _page(request, form, str(error))
+    if not request.principal.may("read"):
+        return done("/jobs/new", "existed" if queued.existed else "enqueued")
+    return done(f"/jobs/{part(queued.job_id)}", "existed" if queued.existed else "enqueued")
