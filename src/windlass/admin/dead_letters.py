@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from windlass.admin.audit import in_words
 from windlass.admin.filtering import BITE, error_of, search
+from windlass.admin.showing import scrub_of
 from windlass.admin.views import ErrorGroup, ErrorGroups, Filter, Swept
 from windlass.admin.wording import fingerprint
 from windlass.client import Client
@@ -41,7 +42,8 @@ async def grouped(client: Client, wanted: Filter) -> ErrorGroups:
 def _group(key: str, jobs: list[Job]) -> ErrorGroup:
     times = [job.dead_at or job.updated_at for job in jobs]
     return ErrorGroup(
-        fingerprint=key, error=error_of(jobs[0]), jobs=len(jobs), types=tuple(sorted({job.type for job in jobs})),
+        fingerprint=key, error=scrub_of(jobs[0])(error_of(jobs[0])), jobs=len(jobs),
+        types=tuple(sorted({job.type for job in jobs})),
         queues=tuple(sorted({job.queue for job in jobs})), first_at=moment(min(times)), last_at=moment(max(times)),
         example=jobs[0].id,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from windlass.admin.access import Access
 from windlass.admin.filtering import last_run_of, search
 from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.schedules import ScheduleList
+from windlass.admin.showing import scrub_of
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
     Changed,
@@ -72,24 +73,27 @@ class Admin(Access):
 
     # ---------------------------------------------------------------------------------------------------------- looking
 
-    async def jobs(self, wanted: Filter | None = None, *, limit: int = 50, cursor: int | None = None) -> JobList:
-        """A page of jobs, newest first. Rows that a later link of their chain took over are left out."""
+    async def jobs(
+        self, wanted: Filter | None = None, *, limit: int = 50, cursor: int | None = None, reveal: bool = False
+    ) -> JobList:
+        """A page of jobs, newest first. Rows that a later link of their chain took over are left out. Only with `reveal`
+        is shown what has a telling name (`windlass.redaction`); what its task keeps secret never is."""
         wanted, now = wanted or Filter(), self.client.now()
         found, after = await search(self.client.driver, wanted, now, limit=limit, before=cursor)
         if not found and wanted.queue is not None:
             await check_queue(self.client, wanted.queue)
-        jobs = tuple(job_view(job, now, wanted.system, last_run_of(job)) for job in found)
+        jobs = tuple(job_view(job, now, wanted.system, last_run_of(job), reveal=reveal) for job in found)
         return JobList(at=moment(now), jobs=jobs, cursor=after)
 
-    async def job(self, job_id: str, *, system: System | None = None) -> JobDetail:
+    async def job(self, job_id: str, *, system: System | None = None, reveal: bool = False) -> JobDetail:
         """One job and everything that is known of it, with all links of its chain."""
         chain = await self._chain(job_id)
         now = self.client.now()
-        views = {job.id: job_view(job, now, system, last_run_of(job)) for job, _ in chain}
+        views = {job.id: job_view(job, now, system, last_run_of(job), reveal=reveal) for job, _ in chain}
         return JobDetail(
             at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
             chain=tuple(link_view(job, now) for job, _ in chain),
-            runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
+            runs=tuple(run_view(run, scrub_of(job)) for job, runs in chain for run in runs), timeline=timeline(chain, now),
             parents=await groups.parents(self.client, job_id),
             dependants=await groups.dependants(self.client, chain[-1][0].id),
         )  # fmt: skip
