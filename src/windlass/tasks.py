@@ -124,6 +124,8 @@ class Task(Enqueuer[P, R]):
         self.arguments: Final = Arguments(function, skip_context=context, task=self.name)
         self.results: Final = Results(function, task=self.name)
         said = {name: value for name, value in options.items() if name not in ("name", "run", "ack")}
+        if secrets := self.arguments.secrets + self.results.secrets:
+            said["redact"] = (*secrets, *said.get("redact", ()))
         preset = home.preset_of(said.get("queue", "default"))
         made = plan(self.name, said, preset, home.client.settings)
         check_job(made.make("check", b"{}", 0))
