@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.web.api import (
+    audit,
     bulk,
     dead_letters,
     description,
@@ -88,6 +89,7 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/api/tokens", "admin", tokens.listed, tenants=True),
     Route("POST", "/api/tokens", "admin", tokens.create, tenants=True, status=201),
     Route("POST", "/api/tokens/{token}/revoke", "admin", tokens.revoke, tenants=True),
+    Route("GET", "/api/audit", "admin", audit.listed, tenants=True),
     Route("GET", "/api/events", "read", events.stream, tenants=True),
     Route("GET", "/api/openapi.json", "read", description.openapi, tenants=True),
     Route("GET", "/livez", None, health.live),
