@@ -23,6 +23,7 @@ from windlass.core.queries import (
     AllWorkers,
     AuditLog,
     AuditPage,
+    CountedUntil,
     DependantsOf,
     DueSchedules,
     Faults,
@@ -38,6 +39,7 @@ from windlass.core.queries import (
     R,
     SamplesSince,
     TokenByDigest,
+    UsageBy,
     UsageSince,
 )
 from windlass.drivers.memory.access import access
@@ -47,6 +49,7 @@ from windlass.drivers.memory.holds import is_open
 from windlass.drivers.memory.order import in_order as in_dispatch_order
 from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
+from windlass.drivers.memory.usage import usage
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
 from windlass.types import Dependency, Job, LimitUse, MemberCount, Micros, OnUnknown, Run
@@ -142,6 +145,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
         case UsageSince():
             rows = [tables.usage[key] for key in sorted(tables.usage) if key[0] >= query.since]
+        case UsageBy() | CountedUntil():
+            rows = usage(tables, query)
         case AllTemplates():
             rows = templates(tables, query)
         case AllSchedules():

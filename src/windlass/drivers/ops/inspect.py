@@ -21,6 +21,7 @@ from windlass.core.queries import (
     AllWorkers,
     AuditLog,
     AuditPage,
+    CountedUntil,
     DependantsOf,
     DueSchedules,
     Faults,
@@ -36,6 +37,7 @@ from windlass.core.queries import (
     R,
     SamplesSince,
     TokenByDigest,
+    UsageBy,
     UsageSince,
 )
 from windlass.drivers.ops.dialect import Dialect
@@ -166,6 +168,15 @@ def audit_page(db: Dialect, query: AuditPage) -> Statement:
     return page(db, query)
 
 
+def usage_by(db: Dialect, query: UsageBy) -> Statement:
+    check_limit(query.limit)
+    return db.sql.usage_by(
+        since=query.since, until=query.until, step=query.step, by_org=query.by_org, by_queue=query.by_queue,
+        by_type=query.by_type, by_outcome=query.by_outcome, org_id=query.org_id,
+        queues=None if query.queues is None else db.texts(query.queues), type=query.type, limit=query.limit,
+    )  # fmt: skip
+
+
 def due(db: Dialect, query: DueSchedules) -> Statement:
     check_limit(query.limit)
     return db.sql.due_schedules(by=query.by, limit=query.limit)
@@ -198,6 +209,8 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     AuditPage: (audit_page, entry_in),
     SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
     UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),
+    UsageBy: (usage_by, fields_of(Usage)),
+    CountedUntil: (lambda db, _: db.sql.watermark(), lambda row: row[0]),
     AllTemplates: (templates, fields_of(Template)),
     AllSchedules: (lambda db, _: db.sql.all_schedules(), schedule_in),
     DueSchedules: (due, schedule_in),
