@@ -39,6 +39,8 @@ TENANTS = {  # also with a token of one organisation: what it needs
     "POST /api/tokens": "admin",
     "POST /api/tokens/{token}/revoke": "admin",
     "GET /api/audit": "admin",
+    "GET /api/usage": "read",
+    "GET /api/usage.csv": "read",
     "GET /api/events": "read",
     "GET /api/openapi.json": "read",
 }

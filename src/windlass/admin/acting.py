@@ -16,10 +16,11 @@ from windlass.admin.bounded import narrowed
 from windlass.client import Client
 from windlass.core.acting import By, beyond, is_theirs, within
 from windlass.core.alterations import AlterAnswer, Alteration, Note
+from windlass.core.dependencies import unknown_parent
 from windlass.core.duties import Done, Duty, Mend
 from windlass.core.queries import Query, R
 from windlass.drivers.protocol import Capabilities, Count, Driver, Enqueued, JobQuery, Page, WaitingType
-from windlass.errors import InvalidInput, JobNotFound
+from windlass.errors import JobNotFound
 from windlass.options import JobOptions
 from windlass.results import ResultWatch
 from windlass.types import Job, Micros, NewJob, Run
@@ -101,7 +102,7 @@ class ActingDriver:
         if self._by.bounded and named:
             for parent, found in zip(named, await self._inner.get(list(named)), strict=True):
                 if not is_theirs(self._by, found):
-                    raise InvalidInput("after", f"there is no job {parent!r}")
+                    raise unknown_parent(parent)
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         if self._by.bounded:
