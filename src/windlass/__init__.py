@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from windlass.groups import GroupHandle
     from windlass.parents import Parent
     from windlass.policies import Retry, backoff_delay_ms, can_retry, exponential, fixed, linear, rule, table
+    from windlass.redaction import Secret
     from windlass.signals import Cancel, Reject, RetryAfter, Snooze
 
 __version__ = "0.1.0.dev0"
@@ -54,6 +55,7 @@ _HOMES = {
         "WindlassError",
     ),
     "windlass.policies": ("Retry", "backoff_delay_ms", "can_retry", "exponential", "fixed", "linear", "rule", "table"),
+    "windlass.redaction": ("Secret",),
     "windlass.signals": ("Cancel", "Reject", "RetryAfter", "Snooze"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -77,6 +79,7 @@ __all__ = [
     "ResourceBusy",
     "Retry",
     "RetryAfter",
+    "Secret",
     "Snooze",
     "Windlass",
     "WindlassError",

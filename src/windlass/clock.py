@@ -118,6 +118,11 @@ def ticking() -> float:
     return time.monotonic()
 
 
+def thread_cpu() -> Micros:
+    """CPU that this thread has used. A system call."""
+    return time.thread_time_ns() // 1_000
+
+
 def since_boot() -> Micros:
     """Microseconds since the machine started, sleep included where the platform can tell."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000

@@ -14,37 +14,35 @@ Pydantic models are known by their methods, never by an import: whoever uses one
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
-import types
-import typing
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from inspect import Parameter
 from math import isfinite
-from typing import Any, Final, Never, NoReturn
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import astuple
 
 from windlass.errors import InvalidInput, Undecodable
+from windlass.redaction import Secret, is_secret, secret_names, unsealed
+from windlass.shapes import (
+    EITHER,
+    PLACED,
+    PLAIN_DATA,
+    STARRED,
+    awaited,
+    is_model,
+    needed,
+    shape_of,
+    type_of,
+    without_context,
+)
 from windlass.words import did_you_mean
 
-_EITHER: Final = Parameter.POSITIONAL_OR_KEYWORD
-_PLACED: Final = (Parameter.POSITIONAL_ONLY, _EITHER)
-_STARRED: Final[dict[Any, Callable[[Any], Any]]] = {  # and as what they are stored, under their name
-    Parameter.VAR_POSITIONAL: lambda hint: types.GenericAlias(tuple, (hint, ...)),
-    Parameter.VAR_KEYWORD: lambda hint: types.GenericAlias(dict, (str, hint)),
-}
 _SCALARS: Final = frozenset({str, int, bool, bytes, type(None), type(UNSET)})
-_PLAIN_DATA: Final = "plain data (text, numbers, lists, dicts, a dataclass, a msgspec.Struct) or an id to look it up by"
-_INSTEAD: Final = {
-    "Path": "str", "PurePath": "str", "Iterable": "list[...]", "Iterator": "list[...]", "Generator": "list[...]",
-    "deque": "list[...]", "Callable": "the name of what to call", "complex": "tuple[float, float]",
-    "Context": "context=True in the decorator, which passes the context first",
-}  # fmt: skip
 
 
 class Arguments:
@@ -53,21 +51,22 @@ class Arguments:
     def __init__(self, function: Callable[..., Any], *, skip_context: bool, task: str) -> None:
         whole = inspect.signature(function)
         self._task = task
-        self._signature = _without_context(whole, task) if skip_context else whole
+        self._signature = without_context(whole, task) if skip_context else whole
         parameters = self._signature.parameters.values()
-        by_place = [p for p in parameters if p.kind in _PLACED]
-        self._shape = _shape(function, parameters, task)
+        by_place = [p for p in parameters if p.kind in PLACED]
+        self._shape = shape_of(function, parameters, task)
         self._wire = _Wire(self._shape, "")
+        self.secrets = secret_names(self._shape)
         self.names = self._shape.__struct_fields__  # by place, by name, and at the end the starred ones
         self._defaults = tuple(p.default for p in by_place)
         self._named = tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
-        self._by_keyword = frozenset(p.name for p in by_place if p.kind is _EITHER).union(self._named)
+        self._by_keyword = frozenset(p.name for p in by_place if p.kind is EITHER).union(self._named)
         # A worker gives the context by its place, so no keyword of that name may come along in **kwargs.
         self._taken = self._by_keyword.union(
-            p.name for p in [*whole.parameters.values()][:skip_context] if p.kind is _EITHER
+            p.name for p in [*whole.parameters.values()][:skip_context] if p.kind is EITHER
         )
-        self._starred = {p.kind: p.name for p in parameters if p.kind in _STARRED}
-        self._required = tuple(p.name for p in parameters if _needed(p))
+        self._starred = {p.kind: p.name for p in parameters if p.kind in STARRED}
+        self._required = tuple(p.name for p in parameters if needed(p))
         self._place_only = any(p.kind is Parameter.POSITIONAL_ONLY for p in parameters)
         self._all_placed = len(by_place) == len(parameters) == len(self._required)
 
@@ -135,8 +134,9 @@ class Results:
     """What one task's function returns. None is stored as NULL."""
 
     def __init__(self, function: Callable[..., Any], *, task: str) -> None:
-        hint = _type_of(function, "return", inspect.signature(function).return_annotation, task, _awaited)
+        hint = type_of(function, "return", inspect.signature(function).return_annotation, task, awaited)
         self._wire = _Wire(hint, "result")
+        self.secrets = secret_names(hint)
 
     def encode(self, value: Any, *, limit: int) -> bytes | None:
         return None if value is None else self._wire.pack(value, limit)
@@ -223,12 +223,10 @@ _FIELD: Final = re.compile(r"Object (contains unknown|missing required) field `(
 # ---------------------------------------------------------------------------------------------- what msgspec leaves open
 
 
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
-
-
 def _enc_hook(value: Any) -> Any:
-    if _is_model(type(value)):
+    if isinstance(value, Secret):
+        return value.reveal()
+    if is_model(type(value)):
         return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True, warnings=False).encode())
     for kind in (str, int, float):  # a subclass, which reads back as the plain value that it equals
         if isinstance(value, kind):
@@ -236,10 +234,12 @@ def _enc_hook(value: Any) -> Any:
     word = type(value).__name__
     if value is None or isinstance(value, tuple | frozenset):  # which msgspec writes itself, but not as a key
         raise NotImplementedError(f"a {word} cannot be a key of a dict in JSON; use text or numbers as keys")
-    raise NotImplementedError(f"a {word} cannot be stored; give {_PLAIN_DATA}")
+    raise NotImplementedError(f"a {word} cannot be stored; give {PLAIN_DATA}")
 
 
 def _dec_hook(kind: Any, value: Any) -> Any:
+    if is_secret(kind):
+        return unsealed(kind, value, _dec_hook)
     # Strict models take a date from JSON, but not from text inside Python: hence JSON again.
     return value if kind is object else kind.model_validate_json(msgspec.json.encode(value))
 
@@ -255,72 +255,6 @@ def _nothing(payload: bytes, codec: str) -> bytes:
     return b"{}"
 
 
-# --------------------------------------------------------------------------------------------------- from the signature
-
-
-def _without_context(signature: inspect.Signature, task: str) -> inspect.Signature:
-    parameters = list(signature.parameters.values())
-    if not parameters or parameters[0].kind not in _PLACED:
-        raise InvalidInput("context", f"{task} has no first parameter to take it; write def {task}(ctx: Context, ...)")
-    return signature.replace(parameters=parameters[1:])
-
-
-def _awaited(hint: Any) -> Any:
-    if typing.get_origin(hint) in (Awaitable, Coroutine):
-        hint = typing.get_args(hint)[-1]
-    return None if hint in (Never, NoReturn) else hint
-
-
-def _needed(parameter: Parameter) -> bool:
-    return parameter.default is Parameter.empty and parameter.kind not in _STARRED
-
-
-def _shape(function: Callable[..., Any], parameters: Iterable[Parameter], task: str) -> type[msgspec.Struct]:
-    """A struct that binds and validates as the function does: first what has a place, then what goes by name."""
-    placed: list[Any] = []
-    named: list[Any] = []
-    for p in sorted(parameters, key=lambda p: p.kind in _STARRED):
-        hint = _type_of(function, p.name, p.annotation, task, _STARRED.get(p.kind, lambda hint: hint))
-        (placed if p.kind in _PLACED else named).append((p.name, hint) if _needed(p) else (p.name, hint, UNSET))
-    by_name = msgspec.defstruct("Arguments", named, kw_only=True, forbid_unknown_fields=True)
-    return msgspec.defstruct("Arguments", placed, bases=(by_name,), forbid_unknown_fields=True)
-
-
-def _type_of(function: Callable[..., Any], name: str, annotation: Any, task: str, wrap: Callable[[Any], Any]) -> Any:
-    """The type to decode to. What no payload could ever be decoded to is refused here, when the task is declared."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
-    holder = types.SimpleNamespace(__annotations__={name: Any if annotation is Parameter.empty else annotation})
-    try:
-        hint = wrap(typing.get_type_hints(holder, scope, include_extras=True)[name])
-        foreign = _foreign(msgspec.inspect.type_info(hint), set())
-    except NameError as error:
-        where = "import or define it in the module, outside of `if TYPE_CHECKING:` and of functions"
-        raise InvalidInput(name, f"{task}: {error.name!r} in its type is not known at run time; {where}") from None
-    except Exception as error:
-        raise InvalidInput(name, f"{task}: {error}; use one type that JSON can tell apart") from None
-    if foreign is not None:
-        word = getattr(foreign, "__name__", str(foreign))
-        advice = _INSTEAD.get(word, f"{_PLAIN_DATA}; or a pydantic 2 model")
-        raise InvalidInput(name, f"{task}: a {word} cannot be made from JSON; use {advice}")
-    return hint
-
-
-def _foreign(info: Any, seen: set[int]) -> Any:
-    """The first type inside that only its own code could build."""
-    if id(info) in seen:  # a type may hold itself
-        return None
-    seen.add(id(info))
-    if isinstance(info, msgspec.inspect.CustomType):
-        return None if info.cls is object or _is_model(info.cls) else info.cls
-    if isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field):
-        info = astuple(info)
-    if not isinstance(info, tuple):
-        return None
-    return next((found for part in info if (found := _foreign(part, seen)) is not None), None)
-
-
 # ------------------------------------------------------------------------------------------------------- inside a value
 
 
@@ -332,7 +266,7 @@ def _parts(value: Any) -> Iterable[tuple[str, Any]] | None:
     if isinstance(value, dict):
         return [(f"[{key!r}]", part) for key, part in value.items()]
     names: Iterable[str] = getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ())
-    if not names and _is_model(kind):
+    if not names and is_model(kind):
         names = [*kind.model_fields, *(value.model_extra or ())]
     elif not names:
         names = getattr(kind, "_fields", ()) or [field.name for field in getattr(kind, "__attrs_attrs__", ())]

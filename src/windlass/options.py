@@ -22,6 +22,7 @@ from windlass.core.uniqueness import clean_key, idempotency_scope, stored_dedupe
 from windlass.errors import InvalidInput
 from windlass.policies import Duration, Retry
 from windlass.presets import AckMode, KeyScope, Preset
+from windlass.redaction import MARK
 from windlass.types import AfterRule, CrashPolicy, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
 from windlass.words import did_you_mean
 
@@ -50,6 +51,7 @@ class CommandOptions(SharedOptions, total=False):
     """Of a program: `app.command(...)`."""
 
     ack: AckMode
+    redact: tuple[str, ...]  # names of arguments, and of what is in them, that are never shown
 
 
 class TaskOptions(CommandOptions, total=False):
@@ -211,10 +213,16 @@ def _on_failure(said: Mapping[str, Any]) -> AfterRule:
 
 def _headers(said: Mapping[str, Any]) -> dict[str, str] | None:
     """A copy: what the caller does to it later must not reach jobs that are made later."""
-    headers = said.get("headers")
+    headers, marks = said.get("headers"), _names("redact", said)
     if headers is not None and not isinstance(headers, dict):
         raise InvalidInput("headers", f"must be a dict of text such as {{'trace': '1'}}, got {headers!r}")
-    return None if headers is None else dict(headers)
+    if not marks:
+        return None if headers is None else dict(headers)
+    for name in marks:
+        check_name("redact", name)
+        if "," in name:
+            raise InvalidInput("redact", f"{name!r} holds a comma; give each name by itself")
+    return {**(headers or {}), MARK: ",".join(sorted(set(marks)))}
 
 
 def _flag(field: str, said: Mapping[str, Any]) -> bool:

@@ -121,9 +121,12 @@ class Task(Enqueuer[P, R]):
         if self.run == "process" and program is None:
             _check_importable(function, self.name)
         self.ack: Final[AckMode | None] = _ack(options.get("ack"))
+        self.metered = False  # its runs take long enough for their CPU to be measured
         self.arguments: Final = Arguments(function, skip_context=context, task=self.name)
         self.results: Final = Results(function, task=self.name)
         said = {name: value for name, value in options.items() if name not in ("name", "run", "ack")}
+        if secrets := self.arguments.secrets + self.results.secrets:
+            said["redact"] = (*secrets, *said.get("redact", ()))
         preset = home.preset_of(said.get("queue", "default"))
         made = plan(self.name, said, preset, home.client.settings)
         check_job(made.make("check", b"{}", 0))

@@ -13,6 +13,7 @@ import httpx2
 from windlass import Windlass
 from windlass.web.access import LOCAL, Access
 from windlass.web.app import web_app
+from windlass.web.bounds import Bounds
 
 BASE = "http://localhost"
 Promise = Callable[..., Awaitable[None]]
@@ -21,9 +22,11 @@ Promise = Callable[..., Awaitable[None]]
 class Desk:
     """A program with a task or two, its web application, and a client that is whoever `access` says."""
 
-    def __init__(self, access: Access | None = None, base_path: str = "", url: str = "memory://") -> None:
+    def __init__(
+        self, access: Access | None = None, base_path: str = "", url: str = "memory://", bounds: Bounds | None = None
+    ) -> None:
         self.app = Windlass(url)
-        self.web = web_app(self.app, access=access or Access(anonymous=LOCAL), base_path=base_path)
+        self.web = web_app(self.app, access=access or Access(anonymous=LOCAL), base_path=base_path, bounds=bounds)
 
         @self.app.task
         async def add(a: int, b: int) -> int:
@@ -34,7 +37,7 @@ class Desk:
     @asynccontextmanager
     async def client(self, **said: Any) -> AsyncIterator[httpx2.AsyncClient]:
         transport = httpx2.ASGITransport(app=self.web)
-        async with httpx2.AsyncClient(transport=transport, base_url=BASE, **said) as client:
+        async with httpx2.AsyncClient(transport=transport, **{"base_url": BASE, **said}) as client:
             yield client
 
 

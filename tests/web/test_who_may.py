@@ -38,6 +38,9 @@ TENANTS = {  # also with a token of one organisation: what it needs
     "GET /api/tokens": "admin",
     "POST /api/tokens": "admin",
     "POST /api/tokens/{token}/revoke": "admin",
+    "GET /api/audit": "admin",
+    "GET /api/usage": "read",
+    "GET /api/usage.csv": "read",
     "GET /api/events": "read",
     "GET /api/openapi.json": "read",
 }

@@ -1,4 +1,4 @@
-"""The part of `Admin` that is about who may come in."""
+"""The part of `Admin` that is about who comes in, what they did, and what was used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from windlass.admin import audit as log
 from windlass.admin import tokens as book
+from windlass.admin import usage as meter
 from windlass.admin.acting import ActingClient
 from windlass.admin.audit import AuditList
 from windlass.admin.tokens import TokenList, TokenView
+from windlass.admin.usage import UsageList
 from windlass.client import Client
 from windlass.core.acting import By
 from windlass.core.admission import check_name, check_queues
@@ -68,3 +70,15 @@ class Access:
     async def authenticate(self, secret: str) -> Principal | None:
         """Who comes with this secret; None when it is not good, whyever."""
         return await book.authenticate(self.client, secret)
+
+    async def usage(
+        self, *, since: datetime | None = None, until: datetime | None = None, step: str = "day", by: Sequence[str] = (),
+        org: str | None = None, queue: str | None = None, type: str | None = None, limit: int = 1_000,  # noqa: A002
+    ) -> UsageList:  # fmt: skip
+        """What ran and what it cost, of the last 30 days or since, by `step` (hour, day, all) and by any of org, queue,
+        type and outcome."""
+        return await meter.usage(self.client, since, until, step, by, org, queue, type, limit)
+
+    async def count_usage(self) -> int:
+        """Add up what has ended, but for the last minute, without waiting for a leader. Answers how many runs."""
+        return await meter.count_now(self.client)

@@ -16,10 +16,11 @@ from windlass.admin.bounded import narrowed
 from windlass.client import Client
 from windlass.core.acting import By, beyond, is_theirs, within
 from windlass.core.alterations import AlterAnswer, Alteration, Note
-from windlass.core.duties import Done, Duty
+from windlass.core.dependencies import unknown_parent
+from windlass.core.duties import Done, Duty, Mend
 from windlass.core.queries import Query, R
 from windlass.drivers.protocol import Capabilities, Count, Driver, Enqueued, JobQuery, Page, WaitingType
-from windlass.errors import InvalidInput, JobNotFound
+from windlass.errors import JobNotFound
 from windlass.options import JobOptions
 from windlass.results import ResultWatch
 from windlass.types import Job, Micros, NewJob, Run
@@ -101,14 +102,14 @@ class ActingDriver:
         if self._by.bounded and named:
             for parent, found in zip(named, await self._inner.get(list(named)), strict=True):
                 if not is_theirs(self._by, found):
-                    raise InvalidInput("after", f"there is no job {parent!r}")
+                    raise unknown_parent(parent)
 
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         if self._by.bounded:
             raise beyond(self._by, type(duty).__name__)
         done = await self._inner.maintain(duty, epoch=epoch, now=now)
-        if done is not None and done.rows:
-            await self.alter([Note(f"store.{type(duty).__name__.lower()}", "store", done.rows)], now=now)
+        if isinstance(duty, Mend) and done is not None and done.rows:
+            await self.alter([Note("store.repair", "store", done.rows)], now=now)
         return done
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:

@@ -24,6 +24,7 @@ from windlass.core.queries import (
     AllWebhooks,
     AllWorkers,
     AuditPage,
+    CountedUntil,
     DependantsOf,
     DueSchedules,
     GroupsById,
@@ -37,6 +38,7 @@ from windlass.core.queries import (
     SamplesAt,
     SamplesSince,
     SeenLately,
+    UsageBy,
     UsageSince,
 )
 from windlass.core.templates import decode_policies
@@ -72,6 +74,10 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             org_id = by.org_id if by.org_id is not None else query.org_id
             actor = query.actor if by.queues is None else by.actor  # lines do not tell which queues they concern
             return await driver.read(replace(query, org_id=org_id, actor=actor))
+        case UsageBy():
+            return await _of_usage(driver, by, query)
+        case CountedUntil():
+            return await driver.read(query)
         case AllSchedules():
             mine = {row.template_id for row in await driver.read(AllTemplates()) if _has_template(by, row)}
             return [row for row in await driver.read(query) if row.template_id in mine]
@@ -107,6 +113,16 @@ async def _of_groups(driver: Driver, by: By, query: AllGroups | GroupsById | Mem
     for owner in await driver.read(OwnersOf(ids=ids)) if ids else []:
         owners.setdefault(owner.group_id, []).append((owner.org_id, owner.queue))
     return [row for row in rows if row.group_id in owners and owns_all(by, owners[row.group_id])]
+
+
+async def _of_usage(driver: Driver, by: By, query: UsageBy) -> list[Any]:
+    if by.org_id is not None and query.org_id not in (None, by.org_id):
+        return []
+    queues = query.queues
+    if by.queues is not None:
+        queues = tuple(queue for queue in by.queues if queues is None or queue in queues)
+    org_id = by.org_id if by.org_id is not None else query.org_id
+    return await driver.read(replace(query, org_id=org_id, queues=queues))
 
 
 async def _use(driver: Driver, by: By, use: LimitUse) -> LimitUse:

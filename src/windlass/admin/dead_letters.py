@@ -10,8 +10,9 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.admin.bulk import How, bulk
+from windlass.admin.bulk import BITE, How, bulk
 from windlass.admin.filtering import compiled
+from windlass.admin.showing import scrub_of
 from windlass.admin.views import Filter
 from windlass.client import Client
 from windlass.clock import moment
@@ -61,7 +62,8 @@ def only_dead(wanted: Filter) -> Filter:
 async def grouped(client: Client, wanted: Filter, by: By = "error") -> ErrorGroups:
     wish = await compiled(client, only_dead(wanted), client.now())
     [found] = await client.driver.read(GlimpseJobs(wish=wish, limit=GROUPED))
-    return ErrorGroups(groups=groups_of(found.jobs, by), looked_at=len(found.jobs), complete=found.after is None)
+    groups = await scrubbed(client, groups_of(found.jobs, by))
+    return ErrorGroups(groups=groups, looked_at=len(found.jobs), complete=found.after is None)
 
 
 async def failures(client: Client, since: Micros, wanted: Filter) -> ErrorGroups:
@@ -73,9 +75,21 @@ async def failures(client: Client, since: Micros, wanted: Filter) -> ErrorGroups
     again = replace(wish, kinds=(Kind("queued"), Kind("scheduled")), failed_from=since)
     [waiting] = await client.driver.read(GlimpseJobs(wish=again, limit=RECENT, budget=5 * RECENT))
     jobs = [*dead.jobs, *waiting.jobs]
-    return ErrorGroups(
-        groups=groups_of(jobs), looked_at=len(jobs), complete=dead.after is None and waiting.after is None
-    )  # fmt: skip
+    groups = await scrubbed(client, groups_of(jobs))
+    return ErrorGroups(groups=groups, looked_at=len(jobs), complete=dead.after is None and waiting.after is None)
+
+
+async def scrubbed(client: Client, groups: tuple[ErrorGroup, ...]) -> tuple[ErrorGroup, ...]:
+    """Without what the job that stands for its group keeps secret."""
+    found: list[ErrorGroup] = []
+    for start in range(0, len(groups), BITE):
+        bite = groups[start : start + BITE]
+        jobs = await client.driver.get([group.example for group in bite])
+        found += [
+            group if job is None else replace(group, error=scrub_of(job)(group.error))
+            for group, job in zip(bite, jobs, strict=True)
+        ]
+    return tuple(found)
 
 
 def groups_of(jobs: Sequence[Glimpse], by: By = "error") -> tuple[ErrorGroup, ...]:

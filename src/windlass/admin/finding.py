@@ -24,11 +24,13 @@ class Finding:
     client: Client
 
     async def jobs(
-        self, wanted: Filter | None = None, *, limit: int = 50, cursor: str | None = None, first: Direction = "newest"
+        self, wanted: Filter | None = None, *, limit: int = 50, cursor: str | None = None, first: Direction = "newest",
+        reveal: bool = False,
     ) -> JobList:  # fmt: skip
         """A page of jobs, newest or oldest first: by their end where nothing but ended jobs is asked for, else by when they
-        came. Rows that a later link of their chain took over are left out."""
-        return await listing.page(self.client, wanted or Filter(), limit, cursor, first)
+        came. Rows that a later link of their chain took over are left out. Only with `reveal` is shown what has a telling
+        name (`windlass.redaction`); what its task keeps secret never is."""
+        return await listing.page(self.client, wanted or Filter(), limit, cursor, first, reveal)
 
     async def matching(self, wanted: Filter) -> Matching:
         """How many jobs match, exactly or at least."""
@@ -68,9 +70,11 @@ class Finding:
     # ----------------------------------------------------------------------------------------------------- dead letters
 
     async def dead_letters(
-        self, wanted: Filter | None = None, *, limit: int = 50, cursor: str | None = None, first: Direction = "newest"
+        self, wanted: Filter | None = None, *, limit: int = 50, cursor: str | None = None, first: Direction = "newest",
+        reveal: bool = False,
     ) -> JobList:  # fmt: skip
-        return await self.jobs(dead_letters.only_dead(wanted or Filter()), limit=limit, cursor=cursor, first=first)
+        only = dead_letters.only_dead(wanted or Filter())
+        return await self.jobs(only, limit=limit, cursor=cursor, first=first, reveal=reveal)
 
     async def errors(self, wanted: Filter | None = None, *, by: By = "error") -> ErrorGroups:
         """Dead letters by what killed them, or by type, the most frequent first."""

@@ -49,7 +49,9 @@ class Completions(Struct, frozen=True, kw_only=True):
     workers: tuple[str, ...]
 
 
-async def page(client: Client, wanted: Filter, limit: int, cursor: str | None, first: Direction) -> JobList:
+async def page(
+    client: Client, wanted: Filter, limit: int, cursor: str | None, first: Direction, reveal: bool = False
+) -> JobList:  # fmt: skip
     now = client.now()
     wish = await compiled(client, wanted, now)
     here = None if cursor is None else opened(cursor, wanted, first)
@@ -73,7 +75,8 @@ async def page(client: Client, wanted: Filter, limit: int, cursor: str | None, f
     ahead = sealed(found.after, back=back) if found.after is not None else None
     behind = beside(found.jobs[0], back=not back) if found.jobs and here is not None else None
     return JobList(
-        at=moment(now), jobs=tuple(job_view(job, now, wanted.system, last_run_of(job)) for job in jobs),
+        at=moment(now),
+        jobs=tuple(job_view(job, now, wanted.system, last_run_of(job), reveal=reveal) for job in jobs),
         cursor=behind if back else ahead, back=ahead if back else behind, looked_at=found.looked_at,
         stopped=found.after is not None and len(jobs) < limit,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from windlass.admin.showing import scrub_of
 from windlass.admin.views import LogView
 from windlass.client import Client
 from windlass.errors import InvalidInput
@@ -26,11 +27,12 @@ async def read(client: Client, chain: Sequence[tuple[Job, Sequence[Run]]], job_i
             raise InvalidInput("run", f"this job has no run {number}; it has {known or 'none yet'}")
     else:
         wanted = [run for _, runs in chain for run in runs][::-1]
+    scrub = scrub_of(chain[0][0])  # all links have the same payload
     if not wanted:
         return LogView(job_id=job_id, run=None, worker_id=None, path=None, text=None)
     for run in wanted:
         if (file := _file(client, run)) is not None and (text := await asyncio.to_thread(_text, file)) is not None:
-            return _view(run, text)
+            return _view(run, scrub(text))
     return _view(wanted[0], None)
 
 
@@ -47,7 +49,7 @@ async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
             reader = None if file is None else _Reader(file)
         if reader is not None:
             while piece := await asyncio.to_thread(reader.more):
-                yield piece
+                yield scrub_of(job)(piece)
         if job.state in TERMINAL:
             return
         await asyncio.sleep(LOOK)

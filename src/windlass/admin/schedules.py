@@ -8,15 +8,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from windlass.admin.views import Check, plain_data
+from windlass.admin.showing import plain_data
+from windlass.admin.views import Check
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, moment
 from windlass.core.cronwords import in_plain_words
 from windlass.core.queries import AllSchedules, AllTemplates, AllWorkers
 from windlass.core.schedules import gone_from_code
+from windlass.core.templates import decode_policies
 from windlass.errors import WindlassError
 from windlass.records import WorkerInfo
+from windlass.redaction import marks_of, redact
 from windlass.types import CatchUp, Micros, Overlap, Schedule, Template
 
 LATE = 120 * SECOND
@@ -84,7 +87,7 @@ def schedule_view(row: Schedule, template: Template | None, living: Sequence[Wor
         words=in_plain_words(row.cron_expression, row.timezone), enabled=row.enabled,
         origin="gone from code" if gone_from_code(row, task, living) else origin,
         makes_jobs=row.enabled and template is not None and template.archived_at is None,
-        param_overrides=None if row.param_overrides is None else plain_data(row.param_overrides),
+        param_overrides=None if row.param_overrides is None else redact(plain_data(row.param_overrides), _marks(template)),
         catch_up=row.catch_up, catch_up_cap=row.catch_up_cap, overlap=row.overlap, jitter=row.jitter / SECOND,
         last_triggered_at=_at(row.last_triggered_at), next_trigger_at=_at(row.next_trigger_at),
         created_at=moment(row.created_at),
@@ -94,7 +97,8 @@ def schedule_view(row: Schedule, template: Template | None, living: Sequence[Wor
 def template_view(row: Template) -> TemplateView:
     return TemplateView(
         template_id=row.template_id, version=row.version, name=row.name, type=row.type, queue=row.queue,
-        params=plain_data(row.params), settings=None if row.settings is None else plain_data(row.settings.encode()),
+        params=redact(plain_data(row.params), _marks(row)),
+        settings=None if row.settings is None else redact(plain_data(row.settings.encode())),
         archived_at=_at(row.archived_at), created_at=moment(row.created_at),
     )  # fmt: skip
 
@@ -130,6 +134,11 @@ async def checks(client: Client) -> list[Check]:
         for one in found if one.enabled and not one.makes_jobs
     ]  # fmt: skip
     return said or [Check("schedules", "ok", f"{len(found)} schedules, none of them late")]
+
+
+def _marks(template: Template | None) -> tuple[str, ...]:
+    """What the task of a template keeps secret."""
+    return () if template is None else marks_of(decode_policies(template.settings).headers)
 
 
 def _at(value: Micros | None) -> datetime | None:

@@ -13,6 +13,7 @@ from windlass.admin.filtering import last_run_of
 from windlass.admin.finding import Finding
 from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.schedules import ScheduleList
+from windlass.admin.showing import scrub_of
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
     Changed,
@@ -68,15 +69,15 @@ class Admin(Access, Finding):
 
     # ---------------------------------------------------------------------------------------------------------- looking
 
-    async def job(self, job_id: str, *, system: System | None = None) -> JobDetail:
+    async def job(self, job_id: str, *, system: System | None = None, reveal: bool = False) -> JobDetail:
         """One job and everything that is known of it, with all links of its chain."""
         chain = await self._chain(job_id)
         now = self.client.now()
-        views = {job.id: job_view(job, now, system, last_run_of(job)) for job, _ in chain}
+        views = {job.id: job_view(job, now, system, last_run_of(job), reveal=reveal) for job, _ in chain}
         return JobDetail(
             at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
             chain=tuple(link_view(job, now) for job, _ in chain),
-            runs=tuple(run_view(run) for _, runs in chain for run in runs), timeline=timeline(chain, now),
+            runs=tuple(run_view(run, scrub_of(job)) for job, runs in chain for run in runs), timeline=timeline(chain, now),
             parents=await groups.parents(self.client, job_id),
             dependants=await groups.dependants(self.client, chain[-1][0].id),
         )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
+from windlass.admin.showing import scrub_of
 from windlass.admin.views import Entry, EntryKind
 from windlass.admin.wording import in_words
 from windlass.clock import moment
@@ -27,8 +28,10 @@ def timeline(chain: Sequence[tuple[Job, Sequence[Run]]], now: Micros) -> tuple[E
 
 
 def _link(job: Job, runs: Sequence[Run], now: Micros, *, first: bool, after: Job | None) -> Iterator[Entry]:
+    scrub = scrub_of(job)
+
     def entry(at: Micros, what: EntryKind, text: str, run: Run | None = None) -> Entry:
-        return Entry(moment(at), what, text, job.id, None if run is None else run.attempt_no)
+        return Entry(moment(at), what, scrub(text), job.id, None if run is None else run.attempt_no)
 
     if first:
         yield entry(job.created_at, "enqueued", f"in queue {job.queue}")

@@ -8,15 +8,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
+from windlass.admin.showing import scrub_of, shown
 from windlass.admin.wording import policy_in_words
 from windlass.clock import moment
 from windlass.core.eligibility import label_of
 from windlass.core.holds import is_valid
 from windlass.core.why import Kind
 from windlass.records import Fault
+from windlass.redaction import Scrubber
 from windlass.types import AfterRule, DeadKind, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
@@ -95,6 +96,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
     payload: Any
     result: Any
+    redacted: bool  # something of payload, result or headers is hidden
 
 
 class RunView(Struct, frozen=True, kw_only=True):
@@ -318,8 +320,11 @@ class MigrationStatus(Struct, frozen=True):
         return tuple(step for step in self.steps if not step.applied)
 
 
-def job_view(job: Job, now: Micros, system: System | None = None, run: RunStatus | None = None) -> JobView:
-    label = label_of(job, now)
+def job_view(
+    job: Job, now: Micros, system: System | None = None, run: RunStatus | None = None, *, reveal: bool = False
+) -> JobView:  # fmt: skip
+    label, seen = label_of(job, now), shown(job, reveal=reveal)
+    scrub = seen.scrub
     return JobView(
         id=job.id, type=job.type, queue=job.queue, state=job.state, label=label,
         words=None if system is None else words_of(label, job.dead_kind, system, run),
@@ -329,22 +334,22 @@ def job_view(job: Job, now: Micros, system: System | None = None, run: RunStatus
         cancel_requested_at=_at(job.cancel_requested_at), worker_id=job.worker_id, attempts=job.attempts,
         executions=job.executions - job.skipped, runs=job.executions, max_attempts=job.max_attempts, lost=job.lost,
         timeout=job.timeout_ns / 1e9 if job.timeout_ns else None, policy=policy_in_words(job), progress=job.progress,
-        progress_note=job.progress_note, last_error=job.last_error or None, dead_kind=job.dead_kind,
-        dead_reason=job.dead_reason, idempotency_key=job.idempotency_key, dedupe_key=job.dedupe_key,
-        parked_on=job.parked_on, group_id=job.group_id, template_id=job.template_id, schedule_id=job.schedule_id,
-        retry_of=job.retry_of, superseded_by=job.superseded_by, tags=job.tags, headers=job.headers,
-        payload=None if job.codec == "none" else plain_data(job.payload),
-        result=None if job.result is None else plain_data(job.result),
+        progress_note=_told(scrub, job.progress_note), last_error=_told(scrub, job.last_error or None),
+        dead_kind=job.dead_kind, dead_reason=_told(scrub, job.dead_reason),
+        idempotency_key=_told(scrub, job.idempotency_key), dedupe_key=_told(scrub, job.dedupe_key), parked_on=job.parked_on,
+        group_id=job.group_id, template_id=job.template_id, schedule_id=job.schedule_id,
+        retry_of=job.retry_of, superseded_by=job.superseded_by, tags=job.tags, headers=seen.headers,
+        payload=seen.payload, result=seen.result, redacted=seen.redacted,
     )  # fmt: skip
 
 
-def run_view(run: Run) -> RunView:
+def run_view(run: Run, scrub: Scrubber) -> RunView:
     took = None if run.finished_at is None else run.finished_at - (run.started_at or run.claimed_at)
     return RunView(
         run_id=run.run_id, job_id=run.job_id, attempt=run.attempt_no, worker_id=run.worker_id, status=run.status,
         claimed_at=moment(run.claimed_at), started_at=_at(run.started_at), finished_at=_at(run.finished_at),
         waited=None if run.wait_us is None else run.wait_us / 1e6, took=None if took is None else max(took, 0) / 1e6,
-        error=run.error, traceback=run.traceback, exit_code=run.exit_code,
+        error=_told(scrub, run.error), traceback=_told(scrub, run.traceback), exit_code=run.exit_code,
         cpu=None if run.cpu_us is None else run.cpu_us / 1e6, peak_rss=run.peak_rss, artifacts=run.artifacts,
         log_path=run.log_path,
     )  # fmt: skip
@@ -367,11 +372,8 @@ def hold_view(hold: Hold, now: Micros) -> HoldView:
     )  # fmt: skip
 
 
-def plain_data(stored: bytes) -> Any:
-    try:
-        return msgspec.json.decode(stored)
-    except msgspec.DecodeError:
-        return stored.decode("utf-8", "backslashreplace")
+def _told(scrub: Scrubber, text: str | None) -> str | None:
+    return None if text is None else scrub(text)
 
 
 def _at(value: Micros | None) -> datetime | None:
@@ -380,4 +382,4 @@ def _at(value: Micros | None) -> datetime | None:
 
 def link_view(job: Job, now: Micros) -> Link:
     label = job.dead_kind if job.state == "dead" and job.dead_kind is not None else label_of(job, now)
-    return Link(job.id, label, job.attempts, job.manual, job.last_error or None)
+    return Link(job.id, label, job.attempts, job.manual, _told(scrub_of(job), job.last_error or None))

@@ -35,6 +35,7 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
             templates list, show, put, archive, delete
   access    tokens list, create, revoke     who may come in over HTTP
             audit                           who changed what
+            usage                           what ran, and what it cost
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
@@ -62,6 +63,10 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is
     "watch": ("watch:watch", ("windlass watch 0192f0c1-2345-7890-8abc-def012345678",)),
     "audit": ("audit:audit", (
         "windlass audit", "windlass audit --action job.cancel --actor token:ci", "windlass audit --since 7d --json",
+    )),
+    "usage": ("usage:usage", (
+        "windlass usage --since 24h --step hour", "windlass usage --by org --by type --step all",
+        "windlass usage --by org --csv > usage.csv",
     )),
     "doctor": ("store:doctor", ("windlass doctor", "windlass doctor --store sqlite:////var/lib/jobs.db")),
     "migrate": ("store:migrate", ("windlass migrate --plan", "windlass migrate")),

@@ -148,6 +148,28 @@ class UsageSince(Query[Usage], frozen=True, kw_only=True):
     since: Micros = 0
 
 
+class UsageBy(Query[Usage], frozen=True, kw_only=True):
+    """The same added up: hours from `since` to before `until`, a row for each span of `step` microseconds (0 = one for all)
+    and for each org, queue, type and outcome that is asked for; what is not is "" in its row, and what is 0 is `hour`. At
+    most `limit` rows, sorted by all of these."""
+
+    since: Micros
+    until: Micros
+    step: Micros = 0
+    by_org: bool = False
+    by_queue: bool = False
+    by_type: bool = False
+    by_outcome: bool = False
+    org_id: str | None = None  # "" = runs of no org
+    queues: tuple[str, ...] | None = None
+    type: str | None = None
+    limit: int = 1_000
+
+
+class CountedUntil(Query[Micros], frozen=True):
+    """Up to when runs are in the usage: one instant, or none before the first roll-up."""
+
+
 class AllTemplates(Query[Template], frozen=True, kw_only=True):
     """The newest version of every template, sorted by name; with `name` all versions of that one, oldest first."""
 

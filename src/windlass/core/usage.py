@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
+from windlass.core.queries import UsageBy
 from windlass.records import Usage
 from windlass.types import Micros, Run
 
@@ -62,6 +63,25 @@ def added(row: Usage | None, run: Run) -> Usage:
     return replace(
         row, runs=row.runs + 1, run_us=row.run_us + duration(run), wait_us=row.wait_us + (run.wait_us or 0),
         cpu_us=row.cpu_us + (run.cpu_us or 0), peak_rss=max(peaks, default=None),
+    )  # fmt: skip
+
+
+def spread(row: Usage, asked: UsageBy) -> Usage:
+    """An hour's row as it counts for a question: what is not asked for is the same in all rows."""
+    return replace(
+        row, hour=row.hour - row.hour % asked.step if asked.step else 0, org_id=row.org_id if asked.by_org else "",
+        queue=row.queue if asked.by_queue else "", type=row.type if asked.by_type else "",
+        outcome=row.outcome if asked.by_outcome else "",
+    )  # fmt: skip
+
+
+def merged(one: Usage | None, other: Usage) -> Usage:
+    if one is None:
+        return other
+    peaks = [peak for peak in (one.peak_rss, other.peak_rss) if peak is not None]
+    return replace(
+        one, runs=one.runs + other.runs, run_us=one.run_us + other.run_us, wait_us=one.wait_us + other.wait_us,
+        cpu_us=one.cpu_us + other.cpu_us, peak_rss=max(peaks, default=None),
     )  # fmt: skip
 
 

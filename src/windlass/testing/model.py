@@ -115,9 +115,7 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(
-    FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, AccessRules, ListingRules, SoundRows
-):
+class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, AccessRules, ListingRules, SoundRows):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))

@@ -79,7 +79,7 @@ def _responses(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
     if route.answer is Events:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
     elif route.answer is Text:
-        content = {"text/plain": {"schema": {"type": "string"}}}
+        content = {"text/csv" if route.path.endswith(".csv") else "text/plain": {"schema": {"type": "string"}}}
     else:
         content = {"application/json": {"schema": schemas[repr(route.answer)]}}
     good = {"description": "Done.", "content": content}

@@ -38,6 +38,11 @@ class Request(Generic[Q, B]):
         """Where a path of ours is from outside, wherever we are mounted."""
         return f"{self.http.scope.get('root_path', '')}{path}"
 
+    @property
+    def reveal(self) -> bool:
+        """Whether the caller may see what has a telling name in payloads and results."""
+        return self.principal.may("read:payload")
+
     def page(self, limit: int) -> int:
         """How many rows of a list to give to who asked for so many."""
         return min(limit, self.bounds.page)

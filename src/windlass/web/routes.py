@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.web.api import (
+    audit,
     bulk,
     dead_letters,
     description,
@@ -21,6 +22,7 @@ from windlass.web.api import (
     schedules,
     templates,
     tokens,
+    usage,
     workers,
 )
 from windlass.web.pages.routes import PAGES
@@ -87,6 +89,9 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/api/tokens", "admin", tokens.listed, tenants=True),
     Route("POST", "/api/tokens", "admin", tokens.create, tenants=True, status=201),
     Route("POST", "/api/tokens/{token}/revoke", "admin", tokens.revoke, tenants=True),
+    Route("GET", "/api/audit", "admin", audit.listed, tenants=True),
+    Route("GET", "/api/usage", "read", usage.listed, tenants=True),
+    Route("GET", "/api/usage.csv", "read", usage.csv, tenants=True),
     Route("GET", "/api/events", "read", events.stream, tenants=True),
     Route("GET", "/api/openapi.json", "read", description.openapi, tenants=True),
     Route("GET", "/livez", None, health.live),

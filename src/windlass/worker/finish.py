@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report, Retry, Settlement, due_of, storable
@@ -145,6 +147,8 @@ class Finisher:
         if held.timer is not None:
             held.timer.cancel()
         held.close_log()
+        if type(outcome) is not Succeeded:
+            outcome, traceback = clean(held, outcome), None if traceback is None else held.scrub(traceback)
         change = self._decide(held, outcome, held.report(traceback))
         self._settler.put(held, change)
         if type(change) is not Ack:
@@ -178,12 +182,24 @@ class Finisher:
             self._stats.stuck -= 1
             log.warning("job %s (%s): its handler has stopped at last", held.job.id, held.task.name)
         elif error is not None and held.done and held.why != "lost":
-            log.error("job %s had ended with its transaction when its handler raised", held.job.id, exc_info=error)
+            said = held.scrub(trace(error) or describe(error))
+            log.error("job %s had ended with its transaction when its handler raised\n%s", held.job.id, said)
         if held.done:
             if self._holdings.get(held.job.id) is held:
                 self._stats.succeeded += 1  # its own transaction has stored it
                 self._settler.settled(1)
             self._holdings.drop(held)
+
+
+def clean(held: Held, outcome: Outcome) -> Outcome:
+    """Without what the job's arguments keep secret: an error is stored, logged, sent and shown."""
+    match outcome:
+        case Failed():
+            return replace(outcome, error=held.scrub(outcome.error))
+        case Rejected() | WasCancelled():
+            return outcome if outcome.reason is None else replace(outcome, reason=held.scrub(outcome.reason))
+        case _:
+            return outcome
 
 
 def _shown(text: str) -> str:

@@ -15,6 +15,7 @@ from windlass.context import Context
 from windlass.core.changes import Report, Settlement
 from windlass.core.settle import Execution, Succeeded, settle
 from windlass.parents import Parent, parents_of
+from windlass.redaction import Scrubber, scrubber_of
 from windlass.runlogs import RunLog, log_line
 from windlass.tasks import Task
 from windlass.transaction import JobTransaction
@@ -28,14 +29,15 @@ class Held:
     """One leased job and how far it has come."""
 
     __slots__ = (
-        "_client", "_context", "_log", "cancel", "done", "ended", "granted_at", "job", "measured", "refused", "reported",
-        "started_at", "stuck", "task", "timer", "told_start", "why",
+        "_client", "_context", "_log", "_scrub", "cancel", "done", "ended", "granted_at", "job", "measured", "refused",
+        "reported", "started_at", "stuck", "task", "timer", "told_start", "why",
     )  # fmt: skip
 
     def __init__(self, client: Client, job: Claimed, task: Task[..., Any], *, begun: bool) -> None:
         self._client = client
         self._context: Context | None = None
         self._log: RunLog | None = None  # made by the first line
+        self._scrub: Scrubber | None = None  # made for the first text
         self.measured: Report | None = None  # what its process told beyond its outcome: exit code, CPU, memory
         self.job = job
         self.task = task
@@ -81,7 +83,7 @@ class Held:
         self.ended = self.done = begun
 
     def write_log(self, level: str, text: str) -> None:
-        self.write_output(log_line(self._client.now(), level, text))
+        self.write_output(log_line(self._client.now(), level, self.scrub(text)))
 
     def write_output(self, text: bytes) -> None:
         """As it is. The file is made by the first line, and not at all for a handler that writes none."""
@@ -95,6 +97,13 @@ class Held:
                     opened.close()
         if self._log is not None:
             self._log.write(text)
+
+    @property
+    def scrub(self) -> Scrubber:
+        """Takes what its arguments keep secret out of what is said of it."""
+        if self._scrub is None:
+            self._scrub = scrubber_of(self.job.payload, self.job.headers)
+        return self._scrub
 
     def close_log(self) -> None:
         if self._log is not None:
@@ -146,7 +155,9 @@ class Held:
 
     def news(self) -> tuple[float | None, str | None]:
         """Progress as the handler last told it."""
-        return (None, None) if self._context is None else (self._context.progressed, self._context.note)
+        if self._context is None or self._context.note is None:
+            return (None, None) if self._context is None else (self._context.progressed, None)
+        return self._context.progressed, self.scrub(self._context.note)
 
 
 class Holdings:

@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
-from contextvars import Context as Variables
 from contextvars import copy_context
 from types import coroutine
 from typing import Any, Final, TypeVar
@@ -20,6 +19,7 @@ from windlass.context import enter
 from windlass.worker.finish import Finisher
 from windlass.worker.holdings import Held
 from windlass.worker.lineup import Lineup
+from windlass.worker.metering import Meter, note_cpu, took
 from windlass.worker.pace import Pace
 from windlass.worker.settler import Settler
 
@@ -33,11 +33,10 @@ class Closed(BaseException):
 
 @coroutine
 def driven(
-    work: Coroutine[Any, Any, T], variables: Variables, abandoned: Callable[[], bool]
+    work: Coroutine[Any, Any, T], resume: Callable[..., Any], abandoned: Callable[[], bool]
 ) -> Generator[Any, Any, T]:  # fmt: skip
-    """Await `work` with its own context variables, without a task of its own. Once `abandoned`, an interruption is the
-    last one: a handler that swallows it is left where it is."""
-    resume = variables.run
+    """Await `work` without a task of its own, each step through `resume`, which gives it its own context variables. Once
+    `abandoned`, an interruption is the last one: a handler that swallows it is left where it is."""
     try:
         waiting_for = resume(work.send, None)
         while True:
@@ -124,6 +123,7 @@ class Slots(Lineup):
                 self._busy -= 1
             ended = loop.time()
             self.pace.finished(began, ended)
+            took(held, ended - began)
             self._on_free()
             if self._turn_is_over or ended >= self._turn_ends:
                 await self._let_others_run(loop)
@@ -149,19 +149,26 @@ class Slots(Lineup):
         if held.job.timeout_ns:
             held.timer = loop.call_later(held.job.timeout_ns / 1e9, finisher.time_out, held)
         enter(held)
+        resume: Callable[..., Any] = copy_context().run
+        if held.task.metered:
+            resume = Meter(resume)
         try:
             args, kwargs = finisher.arguments(held)
             held.cancel = task.cancel
-            value = await driven(held.task.function(*args, **kwargs), copy_context(), self._is_stopped)
+            value = await driven(held.task.function(*args, **kwargs), resume, self._is_stopped)
         except Closed:  # the event loop is gone, and with it this worker
             raise GeneratorExit from None
         except BaseException as error:
             held.cancel = None
+            if type(resume) is Meter:
+                note_cpu(held, resume.cpu)
             if self._stopped and not held.ended and not held.is_interrupted():
                 raise  # the worker was cancelled and has given this job up: its lease lapses
             finisher.raised(held, error)
         else:
             held.cancel = None
+            if type(resume) is Meter:
+                note_cpu(held, resume.cpu)
             finisher.returned(held, value)
         if task.cancelling():
             await self._forget_cancellation(task)

@@ -19,6 +19,7 @@ from windlass.client import Client
 from windlass.context import enter
 from windlass.worker.finish import Finisher
 from windlass.worker.holdings import Held
+from windlass.worker.metering import Meter, note_cpu, took
 from windlass.worker.pace import Pace
 from windlass.worker.settler import Settler
 
@@ -99,7 +100,9 @@ class Threads:
         while (held := self._next()) is not None:
             began = self._loop.time()
             outcome = self._call(held)
-            self._ended.append((began, self._loop.time(), outcome))
+            ended = self._loop.time()
+            took(held, ended - began)
+            self._ended.append((began, ended, outcome))
             if not self._collecting:
                 self._collecting = True
                 try:
@@ -121,12 +124,15 @@ class Threads:
         if held.job.timeout_ns:
             self._loop.call_soon_threadsafe(self._arm, held)
         enter(held)
+        call = Meter(copy_context().run) if held.task.metered else copy_context().run
         try:
-            return held, copy_context().run(held.task.function, *args, **kwargs), None, True
+            return held, call(held.task.function, *args, **kwargs), None, True
         except BaseException as error:
             return held, None, error, True
         finally:
             enter(None)
+            if isinstance(call, Meter):
+                note_cpu(held, call.cpu)
 
     # ---------------------------------------------------------------------------------------------- in the event loop
 

@@ -24,6 +24,7 @@ from windlass.core.queries import (
     AllWorkers,
     AuditLog,
     AuditPage,
+    CountedUntil,
     DependantsOf,
     DueSchedules,
     EndedJobs,
@@ -43,6 +44,7 @@ from windlass.core.queries import (
     Seen,
     SeenLately,
     TokenByDigest,
+    UsageBy,
     UsageSince,
 )
 from windlass.drivers.memory.access import access
@@ -53,6 +55,7 @@ from windlass.drivers.memory.listing import look
 from windlass.drivers.memory.order import in_order as in_dispatch_order
 from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
+from windlass.drivers.memory.usage import usage
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
 from windlass.types import Dependency, Job, LimitUse, MemberCount, Micros, OnUnknown, Run
@@ -148,6 +151,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
         case UsageSince():
             rows = [tables.usage[key] for key in sorted(tables.usage) if key[0] >= query.since]
+        case UsageBy() | CountedUntil():
+            rows = usage(tables, query)
         case AllTemplates():
             rows = templates(tables, query)
         case AllSchedules():

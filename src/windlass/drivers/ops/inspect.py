@@ -22,6 +22,7 @@ from windlass.core.queries import (
     AllWorkers,
     AuditLog,
     AuditPage,
+    CountedUntil,
     DependantsOf,
     DueSchedules,
     EndedJobs,
@@ -40,6 +41,7 @@ from windlass.core.queries import (
     SamplesSince,
     SeenLately,
     TokenByDigest,
+    UsageBy,
     UsageSince,
 )
 from windlass.drivers.ops import listing
@@ -174,6 +176,15 @@ def audit_page(db: Dialect, query: AuditPage) -> Statement:
     return page(db, query)
 
 
+def usage_by(db: Dialect, query: UsageBy) -> Statement:
+    check_limit(query.limit)
+    return db.sql.usage_by(
+        since=query.since, until=query.until, step=query.step, by_org=query.by_org, by_queue=query.by_queue,
+        by_type=query.by_type, by_outcome=query.by_outcome, org_id=query.org_id,
+        queues=None if query.queues is None else db.texts(query.queues), type=query.type, limit=query.limit,
+    )  # fmt: skip
+
+
 def due(db: Dialect, query: DueSchedules) -> Statement:
     check_limit(query.limit)
     return db.sql.due_schedules(by=query.by, limit=query.limit)
@@ -209,6 +220,8 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     EndedJobs: (lambda db, asked: db.sql.ended_jobs(state=asked.state, most=asked.most), lambda row: row[0]),
     SeenLately: (lambda db, asked: db.sql.seen_lately(jobs=asked.jobs), seen_in),
     UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),
+    UsageBy: (usage_by, fields_of(Usage)),
+    CountedUntil: (lambda db, _: db.sql.watermark(), lambda row: row[0]),
     AllTemplates: (templates, fields_of(Template)),
     AllSchedules: (lambda db, _: db.sql.all_schedules(), schedule_in),
     DueSchedules: (due, schedule_in),

@@ -38,6 +38,7 @@ from windlass.testing.conformance.shared_rows import SharedRowPromises
 from windlass.testing.conformance.tokens import TokenPromises
 from windlass.testing.conformance.transactions import TransactionPromises
 from windlass.testing.conformance.uniqueness import UniquenessPromises
+from windlass.testing.conformance.usage import UsagePromises
 
 
 class DriverConformance(
@@ -64,6 +65,7 @@ class DriverConformance(
     FleetPromises,
     TokenPromises,
     ActingPromises,
+    UsagePromises,
     DutyPromises,
     LifecyclePromises,
     ConcurrencyPromises,
@@ -102,4 +104,5 @@ __all__ = [
     "TokenPromises",
     "TransactionPromises",
     "UniquenessPromises",
+    "UsagePromises",
 ]

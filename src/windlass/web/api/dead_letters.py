@@ -35,8 +35,9 @@ async def listed(request: Request[JobsQuery, None]) -> JobList:
     """A page of dead letters, newest first."""
     asked = request.query
     return await request.admin.dead_letters(
-        filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor, first=asked.first
-    )
+        filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor, first=asked.first,
+        reveal=request.reveal,
+    )  # fmt: skip
 
 
 async def errors(request: Request[ErrorsQuery, None]) -> ErrorGroups:

@@ -62,13 +62,14 @@ async def listed(request: Request[JobsQuery, None]) -> JobList:
     """A page of jobs, newest first. `cursor` leads to the next one."""
     asked = request.query
     return await request.admin.jobs(
-        filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor, first=asked.first
-    )
+        filter_of(asked), limit=request.page(asked.limit), cursor=asked.cursor, first=asked.first,
+        reveal=request.reveal,
+    )  # fmt: skip
 
 
 async def show(request: Request[Spoken, None]) -> JobDetail:
     """One job and everything that is known of it, with all links of its chain."""
-    return await request.admin.job(request.path["job_id"], system=request.query.words)
+    return await request.admin.job(request.path["job_id"], system=request.query.words, reveal=request.reveal)
 
 
 async def runs(request: Request[None, None]) -> Runs:

@@ -38,6 +38,7 @@ class Output:
         os.set_blocking(fd, False)
         try:
             while piece := await _piece(loop, fd):
+                piece = self._held.scrub.output(piece)
                 self._held.write_output(piece)
                 self.last = (self.last + piece)[-LAST_WORDS:]
         finally:

@@ -1,0 +1,88 @@
+"""Usage as it is asked for: added up by time, org, queue, type and outcome, and still there when jobs are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass.clock import SECOND
+from windlass.core.changes import Report
+from windlass.core.duties import RollUpUsage
+from windlass.core.queries import CountedUntil, UsageBy
+from windlass.core.settle import Failed, Succeeded
+from windlass.core.usage import HOUR, LATE
+from windlass.errors import InvalidInput
+from windlass.records import Usage
+from windlass.testing.conformance.trial import Suite, Trial, promise
+
+DAY = 24 * HOUR
+
+
+class UsagePromises(Suite):
+    @promise
+    async def test_usage_is_added_up_as_it_is_asked_for(self, t: Trial) -> None:
+        """By any of org, queue, type and outcome, and by hours or days; what is not asked for is one."""
+        day = await history(t)
+        whole = Usage(hour=0, org_id="", queue="", type="", outcome="", runs=4, run_us=40, cpu_us=10, peak_rss=300)
+        assert await ask(t) == [whole]
+        assert [(row.hour, row.runs) for row in await ask(t, step=DAY)] == [(day, 3), (day + DAY, 1)]
+        assert [(row.hour, row.runs) for row in await ask(t, step=HOUR)] == [
+            (day, 2), (day + HOUR, 1), (day + DAY, 1),
+        ]  # fmt: skip
+        assert [(row.org_id, row.runs, row.cpu_us) for row in await ask(t, by_org=True)] == [("", 1, 4), ("acme", 3, 6)]
+        assert [(row.queue, row.type, row.runs) for row in await ask(t, by_queue=True, by_type=True)] == [
+            ("a", "x", 2), ("a", "y", 1), ("b", "x", 1),
+        ]  # fmt: skip
+        assert [(row.outcome, row.runs) for row in await ask(t, by_outcome=True)] == [("completed", 3), ("failed", 1)]
+
+    @promise
+    async def test_usage_is_asked_for_some_and_for_a_time(self, t: Trial) -> None:
+        """Of one org, also of none, of some queues, of one type; from an hour to before another; the first rows."""
+        day = await history(t)
+        for said, runs in (
+            ({"org_id": "acme"}, 3), ({"org_id": ""}, 1), ({"org_id": "evil"}, 0), ({"queues": ("a",)}, 3),
+            ({"queues": ("a", "b")}, 4), ({"queues": ()}, 0), ({"type": "y"}, 1), ({"since": day + HOUR}, 2),
+            ({"until": day + HOUR}, 2), ({"until": day}, 0), ({"org_id": "acme", "queues": ("b",), "type": "x"}, 1),
+        ):  # fmt: skip
+            assert sum(row.runs for row in await ask(t, **said)) == runs, said
+        assert len(await ask(t, step=HOUR, limit=2)) == 2
+        with pytest.raises(InvalidInput):
+            await ask(t, limit=0)
+
+    @promise
+    async def test_usage_tells_up_to_when_it_has_counted(self, t: Trial) -> None:
+        """Nothing before the first roll-up."""
+        assert await t.driver.read(CountedUntil()) == []
+        await history(t)
+        assert await t.driver.read(CountedUntil()) == [t.now - LATE]
+
+    @promise
+    async def test_usage_outlives_its_jobs(self, t: Trial) -> None:
+        """What was counted does not change when jobs are pruned."""
+        await history(t)
+        before = await ask(t, step=HOUR, by_org=True, by_queue=True, by_type=True, by_outcome=True)
+        assert await t.prune(succeeded=0, cancelled=0, dead=0) == 4
+        assert await ask(t, step=HOUR, by_org=True, by_queue=True, by_type=True, by_outcome=True) == before
+        assert len(before) == 4
+
+
+async def history(t: Trial) -> int:
+    """Four runs on two days, counted. Answers the beginning of the first day."""
+    t.clock.advance(DAY - t.now % DAY)
+    day = t.now
+    for after, queue, kind, org, outcome, cpu in (
+        (0, "a", "x", "acme", Succeeded(), 1), (SECOND, "a", "x", "acme", Failed("no"), 2),
+        (HOUR, "b", "x", "acme", Succeeded(), 3), (23 * HOUR, "a", "y", None, Succeeded(), 4),
+    ):  # fmt: skip
+        t.clock.advance(after)
+        job = await t.running(queue=queue, type=kind, org_id=org, max_attempts=1)
+        t.clock.advance(10)
+        await t.end(job, outcome, report=Report(cpu_us=cpu, peak_rss=300 if kind == "y" else None))
+    t.clock.advance(LATE)
+    await t.maintain(RollUpUsage(until=t.now))
+    return day
+
+
+async def ask(t: Trial, **said: Any) -> list[Usage]:
+    return await t.driver.read(UsageBy(**{"since": 0, "until": t.now, **said}))
