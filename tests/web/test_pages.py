@@ -1,0 +1,216 @@
+"""Every page, in process: it is there, it is well made, and no name breaks out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from web.conftest import Desk, on_a_desk
+from web.staged import BIG, EVIL, paths, stage
+from windlass.principal import Principal
+from windlass.web.access import Access
+
+VOID = set("area base br col embed hr img input link meta source track wbr".split())
+
+
+class Outline(HTMLParser):
+    """What a page is made of. Fails on tags that do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.scripts: list[str | None] = []
+        self.ids: list[str] = []
+        self.headings: list[str] = []
+        self.bad: list[str] = []
+        self.feed(text)
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = dict(attrs)
+        if tag == "script":
+            self.scripts.append(said.get("src"))
+        if said.get("id"):
+            self.ids.append(said["id"] or "")
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(tag)
+        self.bad += [f"{tag} {name}" for name in said if name == "style" or name.startswith("on")]
+        if tag == "th" and "scope" not in said:
+            self.bad.append("th without scope")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """As SVG closes what holds nothing."""
+        before = list(self.open)
+        self.handle_starttag(tag, attrs)
+        self.open = before
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag != "option" and self.open[-1:] == ["option"]:  # those of a datalist need no end
+            self.open.pop()
+        assert self.open, tag
+        assert self.open[-1] == tag, (self.open[-5:], tag, self.getpos())
+        self.open.pop()
+
+
+def check(path: str, text: str) -> None:
+    assert "<script>alert" not in text, path
+    page = Outline(text)
+    assert page.scripts == ["/static/app.js"], path
+    assert page.bad == [], path
+    doubled = {one for one in page.ids if page.ids.count(one) > 1}
+    assert doubled == set(), (path, doubled)
+    assert page.headings.count("h1") == 1, path
+    assert text.count("<caption") == text.count("<table"), path
+
+
+@on_a_desk
+async def test_every_page_is_well_made_and_no_name_breaks_out_of_it(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    for path in paths(ids):
+        answer = await client.get(path)
+        assert answer.status_code == 200, (path, answer.text[-300:])
+        check(path, answer.text)
+
+
+@on_a_desk
+async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: httpx2.AsyncClient) -> None:
+    words = {
+        "/": "No jobs yet", "/jobs": "No jobs yet", "/dead-letters": "No dead letters", "/groups": "No groups yet",
+        "/schedules": "No schedules yet", "/templates": "No templates yet", "/queues": "No queues yet",
+        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet", "/audit": "Nothing was done yet",
+    }  # fmt: skip
+    for path, teaches in words.items():
+        answer = await client.get(path)
+        assert answer.status_code == 200, path
+        assert teaches in answer.text, path
+        check(path, answer.text)
+
+
+@on_a_desk
+async def test_a_payload_is_shown_exactly(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    assert str(BIG) in (await client.get(f"/jobs/{ids.done}")).text
+
+
+@on_a_desk
+async def test_what_is_not_there_is_told_by_a_page(desk: Desk, client: httpx2.AsyncClient) -> None:
+    for path in ("/jobs/none", "/groups/none", "/templates/none"):
+        answer = await client.get(path)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+        assert "correlation id" in answer.text
+        check(path, answer.text)
+    assert (await client.get("/queues/none")).status_code == 422
+
+
+async def form_token(client: httpx2.AsyncClient) -> str:
+    found = re.search(r'name="csrf" content="([0-9a-f]+)"', (await client.get("/settings")).text)
+    assert found is not None
+    return found[1]
+
+
+@on_a_desk
+async def test_an_action_asks_first_and_says_what_it_did(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    csrf = await form_token(client)
+    asked = await client.post(f"/jobs/{ids.ready}/cancel", data={"csrf": csrf})
+    assert asked.status_code == 200
+    assert "Cancel this job?" in asked.text
+    check("ask", asked.text)
+    assert (await client.get(f"/api/jobs/{ids.ready}")).json()["job"]["state"] == "queued"
+    done = await client.post(f"/jobs/{ids.ready}/cancel", data={"csrf": csrf, "sure": "1"})
+    assert (done.status_code, done.headers["location"]) == (303, f"/jobs/{ids.ready}?done=cancelled")
+    assert 'role="status" aria-live="polite">Cancelled<' in (await client.get(done.headers["location"])).text
+    assert (await client.get(f"/api/jobs/{ids.ready}")).json()["job"]["state"] == "cancelled"
+
+
+@on_a_desk
+async def test_an_address_cannot_put_words_into_our_mouth(desk: Desk, client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/jobs", params={"done": "Your session is over, call 555"})
+    assert "555" not in answer.text
+
+
+@on_a_desk
+async def test_many_jobs_are_counted_by_the_store_before_they_are_changed(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    csrf = await form_token(client)
+    said = {"csrf": csrf, "action": "cancel", "every": "1", "state": "", "queue": EVIL}
+    asked = await client.post("/jobs/bulk", data=said)
+    assert "Cancel 5 jobs?" in asked.text
+    done = await client.post("/jobs/bulk", data={**said, "sure": "1"})
+    assert "done=bulk" in done.headers["location"]
+    assert "n=5" in done.headers["location"]
+    again = await client.post("/jobs/bulk", data={"csrf": csrf, "action": "retry", "ids": [ids.dead, ids.done], "sure": "1"})
+    assert "n=1" in again.headers["location"], "what succeeded is not run again"
+
+
+@on_a_desk
+async def test_a_filter_that_is_typed_becomes_an_address(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    answer = await client.get("/jobs", params={"f": f"queue:{EVIL}", "state": "dead"})
+    assert answer.headers["location"] == f"/jobs?state=dead&queue={quote(EVIL, safe='').replace('%20', '+')}"
+    assert (await client.get("/jobs", params={"f": "color:red"})).status_code == 422
+    assert (await client.get("/jobs", params={"q": ids.dead})).headers["location"] == f"/jobs/{ids.dead}"
+    assert (await client.get("/jobs", params={"q": "plain"})).headers["location"] == "/queues/plain"
+
+
+@on_a_desk
+async def test_theme_and_zone_are_remembered_by_cookies(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    csrf = await form_token(client)
+    await client.post("/settings/appearance", data={"csrf": csrf, "theme": "dark", "zone": "Asia/Tokyo"})
+    page = (await client.get(f"/jobs/{ids.dead}")).text
+    assert 'data-theme="dark"' in page
+    assert "Asia/Tokyo" in page
+    await client.post("/settings/appearance", data={"csrf": csrf, "theme": "system", "zone": "Mars/Olympus"})
+    page = (await client.get(f"/jobs/{ids.dead}")).text
+    assert "data-theme" not in page.split("<head>")[0]
+    assert "UTC" in page
+
+
+@on_a_desk
+async def test_a_schedule_is_previewed_saved_and_changed(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await stage(desk)
+    csrf = await form_token(client)
+    part = await client.get("/schedules/preview", params={"cron": "30 2 * * *", "tz": "Europe/Berlin"})
+    assert "At 02:30 every day" in part.text
+    assert part.text.count("<li>") == 5
+    assert "bad" in (await client.get("/schedules/preview", params={"cron": "nonsense", "tz": "UTC"})).text
+    said = {"csrf": csrf, "name": "nightly", "template": "plain", "cron": "0 3 * * *", "tz": "UTC", "was": ""}
+    looked = await client.post("/schedules/save", data={**said, "preview": "1"})
+    assert "At 03:00 every day" in looked.text
+    assert "nightly" not in {one["name"] for one in (await client.get("/api/schedules")).json()["schedules"]}
+    assert (await client.post("/schedules/save", data=said)).status_code == 303
+    wrong = await client.post("/schedules/save", data={**said, "was": "nightly", "cron": "61 * * * *"})
+    assert wrong.status_code == 422
+    assert 'role="alert"' in wrong.text
+    check("wrong", wrong.text)
+    await client.post("/schedules/save", data={**said, "was": "nightly", "cron": "every 10m", "params": '{"n": 7}'})
+    [made] = [one for one in (await client.get("/api/schedules")).json()["schedules"] if one["name"] == "nightly"]
+    assert (made["cron_expression"], made["param_overrides"]) == ("every 10m", {"n": 7})
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_reader_sees_no_buttons_that_change_things(narrow: bool) -> None:
+    async def main() -> None:
+        reader = Principal(actor="reader", scopes=frozenset({"read"}), org_id=EVIL if narrow else None)
+        desk = Desk(Access(anonymous=reader))
+        async with desk.app, desk.client() as client:
+            ids = await stage(desk)
+            for path in ["/jobs", f"/jobs/{ids.dead}", "/settings"] if narrow else paths(ids):
+                answer = await client.get(path)
+                if answer.status_code == 403:
+                    assert path in ("/jobs/new", "/tokens", "/audit", f"/audit?actor={quote(EVIL, safe='')}"), path
+                    continue
+                assert answer.status_code == 200, path
+                forms = set(re.findall(r'<form[^>]*action="([^"]+)"', answer.text))
+                assert forms <= {"/sign-out", "/sign-in", "/settings/appearance", "/schedules/save", "/jobs", "/audit"}, (path, forms)
+                assert "Save schedule" not in answer.text
+
+    asyncio.run(main())
