@@ -1,0 +1,234 @@
+"""Streams of events, health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from web.conftest import Desk, on_a_desk
+from windlass.errors import StoreUnreachable
+from windlass.web import pulse, streaming
+from windlass.web.bounds import Bounds
+
+
+class Stream:
+    """A request whose answer is read while it is being written; `httpx2` would wait for its end."""
+
+    def __init__(self, desk: Desk, path: str) -> None:
+        self._desk = desk
+        self._path, _, self._query = path.partition("?")
+        self._gone = asyncio.Event()
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    async def run(self) -> None:
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+            "path": self._path, "raw_path": self._path.encode(), "query_string": self._query.encode(),
+            "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "server": ("localhost", 80), "root_path": "",
+        }  # fmt: skip
+        await self._desk.web(scope, self._receive, self._send)
+        self._pieces.put_nowait(None)
+
+    async def _receive(self) -> dict[str, Any]:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        elif message.get("body"):
+            self._pieces.put_nowait(message["body"])
+
+    async def next(self) -> tuple[str, Any] | None:
+        """The next event; None at the end. Comments are passed over."""
+        while True:
+            piece = await asyncio.wait_for(self._pieces.get(), 10)
+            if piece is None:
+                return None
+            found = re.fullmatch(rb"event: (\S+)\ndata: (.*)\n\n", piece)
+            if found is not None:
+                return found[1].decode(), json.loads(found[2])
+
+    def leave(self) -> None:
+        self._gone.set()
+
+
+@asynccontextmanager
+async def reading(desk: Desk, path: str) -> AsyncIterator[Stream]:
+    stream = Stream(desk, path)
+    running = asyncio.create_task(stream.run())
+    try:
+        yield stream
+    finally:
+        stream.leave()
+        await asyncio.wait_for(running, 10)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "SPACING", 0.01)
+
+
+@on_a_desk
+async def test_queues_are_told_when_they_have_changed(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await desk.add.enqueue(1, 2)
+    async with reading(desk, "/api/events") as one, reading(desk, "/api/events") as other:
+        for stream in (one, other):
+            assert await stream.next() == ("queues", _counts({"queued": 1}))
+        await desk.add.enqueue(3, 4)
+        for stream in (one, other):
+            assert await stream.next() == ("queues", _counts({"queued": 2}))
+        assert one.headers["content-type"].startswith("text/event-stream")
+        assert desk.web.state.site.streams == {"local": 2}
+    assert desk.web.state.site.streams == {"local": 0}
+
+
+class _counts:  # noqa: N801  # reads as the value that it stands for
+    """Equal to a picture with these jobs in the queue."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self._counts = counts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, dict) and other["queues"][0]["counts"] == self._counts
+
+    def __repr__(self) -> str:
+        return f"a picture with {self._counts}"
+
+
+@on_a_desk
+async def test_a_job_is_followed_to_its_end(desk: Desk, client: httpx2.AsyncClient) -> None:
+    job = await desk.add.enqueue(1, 2)
+    async with reading(desk, f"/api/events?job={job.id}") as stream:
+        first = await stream.next()
+        assert first is not None
+        assert (first[0], first[1]["label"]) == ("job", "queued")
+        await desk.app.tick()
+        seen = first[1]["label"]
+        while (told := await stream.next()) is not None and told[0] == "job":
+            seen = told[1]["label"]
+        assert (seen, told) == ("succeeded", ("end", {}))
+        assert await stream.next() is None
+
+
+@on_a_desk
+async def test_what_a_job_logs_is_followed(desk: Desk, client: httpx2.AsyncClient) -> None:
+    job = await desk.add.enqueue(1, 2)
+    await desk.app.tick()
+    async with reading(desk, f"/api/events?log={job.id}") as stream:
+        assert await stream.next() == ("end", {})
+
+
+@on_a_desk
+async def test_a_stream_of_what_is_not_there_is_a_problem(desk: Desk, client: httpx2.AsyncClient) -> None:
+    for query in ("job=nobody", "log=nobody"):
+        answer = await client.get(f"/api/events?{query}")
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:windlass:job-not-found")
+
+
+def test_streams_are_bounded_and_a_place_is_free_again_when_one_is_left() -> None:
+    async def main() -> None:
+        desk = Desk(bounds=Bounds(streams_each=1))
+        async with desk.app, desk.client() as client:
+            async with reading(desk, "/api/events") as stream:
+                await stream.next()
+                answer = await client.get("/api/events")
+                assert (answer.status_code, answer.json()["type"]) == (429, "urn:windlass:too-many-streams")
+                assert answer.headers["retry-after"] == "10"
+            async with reading(desk, "/api/events") as stream:
+                assert await stream.next() is not None
+
+    asyncio.run(main())
+
+
+@on_a_desk
+async def test_a_stream_ends_with_the_problem_when_the_store_goes_away(desk: Desk, client: httpx2.AsyncClient) -> None:
+    async with reading(desk, "/api/events") as stream:
+        await stream.next()
+
+        async def away() -> None:
+            raise StoreUnreachable("ada:c4n4ry@db", "refused")
+
+        desk.web.state.site.pulse._admin.overview = away
+        told = await stream.next()
+        assert told is not None
+        assert (told[0], told[1]["status"]) == ("problem", 503)
+        assert "c4n4ry" not in str(told)
+        assert await stream.next() is None
+
+
+@on_a_desk
+async def test_a_silent_stream_says_that_it_is_still_there(desk: Desk, client: httpx2.AsyncClient) -> None:
+    usual = streaming.ALIVE
+    streaming.ALIVE = 0.02  # type: ignore[misc]
+    try:
+        async with reading(desk, "/api/events") as stream:
+            await stream.next()
+            assert await asyncio.wait_for(stream._pieces.get(), 5) == b": still here\n\n"
+    finally:
+        streaming.ALIVE = usual  # type: ignore[misc]
+
+
+# ----------------------------------------------------------------------------------------------------- health and metrics
+
+
+@on_a_desk
+async def test_a_process_lives_without_its_store_and_is_ready_only_with_it(desk: Desk, client: httpx2.AsyncClient) -> None:
+    for path in ("/livez", "/readyz"):
+        assert (await client.get(path)).text == "ok\n"
+    await desk.app.close()
+    assert (await client.get("/livez")).text == "ok\n"
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:windlass:store-unavailable")
+
+
+@on_a_desk
+async def test_metrics_are_in_the_format_of_prometheus(desk: Desk, client: httpx2.AsyncClient) -> None:
+    hostile = 'a"b\\c'
+    await desk.add.using(queue=hostile).enqueue(1, 2)
+    await client.post("/api/queues/a%22b%5Cc/pause")
+    await client.get("/api/jobs/nobody")
+    answer = await client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    lines = answer.text.splitlines()
+    assert 'windlass_jobs{queue="a\\"b\\\\c",label="queued"} 1' in lines
+    assert 'windlass_queue_paused{queue="a\\"b\\\\c"} 1' in lines
+    assert 'windlass_http_answers_total{method="GET",route="/api/jobs/{job_id}",status="404"} 1' in lines
+    assert "windlass_workers 0" in lines
+    known: set[str] = set()
+    label = r'[a-z_]+="(?:[^"\\\n]|\\.)*"'
+    for line in lines:
+        if line.startswith("# TYPE "):
+            known.add(line.split()[2])
+        elif not line.startswith("#"):
+            sample = re.fullmatch(rf"([a-z_]+)(\{{{label}(,{label})*\}})? \S+", line)
+            assert sample is not None, line
+            assert sample[1] in known, line
+
+
+@on_a_desk
+async def test_nobody_makes_the_store_count_more_often_than_it_may(desk: Desk, client: httpx2.AsyncClient) -> None:
+    looks = 0
+    admin = desk.web.state.site.pulse._admin
+    overview = admin.overview
+
+    async def counted() -> Any:
+        nonlocal looks
+        looks += 1
+        return await overview()
+
+    admin.overview = counted
+    pulse.SPACING = 60.0  # type: ignore[misc]  # the fixture puts it back
+    for _ in range(5):
+        await client.get("/metrics")
+    assert looks == 1
