@@ -245,7 +245,7 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRule
                 webhook_id=st.sampled_from(("h1", "h2")),
                 url=st.just("http://x"),
                 events=st.just((RECOVERED,)),
-                secret=st.just(""),
+                secret=st.just("whsec_" + "A" * 32),
                 org_id=st.sampled_from((None, None, "acme")),
                 enabled=st.booleans(),
             ),

@@ -21,7 +21,10 @@ from windlass.core.queries import (
     AllWebhooks,
     AllWorkers,
     AuditLog,
+    DeliveriesOf,
+    DeliveryOf,
     DependantsOf,
+    DueDeliveries,
     DueSchedules,
     Faults,
     GroupsById,
@@ -35,7 +38,9 @@ from windlass.core.queries import (
     R,
     SamplesSince,
     UsageSince,
+    WaitingEvents,
 )
+from windlass.drivers.memory import deliveries
 from windlass.drivers.memory.dependencies import edges_before, links_before
 from windlass.drivers.memory.fleet import workers
 from windlass.drivers.memory.holds import is_open
@@ -119,10 +124,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             limits = [limit for limit in tables.limits.values() if limit.wake_at is not None or limit.key in caps]
             at = next_refill(limits, query.now)
             rows = [] if at is None else [at]
-        case AllWebhooks():
-            rows = in_order(tables.webhooks)
-        case AllEvents():
-            rows = tables.outbox
+        case AllWebhooks() | AllEvents() | WaitingEvents() | DueDeliveries() | DeliveriesOf() | DeliveryOf():
+            rows = deliveries.read(tables, query)
         case AllWorkers():
             rows = workers(tables)
         case AllHolds():

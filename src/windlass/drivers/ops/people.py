@@ -16,11 +16,11 @@ from windlass.core.alterations import (
     Leave,
     Move,
     MoveBeside,
+    OfWebhooks,
     PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
-    PutWebhook,
     ReleaseHold,
     RemoveLimit,
     Renew,
@@ -34,10 +34,10 @@ from windlass.core.alterations import (
     Swap,
 )
 from windlass.core.changes import RetryChild, storable
-from windlass.drivers.ops import schedules
+from windlass.drivers.ops import deliveries, schedules
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.ops.events import put_webhook
+from windlass.drivers.ops.events import announce_cancelled
 from windlass.drivers.ops.fleet import leave
 from windlass.drivers.ops.groups import cancel_group, retry_group
 from windlass.drivers.ops.holds import hold
@@ -87,8 +87,6 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from db.gate.remove(change, now))
         case PauseLimit():
             return (yield from db.gate.pause(change, now))
-        case PutWebhook():
-            return (yield from put_webhook(db.sql, change, now))
         case PutGroup():
             rows = yield db.sql.put_group(
                 group_id=change.group_id, name=change.name, mode=change.mode, on_failure=change.on_failure,
@@ -99,6 +97,8 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from cancel_group(db, change, now))
         case RetryGroup():
             return (yield from retry_group(db, change, now))
+        case _ if isinstance(change, OfWebhooks):
+            return (yield from deliveries.alter(db, change, now))
         case _:
             return (yield from schedules.alter(db, change, now))
 
@@ -126,6 +126,7 @@ def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
     if job.state != "queued":
         return "wrong_state"
     yield db.sql.cancel_queued(id=job.id, reason=storable(change.reason), now=now)
+    yield from announce_cancelled(db, [job.id], now)
     ended = [job.id] if job.awaited else []
     if job.group_id is not None:
         ended += yield from count_member(db, job.group_id, "cancelled", now)

@@ -43,3 +43,6 @@ delete from windlass.queue_stats where minute < windlass.at(:before);
 -- Column order: windlass.types.QueueSample.
 select queue, windlass.micros(minute), depth::text, oldest, finished::text, waits::text, runs::text from windlass.queue_stats
  where minute >= windlass.at(:since) order by minute, queue;
+
+-- name: paused_queues
+select name from windlass.queues where paused_at is not null order by name;

@@ -58,3 +58,6 @@ delete from queue_stats where minute < :before;
 -- name: all_samples
 -- Column order: windlass.types.QueueSample.
 select queue, minute, depth, oldest, finished, waits, runs from queue_stats where minute >= :since order by minute, queue;
+
+-- name: paused_queues
+select name from queues where paused_at is not null order by name;
