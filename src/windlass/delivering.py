@@ -20,6 +20,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.core.alterations import EndDelivery, TakeDelivery
 from windlass.core.duties import FanOut
+from windlass.core.events import PING
 from windlass.core.queries import DueDeliveries, WaitingEvents
 from windlass.core.webhooks import Answer, content_of, ending, message_id, signed_headers
 from windlass.errors import InvalidInput, StoreError
@@ -58,7 +59,7 @@ async def deliver(client: Client, webhook: Webhook, delivery: Delivery) -> EndDe
     await _tell(client, delivery, change)
     if change.disable is not None:
         client.subscriptions.forget()
-    if change.status == "failed":
+    if change.status == "failed" and delivery.event != PING:
         log.error("message %s to %s failed for good: %s", message_id(delivery), webhook.url, change.attempt.error)
     return change
 

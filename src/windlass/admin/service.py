@@ -35,6 +35,8 @@ from windlass.admin.views import (
     queue_view,
     run_view,
 )
+from windlass.admin.webhooks import WebhookAdmin
+from windlass.admin.webhooks import checks as webhook_checks
 from windlass.admin.why import why
 from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
@@ -63,7 +65,7 @@ FIRST_LOOK: Final = 0.05
 LONGEST_LOOK: Final = 0.5
 
 
-class Admin:
+class Admin(WebhookAdmin):
     """`tasks` are those of the program at hand, where there is one: they check what is enqueued by name."""
 
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
@@ -320,7 +322,10 @@ class Admin:
     async def doctor(self) -> Diagnosis:
         """What is wrong with the store, and with who works on it."""
         store = await doctor.examine(self.client)
-        return Diagnosis((*store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client)))
+        return Diagnosis((
+            *store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client),
+            *await webhook_checks(self.client),
+        ))  # fmt: skip
 
     async def faults(self) -> list[Fault]:
         """Rows that contradict each other, which only others can have written."""

@@ -32,13 +32,15 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   repeat    schedules list, show, preview   rules that make jobs, and when they will
             schedules create, update, pause, resume, run, delete
             templates list, show, put, archive, delete
+  tell      webhooks list, create, test     signed messages to other programs
+            webhooks deliveries, replay     what was sent, and sending it again
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds")
+GROUPS: Final = ("jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds", "webhooks")
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from windlass.clock import SECOND, moment
 from windlass.core.alterations import ChangeWebhook, EndDelivery, PutWebhook, RotateSecret
 from windlass.core.changes import storable
+from windlass.core.events import PING
 from windlass.errors import InvalidInput
 from windlass.records import Delivery, Event, Try, Webhook
 from windlass.types import Micros
@@ -143,6 +144,8 @@ def ending(delivery: Delivery, answer: Answer, now: Micros, roll: float) -> EndD
         return about
     if answer.status == GONE:
         return replace(about, status="failed", disable="the receiver answered 410 Gone")
+    if delivery.event == PING:  # somebody waits for the answer: that is all it is for
+        return replace(about, status="failed")
     pause = pause_after(delivery.attempts + 1, answer, roll)
     if pause is not None:
         return replace(about, status="queued", next_attempt_at=now + pause)
