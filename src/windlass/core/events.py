@@ -122,12 +122,15 @@ def announced(webhooks: Collection[Webhook], job: Claimed, change: Settlement, *
 
 
 def true_of(change: Settlement) -> tuple[Rider, ...]:
-    """The riders of a change as it is applied, without events that speak of something else."""
-    riders = change.riders
-    if not any(isinstance(rider, AddEvent) for rider in riders):
-        return riders
-    false = {SUCCEEDED, RETRIED, DEAD, CANCELLED} - {event_of(change)}
-    return tuple(rider for rider in riders if not (isinstance(rider, AddEvent) and rider.event in false))
+    """The riders of a change as it is applied: a job that comes back was not cancelled, one that was is not retried."""
+    if isinstance(change, Cancelled):
+        false = RETRIED
+    elif comes_back(change):
+        false = CANCELLED
+    else:
+        return change.riders
+    true = tuple(rider for rider in change.riders if not (isinstance(rider, AddEvent) and rider.event == false))
+    return true if len(true) < len(change.riders) else change.riders
 
 
 def _settled_data(name: str, job: Claimed, change: Settlement) -> str:
@@ -216,9 +219,9 @@ def _beside(
 # --------------------------------------------------------------------------------------------------------------- words
 
 
-def _data(job_id: str, org_id: str | None, kind: str, queue: str, **more: Any) -> str:
+def _data(job_id: str, org_id: str | None, task: str, queue: str, /, **more: Any) -> str:
     """Thin: enough to decide whether to look. Neither payload nor result ever leaves by this door."""
-    return _json({"v": 1, "job_id": job_id, "org_id": org_id, "type": kind, "queue": queue, **more})
+    return _json({"v": 1, "job_id": job_id, "org_id": org_id, "type": task, "queue": queue, **more})
 
 
 def _json(told: dict[str, Any]) -> str:

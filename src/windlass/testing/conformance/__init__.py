@@ -35,6 +35,7 @@ from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
 from windlass.testing.conformance.transactions import TransactionPromises
 from windlass.testing.conformance.uniqueness import UniquenessPromises
+from windlass.testing.conformance.webhooks import WebhookPromises
 
 
 class DriverConformance(
@@ -51,6 +52,7 @@ class DriverConformance(
     LimitPromises,
     FairnessPromises,
     EventPromises,
+    WebhookPromises,
     DependencyPromises,
     GroupPromises,
     PeoplePromises,
@@ -93,4 +95,5 @@ __all__ = [
     "SqlPromises",
     "TransactionPromises",
     "UniquenessPromises",
+    "WebhookPromises",
 ]
