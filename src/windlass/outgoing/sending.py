@@ -25,7 +25,7 @@ from windlass.outgoing.addresses import Networks
 from windlass.types import Micros
 
 if TYPE_CHECKING:
-    from httpcore2 import AsyncNetworkBackend
+    import httpcore2
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 READ_MOST: Final = 4 * RESPONSE_MOST  # bytes of an answer that are read: a character has at most four
@@ -142,26 +142,39 @@ class Sender:
             "user-agent": f"windlass/{__version__}", "content-type": "application/json",
             "content-length": str(len(content)), "connection": "close", **headers,
         }  # fmt: skip
-        backend = guarded(self, secure=parts.scheme == "https")
-        async with httpcore2.AsyncConnectionPool(
-            ssl_context=self._tls, network_backend=backend, max_keepalive_connections=0,
-            retries=0,
-        ) as pool:  # fmt: skip
+        opened: list[httpcore2.AsyncNetworkStream] = []
+        try:
+            pool = httpcore2.AsyncConnectionPool(
+                ssl_context=self._tls, network_backend=guarded(self, opened, secure=parts.scheme == "https"), retries=0,
+                max_keepalive_connections=0,
+            )  # fmt: skip
             lines = [(name.encode(), value.encode()) for name, value in sent.items()]
-            async with pool.stream("POST", address, headers=lines, content=content) as response:
+            async with pool, pool.stream("POST", address, headers=lines, content=content) as response:
                 said = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-                body = b""
-                with suppress(httpcore2.NetworkError, httpcore2.ProtocolError):  # the status is what counts
-                    async for chunk in response.aiter_stream():
-                        body += chunk[: READ_MOST - len(body)]
-                        if len(body) >= READ_MOST:
-                            break
+                body = await _beginning(response)
+        finally:
+            for stream in opened:  # one whose time was over in the middle of a handshake is nobody else's to close
+                with suppress(Exception):
+                    await stream.aclose()
         text = body.decode("utf-8", "replace")[:RESPONSE_MOST]
         error = "redirects are not followed" if 300 <= response.status < 400 else None
         return Answer(
             took=since_boot() - began, status=response.status, body=text, error=error and f"{error} ({response.status})",
             retry_after=pause_asked(said),
         )  # fmt: skip
+
+
+async def _beginning(response: httpcore2.Response) -> bytes:
+    """The rest is not read: it may have no end. What breaks off has said its status, which is what counts."""
+    import httpcore2
+
+    body = b""
+    with suppress(httpcore2.NetworkError, httpcore2.ProtocolError):
+        async for chunk in response.aiter_stream():
+            body += chunk[: READ_MOST - len(body)]
+            if len(body) >= READ_MOST:
+                break
+    return body
 
 
 def _prepared(given: ssl.SSLContext | None) -> ssl.SSLContext:
@@ -171,9 +184,9 @@ def _prepared(given: ssl.SSLContext | None) -> ssl.SSLContext:
     return given or ssl.create_default_context()
 
 
-def guarded(sender: Sender, *, secure: bool) -> AsyncNetworkBackend:
+def guarded(sender: Sender, opened: list[httpcore2.AsyncNetworkStream], *, secure: bool) -> httpcore2.AsyncNetworkBackend:
     """Connections to addresses that were judged: the name is resolved here, once, and what is connected to is what it
-    resolved to. The certificate is still checked against the name."""
+    resolved to. The certificate is still checked against the name. What is opened is noted."""
     import httpcore2
 
     plain = httpcore2.AnyIOBackend()
@@ -186,9 +199,12 @@ def guarded(sender: Sender, *, secure: bool) -> AsyncNetworkBackend:
             failure: Exception = OSError(f"{host} has no address")
             for address in await sender.addresses(host, port, secure=secure):
                 try:
-                    return await plain.connect_tcp(address, port, timeout, local_address, socket_options)
+                    stream = await plain.connect_tcp(address, port, timeout, local_address, socket_options)
                 except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                     failure = error
+                else:
+                    opened.append(stream)
+                    return stream
             raise failure
 
         async def connect_unix_socket(
