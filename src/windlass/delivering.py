@@ -60,7 +60,7 @@ async def deliver(client: Client, webhook: Webhook, delivery: Delivery) -> EndDe
     if change.disable is not None:
         client.subscriptions.forget()
     if change.status == "failed" and delivery.event != PING:
-        log.error("message %s to %s failed for good: %s", message_id(delivery), webhook.url, change.attempt.error)
+        log.error("message %s failed for good: %s", message_id(delivery), change.attempt.error)
     return change
 
 
