@@ -78,7 +78,7 @@ class Client:
         self._lock = threading.RLock()
         self._run_logs: tuple[tuple[str, Settings], RunLogs] | None = None
         self._watches: dict[asyncio.AbstractEventLoop, ResultWatch] = {}
-        self.subscriptions: Final = Subscriptions(lambda: self.driver, self.now)
+        self.subscriptions = Subscriptions(lambda: self.driver, self.now)
         self._sender: Sends | None = None
 
     # ------------------------------------------------------------------------------------------------------ the store

@@ -10,7 +10,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.config import Settings
 from windlass.coordinator.election import Election
-from windlass.core.duties import AgeJobs, Duty, ForgetEvents, ForgetKeys, Prune, RecountLimits, RollUpUsage, TidyPositions
+from windlass.core.duties import AgeJobs, Duty, ForgetKeys, Prune, RecountLimits, RollUpUsage, TidyPositions
 from windlass.types import Micros
 
 EVERY: Final = 60 * SECOND
@@ -48,7 +48,6 @@ def upkeep(client: Client, election: Election) -> list[InBites]:
     kept = retention(client.settings)
     return [
         InBites("retention", client, election, lambda now: kept),
-        InBites("events", client, election, lambda now: ForgetEvents(keep=client.settings.keep_events)),
         InBites("keys", client, election, lambda now: ForgetKeys()),
         InBites("limits", client, election, lambda now: RecountLimits()),
         InBites("ageing", client, election, lambda now: AgeJobs()),
