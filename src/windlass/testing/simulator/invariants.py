@@ -21,7 +21,6 @@ from windlass.core.dependencies import FAILED_BEFORE
 from windlass.core.eligibility import dispatch_order
 from windlass.core.limits import concerns
 from windlass.drivers.protocol import Claim, Renewal
-from windlass.records import Delivery, Event
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
 from windlass.testing.simulator.history import History, Lease
@@ -29,7 +28,7 @@ from windlass.testing.simulator.holding import Holding
 from windlass.testing.simulator.rhythm import Rhythm
 from windlass.testing.simulator.soundness import check_maxima, check_row
 from windlass.testing.simulator.succession import Succession
-from windlass.testing.simulator.telling import Telling
+from windlass.testing.simulator.telling import Leaving, Telling
 from windlass.types import ACTIVE, TERMINAL, Group, Handle, Hold, Job, Limit, Micros, Queue, Run
 
 LATE: Final = ("expired", "mismatch", "not_inflight")
@@ -47,7 +46,7 @@ def is_concerned(job: Job, key: str) -> bool:
     return concerns(key, queue=job.queue, kind=job.type, org_id=job.org_id, tags=job.tags, limit_keys=job.limit_keys)
 
 
-class Rows(Protocol):
+class Rows(Leaving, Protocol):
     cheap: bool
 
     def jobs(self) -> Mapping[int, Job]: ...
@@ -57,8 +56,6 @@ class Rows(Protocol):
     def queue(self, name: str) -> Queue | None: ...
     def workers(self) -> Collection[str]: ...
     def holds(self) -> Iterable[Hold]: ...
-    def events(self) -> Iterable[Event]: ...
-    def deliveries(self) -> Iterable[Delivery]: ...
 
 
 class Place(Protocol):
@@ -153,8 +150,7 @@ class Checker:
             self.telling.ended(old, job)
             if self.rows.cheap:
                 self._check_runs(job, last=2)
-        if self.telling.is_on and call.error is None:
-            self.telling.judge(call, self.rows.events())
+        self.telling.judge(call, self.rows)
         if any(job.permits or (old is not None and old.permits) for old, job in changed):
             self.check_limits()
         if any(job.dedupe_key is not None for _, job in changed):
@@ -379,7 +375,7 @@ class Checker:
             self.check_unique()
             self.check_groups()
             missed = self.rhythm.outstanding()
-            self.telling.check(self.rows.deliveries())
+            self.telling.check(self.rows)
             require(not missed, "no time is missed under catch_up=all", ", ".join(str(at) for at in sorted(missed)))
         except Broken as broken:
             self._history.break_rule(*broken.args)

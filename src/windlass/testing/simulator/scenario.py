@@ -212,8 +212,7 @@ class Fleet:
         return not self._left_behind() and not self.conduct.unsaid()
 
     def _untold(self) -> list[str]:
-        rows = self.store.checker.rows
-        return self.telling.outstanding(rows.deliveries(), rows.events()) if self.telling.is_on else []
+        return self.telling.outstanding(self.store.checker.rows)
 
     def _left_behind(self) -> list[str]:
         """Dead workers that the registry still knows."""

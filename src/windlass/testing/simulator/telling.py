@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from windlass.clock import SECOND
 from windlass.core.alterations import EndDelivery, PutWebhook, TakeDelivery
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 WEBHOOK: Final = PutWebhook(webhook_id="hook", url="https://receiver.example/", events=EVENTS, secret="whsec_" + "A" * 32)
 ENDS: Final = {"succeeded": SUCCEEDED, "dead": DEAD, "cancelled": CANCELLED}
+
+
+class Leaving(Protocol):
+    """The rows of what leaves a store."""
+
+    def events(self) -> Iterable[Event]: ...
+    def deliveries(self) -> Iterable[Delivery]: ...
 
 
 class Telling:
@@ -45,20 +52,17 @@ class Telling:
         if job.state in ENDS and job.state != before and job.superseded_by is None:
             self._ended[ENDS[job.state], job.id] += 1
 
-    def judge(self, call: Call, events: Iterable[Event]) -> None:
+    def judge(self, call: Call, rows: Leaving) -> None:
         """After every call: what ended by it is told of, by it, once."""
-        if not self.is_on:
+        if not self.is_on or call.error is not None:
             return
-        for event in events:
+        for event in rows.events():
             if event.event_id > self._seen:
                 self._seen = event.event_id
                 if event.event in ENDS.values():
                     self._told[event.event, event.job_id] += 1
-        require(
-            self._told == self._ended,
-            "each end leaves one event",
-            str((self._ended - self._told) | (self._told - self._ended)),
-        )
+        wrong = (self._ended - self._told) | (self._told - self._ended)
+        require(not wrong, "each end leaves one event", str(wrong))
         if call.method == "alter":
             for change, answer in zip(call.batch, call.answer, strict=True):
                 if isinstance(change, TakeDelivery) and answer == "wrong_state":
@@ -77,15 +81,15 @@ class Telling:
         if same != content or "data" not in json.loads(content):
             self._history.break_rule("a message is the same whenever it is sent", message)
 
-    def outstanding(self, deliveries: Iterable[Delivery], events: Iterable[Event]) -> list[str]:
+    def outstanding(self, rows: Leaving) -> list[str]:
         """What the receiver has not taken yet."""
         if not self.is_on:
             return []
-        unsent = [f"event {event.event_id}" for event in events if event.fanned_at is None]
-        return unsent + [message_id(row) for row in deliveries if row.status != "sent"]
+        unsent = [f"event {event.event_id}" for event in rows.events() if event.fanned_at is None]
+        return unsent + [message_id(row) for row in rows.deliveries() if row.status != "sent"]
 
-    def check(self, deliveries: Iterable[Delivery]) -> None:
-        for row in deliveries:
+    def check(self, rows: Leaving) -> None:
+        for row in rows.deliveries() if self.is_on else ():
             require(self.received[message_id(row)] > 0, "what was sent has arrived", message_id(row))
 
 
