@@ -41,6 +41,7 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver
 from windlass.errors import DuplicateId, HoldLost, InvalidInput, ResourceBusy, StoreError
 from windlass.holds import QueueHold
+from windlass.subscriptions import Nobody
 from windlass.testing.simulator.conduct import Conduct
 from windlass.testing.simulator.faults import Faults, FaultyDriver
 from windlass.testing.simulator.history import History
@@ -316,6 +317,8 @@ class Fleet:
         """Somebody who wants a queue for himself now and then, with the real hold; killed at some time, or not."""
         driver, rng = FaultyDriver(self.store, process, self.faults), process.random
         client = Client("memory://", Settings(), driver=driver, clock=process.clock, random=rng)
+        if not self.telling.is_on:
+            client.subscriptions = Nobody(lambda: driver, client.now)
         while self.faults.raging:
             await asyncio.sleep(rng.choice((0.2, 1.0)))
             hold = QueueHold(
