@@ -116,7 +116,13 @@ async def walked(driver: Driver, wish: Wish, first: Direction, limit: int, budge
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_way_finds_what_was_asked_for(open_driver: Open, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """With stretches so small that every search is made of many."""
-    for name, value in (("NEAR", 5), ("STRETCH", 4), ("SIZES", (1, 3)), ("SLACK", 40), ("BUDGET", 30 if seed == 1 else 500)):
+    for name, value in (
+        ("NEAR", 5),
+        ("STRETCH", 4),
+        ("SIZES", (1, 3)),
+        ("SLACK", 40),
+        ("BUDGET", 30 if seed == 1 else 500),
+    ):
         monkeypatch.setattr(listing, name, value)
 
     async def play() -> None:
@@ -128,7 +134,12 @@ def test_every_way_finds_what_was_asked_for(open_driver: Open, monkeypatch: pyte
             for first in ("newest", "oldest"):
                 limit, budget = dice.choice((1, 3, 500)), dice.choice((1, 4, 9, 50_000))
                 in_order = wanted[::-1] if first == "newest" else wanted
-                assert await walked(driver, wish, first, limit, budget) == (in_order, in_order), (wish, first, limit, budget)  # type: ignore[arg-type]
+                assert await walked(driver, wish, first, limit, budget) == (in_order, in_order), (
+                    wish,
+                    first,
+                    limit,
+                    budget,
+                )  # type: ignore[arg-type]
             [tally] = await driver.read(TallyJobs(wish=wish))
             assert tally.jobs == len(wanted) if tally.complete else tally.jobs <= len(wanted), wish
         await driver.close()
@@ -152,14 +163,20 @@ def test_a_time_far_back_is_reached_without_walking_there(open_driver: Open, mon
         driver = open_driver()
         for n in range(400):
             await driver.enqueue([NewJob(id=f"job-{n}", type="t", queue="q")], now=NOW + n * SECOND)
-        for first, bound in (("newest", {"created_until": NOW + 50 * SECOND}), ("oldest", {"created_from": NOW + 350 * SECOND})):
+        for first, bound in (
+            ("newest", {"created_until": NOW + 50 * SECOND}),
+            ("oldest", {"created_from": NOW + 350 * SECOND}),
+        ):
             wish = Wish(now=NOW, **bound)  # type: ignore[arg-type]
             [page] = await driver.read(ListJobs(wish=wish, first=first, limit=3))  # type: ignore[arg-type]
             assert [job.id for job in page.jobs] == (
                 ["job-49", "job-48", "job-47"] if first == "newest" else ["job-350", "job-351", "job-352"]
             )
             assert page.looked_at <= 60 or isinstance(driver, MemoryDriver)
-        for first, bound in (("newest", {"created_from": NOW + 380 * SECOND}), ("oldest", {"created_until": NOW + 20 * SECOND})):
+        for first, bound in (
+            ("newest", {"created_from": NOW + 380 * SECOND}),
+            ("oldest", {"created_until": NOW + 20 * SECOND}),
+        ):
             wish = Wish(now=NOW, queues=("none",), **bound)  # type: ignore[arg-type]
             [page] = await driver.read(ListJobs(wish=wish, first=first))  # type: ignore[arg-type]
             assert (page.jobs, page.after) == ((), None)

@@ -78,7 +78,12 @@ async def staged(app: Windlass) -> Ids:
 
     def said(name: str) -> dict[str, Any]:
         one = got[jobs[name].id]
-        return {"handle": one.handle, "token": one.token, "at": now - MINUTE, "report": Report(traceback=trace, exit_code=-9)}
+        return {
+            "handle": one.handle,
+            "token": one.token,
+            "at": now - MINUTE,
+            "report": Report(traceback=trace, exit_code=-9),
+        }
 
     await driver.settle(
         [
@@ -116,7 +121,9 @@ def paths(ids: Ids) -> list[str]:
     from urllib.parse import quote
 
     evil = quote(EVIL, safe="")
-    jobs = [f"/jobs/{one}" for one in (ids.ready, ids.scheduled, ids.running, ids.done, ids.dead, ids.retrying, ids.cancelled)]
+    jobs = [
+        f"/jobs/{one}" for one in (ids.ready, ids.scheduled, ids.running, ids.done, ids.dead, ids.retrying, ids.cancelled)
+    ]
     return [
         "/", "/?span=24h&latency=run", "/jobs", "/jobs?state=dead", f"/jobs?queue={evil}&type={evil}&org={evil}&tag={evil}",
         "/jobs?type=none", "/jobs/new", *jobs, "/dead-letters", "/dead-letters?by=type", "/dead-letters?by=list",

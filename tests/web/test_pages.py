@@ -146,7 +146,9 @@ async def test_many_jobs_are_counted_by_the_store_before_they_are_changed(desk: 
     done = await client.post("/jobs/bulk", data={**said, "sure": "1"})
     assert "done=bulk" in done.headers["location"]
     assert "n=5" in done.headers["location"]
-    again = await client.post("/jobs/bulk", data={"csrf": csrf, "action": "retry", "ids": [ids.dead, ids.done], "sure": "1"})
+    again = await client.post(
+        "/jobs/bulk", data={"csrf": csrf, "action": "retry", "ids": [ids.dead, ids.done], "sure": "1"}
+    )
     assert "n=1" in again.headers["location"], "what succeeded is not run again"
 
 
@@ -210,7 +212,10 @@ def test_a_reader_sees_no_buttons_that_change_things(narrow: bool) -> None:
                     continue
                 assert answer.status_code == 200, path
                 forms = set(re.findall(r'<form[^>]*action="([^"]+)"', answer.text))
-                assert forms <= {"/sign-out", "/sign-in", "/settings/appearance", "/schedules/save", "/jobs", "/audit"}, (path, forms)
+                assert forms <= {"/sign-out", "/sign-in", "/settings/appearance", "/schedules/save", "/jobs", "/audit"}, (
+                    path,
+                    forms,
+                )
                 assert "Save schedule" not in answer.text
 
     asyncio.run(main())
