@@ -10,7 +10,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from windlass.client import Client, JobHandle
+from windlass.client import Client
 from windlass.clock import Clock, duration
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
 from windlass.core.admission import check_name, check_one_of, check_queues
@@ -21,6 +21,7 @@ from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
 from windlass.groups import GroupHandle, OpenGroup
+from windlass.handles import JobHandle
 from windlass.holds import QueueHold
 from windlass.limits import Limits, described
 from windlass.options import CommandOptions, TaskOptions

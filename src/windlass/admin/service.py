@@ -36,7 +36,7 @@ from windlass.admin.views import (
     run_view,
 )
 from windlass.admin.why import why
-from windlass.client import CHAIN_LIMIT, Client, JobHandle
+from windlass.client import CHAIN_LIMIT, Client
 from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
 from windlass.core.holds import is_valid
@@ -46,6 +46,7 @@ from windlass.drivers import migrate, migrations_of
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import JobNotFound, UnknownTask
 from windlass.groups import GroupHandle
+from windlass.handles import JobHandle
 from windlass.holds import QueueHold, check_queue
 from windlass.limits import Limits, pausable
 from windlass.options import OF_JOB, JobOptions, check_options, plan
