@@ -94,6 +94,8 @@ def check_alteration(change: Alteration) -> None:
             check_name("group_id", change.group_id)
             for _, child_id in change.members:
                 check_id(child_id)
+            if len({job_id for job_id, _ in change.members}) < len(change.members):
+                raise InvalidInput("members", f"names a member of the group {change.group_id!r} twice")
         case PutWebhook():
             check_webhook(change)
         case Replay():

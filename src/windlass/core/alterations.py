@@ -103,7 +103,8 @@ class PutQueue(Struct, frozen=True):
 
 
 class SetPaused(Struct, frozen=True):
-    """Stop claims from a queue, or let them begin again. Its settings stay, and `PutQueue` leaves this alone."""
+    """Stop claims from a queue, or let them begin again; one that is under way may still begin what it has found. Its
+    settings stay, and `PutQueue` leaves this alone."""
 
     queue: str
     paused: bool
@@ -231,13 +232,15 @@ class DeleteSchedule(Struct, frozen=True):
 
 
 class Fire(Struct, frozen=True, kw_only=True):
-    """A schedule's time has come: make its jobs and move on to the next time, if `expected` still is the next time. The
+    """A schedule's time has come: make its jobs and move on to the next time, if `expected` still is the next time and
+    neither the schedule (`as_of`: its `updated_at` then) nor a template has changed since the jobs were made of them. The
     schedule's overlap rule is judged for each job, in the order given. Without jobs it only moves on."""
 
     schedule_id: str
     expected: Micros
     next_trigger_at: Micros | None
     jobs: tuple[NewJob, ...] = ()
+    as_of: Micros | None = None  # None: whatever it says
 
 
 class Acquire(Struct, frozen=True):

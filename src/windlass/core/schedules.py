@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -96,7 +96,24 @@ def firing(schedule: Schedule, template: Template | None, now: Micros, new_id: C
     active = template if template is not None and template.archived_at is None else None
     later = times[BITE] if len(times) > BITE and active is not None else next_time(schedule, now)
     jobs = () if active is None else tuple(job_at(schedule, active, at, new_id()) for at in times[:BITE])
-    return Fire(schedule_id=schedule.schedule_id, expected=first, next_trigger_at=later, jobs=jobs)
+    return Fire(
+        schedule_id=schedule.schedule_id, expected=first, next_trigger_at=later, jobs=jobs, as_of=schedule.updated_at
+    )  # fmt: skip
+
+
+def templates_of(change: Fire) -> set[str]:
+    return {job.template_id for job in change.jobs if job.template_id is not None}
+
+
+def is_stale(change: Fire, schedule: Schedule, newest: Mapping[str, Template]) -> bool:
+    """Whether somebody changed what its jobs are made of since it was computed. `newest`: of `templates_of(change)`."""
+    if schedule.next_trigger_at != change.expected or change.as_of not in (None, schedule.updated_at):
+        return True
+    for job in change.jobs:
+        template = None if job.template_id is None else newest.get(job.template_id)
+        if template is not None and (template.version != job.template_version or template.archived_at is not None):
+            return True
+    return False
 
 
 def wanted_times(schedule: Schedule, first: Micros, now: Micros) -> list[Micros]:

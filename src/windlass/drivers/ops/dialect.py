@@ -17,6 +17,7 @@ from windlass.types import Micros, NewJob
 class Dialect(ABC):
     sql: Blocks
     gate: Gate
+    ours: bool = True  # the transaction at hand ends as soon as we are done; a caller's lasts as long as they like
 
     @abstractmethod
     def texts(self, values: Iterable[str]) -> Any:
