@@ -129,6 +129,7 @@ class Task(Enqueuer[P, R]):
         made = plan(self.name, said, preset, home.client.settings)
         check_job(made.make("check", b"{}", 0))
         super().__init__(home, self.arguments, self.results, made)
+        self.texts: Final = self.arguments.texts if program is None else frozenset(program.fields)
         update_wrapper(cast("Callable[..., Any]", self), function)
 
     @property

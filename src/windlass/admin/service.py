@@ -267,6 +267,11 @@ class Admin:
     async def _head(self, job_id: str) -> str:
         return (await self.client.head(job_id)).id
 
+    def texts_of(self, type: str) -> frozenset[str]:  # noqa: A002
+        """Which arguments of a task take text, as far as its program is known."""
+        task = (self.tasks or {}).get(type)
+        return frozenset() if task is None else task.texts
+
     async def enqueue(self, type: str, payload: Mapping[str, Any], options: JobOptions) -> Queued:  # noqa: A002
         """By the task's own options and signature, where the program at hand is known. Without one any type is stored as
         `app.repository` would, by Harmonyk's rules."""
