@@ -126,7 +126,7 @@ POSTGRES: list[Planted] = [
     ("pg keys: a duplicate is told the first link, not the head", PG + "sql/jobs.sql",
      "order by depth desc limit 1", "order by depth limit 1", ("people: long_chain",)),
     ("pg keys: a replaced job is not locked with its limits", PG + "keys.py",
-     "locked = yield from lock_holders(held)\n", "locked = {holder for _, holder in held}\n", ("people",)),
+     "locked = yield from lock_holders(held, ours=ours)\n", "locked = {holder for _, holder in held}\n", ("people",)),
     ("pg keys: a running job is locked by whoever enqueues its like", PG + "sql/jobs.sql",
      "where id = any(:ids::text[]) and state <> 'running' order", "where id = any(:ids::text[]) order", ("holders",)),
     ("pg keys: one's own first try is not known again", PG + "keys.py",

@@ -57,6 +57,18 @@ async def test_a_paused_queue_is_named(place: Place) -> None:
 
 
 @on_a_place
+async def test_those_that_must_end_first_are_named(place: Place) -> None:
+    await alive(place)
+    for name in ("a", "b"):
+        await place.put(name)
+    await place.put("c", after=("a", "b"))
+    assert await told(place, "c") == {"predecessor": "it waits for 2 predecessors to end: a, b"}
+    await place.end(await place.claim(), Succeeded())
+    assert await told(place, "c") == {"predecessor": "it waits for a predecessor to end: b"}
+    assert await commands(place, "c") == ["windlass jobs why b"]
+
+
+@on_a_place
 async def test_who_holds_the_queue_is_named_and_for_how_long(place: Place) -> None:
     await alive(place)
     await place.put("a")

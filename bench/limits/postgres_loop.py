@@ -80,7 +80,7 @@ def ack(rows: list[Row], token: str) -> Statement:
     now, seqs = micros(), sorted(row[1] for row in rows)
     return SQL.ack(
         seqs=Ints(seqs), tokens=Texts([token]), which=Ints([1] * len(seqs)), ats=Ints([now] * len(seqs)),
-        starts=Ints([0] * len(seqs)), now=now,
+        starts=Ints([0] * len(seqs)), limited=False, now=now,
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.client import JobHandle
     from windlass.context import Context, current
     from windlass.core.groups import Progress
     from windlass.core.uniqueness import dedupe_key
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         WindlassError,
     )
     from windlass.groups import GroupHandle
+    from windlass.handles import JobHandle
     from windlass.parents import Parent
     from windlass.policies import Retry, backoff_delay_ms, can_retry, exponential, fixed, linear, rule, table
     from windlass.redaction import Secret
@@ -36,7 +36,7 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "windlass.app": ("Windlass",),
-    "windlass.client": ("JobHandle",),
+    "windlass.handles": ("JobHandle",),
     "windlass.context": ("Context", "current"),
     "windlass.core.groups": ("Progress",),
     "windlass.core.uniqueness": ("dedupe_key",),

@@ -22,6 +22,7 @@ from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
 from windlass.groups import GroupHandle, OpenGroup
+from windlass.handles import JobHandle
 from windlass.holds import QueueHold
 from windlass.hooks import H, Hooks
 from windlass.limits import Limits, described

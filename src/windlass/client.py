@@ -1,4 +1,4 @@
-"""The store with a clock, ids and settings around it, opened on first use; and a job as its caller holds it."""
+"""The store with a clock, ids and settings around it, opened on first use."""
 
 from __future__ import annotations
 
@@ -8,41 +8,26 @@ import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from windlass.apart import apart
-from windlass.clock import SECOND, Clock, SystemClock, duration
+from windlass.clock import SECOND, Clock, SystemClock
 from windlass.config import Settings
-from windlass.core.alterations import (
-    AlterAnswer,
-    Alteration,
-    Cancel,
-    Delete,
-    Replay,
-    RunNow,
-)
-from windlass.core.eligibility import label_of
+from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.drivers import POSTGRES, open_driver
 from windlass.drivers.protocol import Driver, Enqueued
-from windlass.errors import AppClosed, InvalidInput, JobCancelled, JobDead, JobNotFound, Refused, StoreBusy, WrongConnection
+from windlass.errors import AppClosed, InvalidInput, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
 from windlass.outgoing import Sender, Sends
-from windlass.placing import Placed
-from windlass.policies import Duration
 from windlass.results import ResultWatch
 from windlass.runlogs import RunLogs, root_of
 from windlass.subscriptions import Subscriptions
-from windlass.types import Job, Micros, NewJob, Run
+from windlass.types import Job, Micros, NewJob
 from windlass.urls import redacted, scheme_of
-from windlass.words import System, Words, words_of
 
 if TYPE_CHECKING:
-    from windlass.codec import Results
     from windlass.options import JobOptions
 
-R = TypeVar("R")
 T = TypeVar("T")
 CHAIN_LIMIT: Final = 10_000
 
@@ -304,90 +289,3 @@ class Client:
         watch = self._watches.get(asyncio.get_running_loop())
         if watch is not None:
             watch.tell()
-
-
-class JobHandle(Placed, Generic[R]):
-    """A job as its caller holds it. Every call follows a retry chain to its last link."""
-
-    __slots__ = ("_results", "existed")
-
-    def __init__(self, client: Client, job_id: str, results: Results | None, existed: bool = False) -> None:
-        super().__init__(client, job_id)
-        self.existed: Final = existed  # a job with the same key was there already, and this is it
-        self._results = results
-
-    def __repr__(self) -> str:
-        return f"<job {self.id}>"
-
-    async def result(self, timeout: Duration | None = None) -> R:
-        """The handler's return value, once there is one. `JobDead`, `JobCancelled`, `JobNotFound`, `TimeoutError`."""
-        seconds = None if timeout is None else duration(timeout, field="timeout") / 1_000_000
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                job = await self._client.watch().wait(self.id)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise TimeoutError(f"job {self.id!r} has not ended within {seconds:g} s") from None
-        if job.state == "dead":
-            raise JobDead(job.id, job.dead_reason or job.last_error)
-        if job.state == "cancelled":
-            raise JobCancelled(job.id, job.last_error)
-        if self._results is not None:
-            return cast("R", self._results.decode(job.result))
-        return cast("R", None if job.result is None else msgspec.json.decode(job.result))  # its task is not known here
-
-    def result_sync(self, timeout: Duration | None = None) -> R:
-        """The same, blocking, for code without an event loop."""
-        return apart(lambda: self.result(timeout))
-
-    async def fetch(self) -> Job:
-        """The row as it stands."""
-        return await self._client.head(self.id)
-
-    async def runs(self) -> list[Run]:
-        """Every execution, of all links of the chain, first to last."""
-        runs: list[Run] = []
-        job_id: str | None = self.id
-        while job_id is not None:
-            [job] = await self._client.driver.get([job_id])
-            if job is None:
-                break
-            runs += await self._client.driver.runs(job_id)
-            job_id = job.superseded_by
-        return runs
-
-    async def words(self, system: System) -> Words:
-        """The job's state in the words of one of the source systems."""
-        job = await self.fetch()
-        return words_of(label_of(job, self._client.now()), job.dead_kind, system)
-
-    async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
-        """A queued job is cancelled at once; a running one is asked to stop, and interrupted within about a second."""
-        if not isinstance(reason, str):
-            raise InvalidInput("reason", f"must be text, got {reason!r}")
-        _, answer = await self._client.alter_head(
-            self.id, lambda head: Cancel(head, reason), "cancelled", "only queued and running jobs can be"
-        )
-        if answer == "unchanged" and (await self.fetch()).state == "cancelled":
-            return "cancelled"
-        return "cancelled" if answer == "applied" else "requested"
-
-    async def retry(self) -> JobHandle[R]:
-        """Run a dead job again, with its whole allowance of attempts. The handle is that of the job that will run."""
-        child = self._client.ids.job(self._client.now())
-        head, _ = await self._client.alter_head(
-            self.id, lambda job_id: Replay(job_id, child), "retried", "only dead jobs can be"
-        )
-        latest = await self._client.head(head)
-        return JobHandle(self._client, latest.id, self._results)
-
-    async def run_now(self) -> None:
-        """A job that waits for its time is due at once."""
-        await self._client.alter_head(self.id, lambda head: RunNow(head), "brought forward", "only queued jobs can be")
-
-    async def delete(self) -> None:
-        """Remove a finished job, its runs and its whole chain."""
-        await self._client.alter_head(
-            self.id, lambda head: Delete(head), "deleted", "only finished jobs can be; cancel it first"
-        )

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 from msgspec.structs import replace
 
 from windlass.apart import apart
-from windlass.client import Client, JobHandle, joined
+from windlass.client import Client, joined
 from windlass.clock import duration
 from windlass.core.admission import GROUP_MODES, ON_FAILURE, check_name, check_one_of, check_text
 from windlass.core.alterations import AlterAnswer, Alteration, CancelGroup, RetryGroup
@@ -18,6 +18,7 @@ from windlass.core.groups import GroupStatus, Progress, comes_back, progress_of
 from windlass.core.queries import GroupsById, MembersOf
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import GroupNotFound, GroupRefused, InvalidInput
+from windlass.handles import JobHandle
 from windlass.policies import Duration
 from windlass.tasks import PreparedJob
 from windlass.types import Group, GroupMode, Job, NewGroup, NewJob, OnFailure
@@ -81,8 +82,26 @@ class GroupHandle:
         return await self.progress()
 
     def wait_sync(self, timeout: Duration | None = None) -> Progress:
-        """The same, blocking, for code without an event loop."""
+        """The same, blocking, for code without an event loop; so are the others."""
         return apart(lambda: self.wait(timeout))
+
+    def fetch_sync(self) -> Group:
+        return apart(self.fetch)
+
+    def progress_sync(self) -> Progress:
+        return apart(self.progress)
+
+    def status_sync(self) -> GroupStatus:
+        return apart(self.status)
+
+    def members_sync(self) -> list[Job]:
+        return apart(self.members)
+
+    def cancel_sync(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
+        return apart(lambda: self.cancel(reason))
+
+    def retry_sync(self) -> int:
+        return apart(self.retry)
 
     async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
         """Queued members are cancelled at once, running ones are asked to stop: then it is `requested`."""

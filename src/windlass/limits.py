@@ -6,6 +6,8 @@ import builtins
 import re
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET, UnsetType
+
 from windlass.apart import apart
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, RemoveLimit
 from windlass.core.limits import caps, limit_key
@@ -35,11 +37,15 @@ def described(
 ) -> PutLimit:
     name = limit_key(key)
     if most is None and rate is None and weight == 1:
-        raise InvalidInput("limit", f"says nothing of {name!r}: give how many may run, rate='10/s', or weight=2 for an org")
+        raise silent(name)
     if most is not None and (type(most) is not int or most < 0):
         raise InvalidInput("limit", f"must be a whole number of at least 0, got {most!r}")
     pace = None if rate is None else per_second(rate)
     return PutLimit(name, most, pace, burst, weight, declared)
+
+
+def silent(name: str) -> InvalidInput:
+    return InvalidInput("limit", f"says nothing of {name!r}: give how many may run, rate='10/s', or weight=2 for an org")
 
 
 class Limits:
@@ -50,15 +56,25 @@ class Limits:
         self._client = client
 
     async def set(
-        self, key: str, most: int | None = None, *, rate: str | float | None = None, burst: float | None = None,
-        weight: float = 1.0,
+        self, key: str, most: int | UnsetType | None = UNSET, *, rate: str | float | UnsetType | None = UNSET,
+        burst: float | UnsetType | None = UNSET, weight: float | UnsetType = UNSET,
     ) -> None:  # fmt: skip
-        """Bound a key: so many jobs at once, so many per second. What is not said is not bounded."""
-        await self._alter(described(key, most, rate=rate, burst=burst, weight=weight))
+        """Bound a key: so many jobs at once, so many per second. What is not said stays as it is; None takes it away."""
+        name = limit_key(key)
+        if most is rate is burst is weight is UNSET:
+            raise silent(name)
+        before = next((limit for limit in await self.list() if limit.key == name), Limit(key=name))
+        pace = before.per_second if rate is UNSET else rate
+        change = described(
+            name, before.max_used if most is UNSET else most, rate=pace,
+            burst=burst if burst is not UNSET else before.burst if rate is UNSET else None,
+            weight=before.weight if weight is UNSET else weight,
+        )  # fmt: skip
+        await self._alter(change)
 
     def set_sync(
-        self, key: str, most: int | None = None, *, rate: str | float | None = None, burst: float | None = None,
-        weight: float = 1.0,
+        self, key: str, most: int | UnsetType | None = UNSET, *, rate: str | float | UnsetType | None = UNSET,
+        burst: float | UnsetType | None = UNSET, weight: float | UnsetType = UNSET,
     ) -> None:  # fmt: skip
         """The same, blocking."""
         apart(lambda: self.set(key, most, rate=rate, burst=burst, weight=weight))

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from msgspec.structs import replace
 
 from windlass.apart import apart
-from windlass.client import Client, JobHandle
+from windlass.client import Client
 from windlass.clock import SECOND, instant
 from windlass.core.alterations import (
     Alteration,
@@ -36,6 +36,7 @@ from windlass.definitions import (
     rule_of,
 )
 from windlass.errors import InUse, UnknownSchedule, UnknownTemplate
+from windlass.handles import JobHandle
 from windlass.policies import Duration
 from windlass.tasks import Task
 from windlass.types import Schedule, Template
@@ -101,6 +102,12 @@ class Templates:
 
     def list_sync(self) -> Sequence[Template]:
         return apart(self.list)
+
+    def versions_sync(self, name: str) -> Sequence[Template]:
+        return apart(lambda: self.versions(name))
+
+    def get_sync(self, name: str) -> Template:
+        return apart(lambda: self.get(name))
 
     def archive_sync(self, name: str) -> bool:
         return apart(lambda: self.archive(name))
@@ -217,8 +224,20 @@ class Schedules:
         """The same as `put`, blocking; so are the others."""
         return apart(lambda: self.put(name, template, cron, every=every, **options))
 
+    def update_sync(
+        self, name: str, *, template: str | None = None, cron: str | None = None, every: Duration | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:  # fmt: skip
+        return apart(lambda: self.update(name, template=template, cron=cron, every=every, **options))
+
     def list_sync(self) -> Sequence[Schedule]:
         return apart(self.list)
+
+    def get_sync(self, name: str) -> Schedule:
+        return apart(lambda: self.get(name))
+
+    def rename_sync(self, name: str, to: str) -> bool:
+        return apart(lambda: self.rename(name, to))
 
     def pause_sync(self, name: str) -> bool:
         return apart(lambda: self.pause(name))
@@ -232,8 +251,10 @@ class Schedules:
     def delete_sync(self, name: str) -> None:
         return apart(lambda: self.delete(name))
 
-    def preview_sync(self, rule: str, *, tz: str | None = None, count: int = 5) -> Preview:
-        return apart(lambda: self.preview(rule, tz=tz, count=count))
+    def preview_sync(
+        self, rule: str, *, tz: str | None = None, count: int = 5, after: datetime | None = None
+    ) -> Preview:  # fmt: skip
+        return apart(lambda: self.preview(rule, tz=tz, count=count, after=after))
 
 
 async def apply(client: Client, change: Alteration, what: str) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-from windlass.client import Client, JobHandle
+from windlass.client import Client
 from windlass.codec import Arguments, Results
 from windlass.context import Context
 from windlass.core.admission import check_job, check_name
 from windlass.errors import InvalidInput
+from windlass.handles import JobHandle
 from windlass.options import OF_COMMAND, OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, plan
 from windlass.presets import AckMode, Preset
 from windlass.programs import Program
@@ -131,6 +132,7 @@ class Task(Enqueuer[P, R]):
         made = plan(self.name, said, preset, home.client.settings)
         check_job(made.make("check", b"{}", 0))
         super().__init__(home, self.arguments, self.results, made)
+        self.texts: Final = self.arguments.texts if program is None else frozenset(program.fields)
         update_wrapper(cast("Callable[..., Any]", self), function)
 
     @property

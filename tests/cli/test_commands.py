@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -541,3 +543,40 @@ def test_json_of_a_job_keeps_its_fields(cli: Cli, enqueue: Store) -> None:
     assert shown["at"].endswith("Z"), "instants are ISO text in UTC"
     assert shown["timeline"][0]["what"] == "enqueued"
     json.dumps(shown)
+
+
+def test_what_to_type_next_names_the_store_of_the_program(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from windlass import Windlass\napp = Windlass('sqlite:///own.db')\n@app.task\nasync def hello() -> None: ...\n"
+    )
+    done = cli("enqueue", "--app", "own", "hello")
+    typed = done.err.strip().rpartition("see: windlass ")[2].split()
+    assert cli(*typed).code == 0
+
+
+def test_text_that_looks_like_a_number_stays_the_text_that_was_typed(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from windlass import Windlass\napp = Windlass()\ntag = app.command('tag', ['echo', '{version}'])\n"
+        "@app.task\nasync def release(version: str, size: int, note: str | None = None) -> None: ...\n"
+    )
+
+    def stored(*typed: str) -> dict[str, object]:
+        job = cli("enqueue", "--app", "own", *typed).out.strip()
+        payload = cli("jobs", "show", job, "--json").json["job"]["payload"]
+        assert isinstance(payload, dict)
+        return payload
+
+    assert stored("release", "version=3", "size=3") == {"version": "3", "size": 3}
+    assert stored("release", 'version="3"', "size=3", "note=null") == {"version": "3", "size": 3, "note": None}
+    assert stored("tag", "version=1.10") == {"version": "1.10"}
+
+
+@pytest.mark.parametrize("output", ["/dev/full", None])
+def test_an_answer_that_cannot_be_written_is_no_traceback(tmp_path: Path, output: str | None) -> None:
+    """A full disk is an error; a closed output is somebody who does not want to hear."""
+    words = shlex.join([sys.executable, "-m", "windlass", "schedules", "preview", "@daily", "--json"])
+    done = subprocess.run(
+        ["bash", "-c", f"{words} >{output or '&-'}"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, timeout=30,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (1 if output else 0, False)

@@ -179,6 +179,32 @@ def test_a_command_is_ended_with_all_it_started_when_its_hold_is_released(place:
     until("the command has ended", lambda: not Path(f"/proc/{child}").exists())
 
 
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
+def test_a_holder_that_is_told_to_stop_ends_its_command_and_gives_the_queue_back(place: Path, sign: signal.Signals) -> None:
+    """Else the command goes on while the queue, a little later, is nobody's."""
+    run(place, "enqueue", "--app", "tasks", "hello", "name=Ada")
+    holder = start(place, "first", "first.txt", "--expires-in", "1m")
+    until("the queue is held", (place / "first.txt").exists)
+    child = _child_of(holder.pid)
+    holder.send_signal(sign)
+    holder.wait(20)
+    until("the command has ended", lambda: not Path(f"/proc/{child}").exists(), patience=5)
+    assert held(place) == []
+
+
+def test_what_a_command_started_ends_with_it_even_if_it_is_deaf(place: Path) -> None:
+    run(place, "enqueue", "--app", "tasks", "hello", "name=Ada")
+    script = "(trap '' TERM; echo $BASHPID > deaf.txt; exec sleep 60) & sleep 60"
+    command = ["holds", "run", "default", "--by", "first", "--expires-in", "600ms", "--", "bash", "-c", script]
+    holder = subprocess.Popen([*WINDLASS, *command], cwd=place, start_new_session=True)
+    until("the queue is held", lambda: (place / "deaf.txt").exists() and bool((place / "deaf.txt").read_text()))
+    deaf = int((place / "deaf.txt").read_text())
+    [row] = json.loads(run(place, "holds", "list", "--json").stdout)["holds"]
+    run(place, "holds", "release", row["id"])
+    assert holder.wait(20) == 1
+    until("all that it started has ended", lambda: not Path(f"/proc/{deaf}").exists(), patience=5)
+
+
 def _child_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 

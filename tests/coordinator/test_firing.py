@@ -9,6 +9,7 @@ import pytest
 
 from windlass.clock import SECOND
 from windlass.coordinator.firing import AT_ONCE, SHORTEST, fire, fire_all, fire_one
+from windlass.core import cron
 from windlass.core.alterations import (
     ArchiveTemplate,
     DeleteTemplate,
@@ -299,5 +300,27 @@ def test_a_deleted_template_is_no_reason_to_stop(url: str) -> None:
         ground.clock.advance(HOUR)
         assert await fire_one(ground.client, await row(ground), None)
         assert await fired(ground) == []
+
+    on_ground(url, play)
+
+
+def test_a_zone_that_this_machine_does_not_know_keeps_no_other_schedule(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored by a machine with newer zone tables: here it is one schedule's trouble, and no worker's end."""
+
+    async def play(ground: Ground) -> None:
+        await put(ground, name="far", timezone="Europe/Kyiv")
+        await put(ground, name="near")
+        usual = cron._zone
+
+        def older(name: str) -> Any:
+            return usual("Nowhere/City" if name == "Europe/Kyiv" else name)
+
+        monkeypatch.setattr(cron, "_zone", older)
+        leader = ground.member("w1")
+        ground.clock.advance(HOUR)
+        await leader.elected()
+        await leader.duty("firing").tick()
+        await leader.duty("schedules").tick()
+        assert [job.schedule_id for job in await jobs(ground)] == ["s-near"]
 
     on_ground(url, play)

@@ -232,9 +232,12 @@ def test_what_is_no_rule_is_refused_at_once_and_by_name(rule: object, said: str)
     assert time.perf_counter() - began < 0.5
 
 
-def test_a_huge_step_is_one_time_and_not_a_hundred_million() -> None:
-    assert check_rule("*/100000000 * * * *") == "*/100000000 * * * *"
-    assert next_after("*/100000000 * * * *", "UTC", at("2026-01-01")) == at("2026-01-01T01:00")
+@pytest.mark.parametrize(
+    "rule", ["*/100000000 * * * *", "*/60 * * * *", "*/60 * * * * *", "0 */24 * * *", "0 0 */32 * *", "5-10/90 * * * *"]
+)
+def test_a_step_that_is_longer_than_its_field_is_refused(rule: str) -> None:
+    with pytest.raises(InvalidInput, match="step"):
+        check_rule(rule)
 
 
 def test_spaces_do_not_matter() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from windlass.core.changes import Answer, Outcome
-from windlass.core.guards import is_repeat, judge, rounds
+from windlass.core.guards import BRINGS_BACK, is_repeat, judge, rounds
 from windlass.types import STATES, TERMINAL, Job, State
 
 from .make import FENCE, LEASE, NOW, OTHER_FENCE, queued, running
@@ -86,11 +86,13 @@ def test_not_inflight_comes_before_expired_and_expired_before_mismatch() -> None
 def test_a_repeat_is_the_same_outcome_again_or_fail_after_ack_but_never_a_retry_of_a_finished_job(
     state: State, said: Outcome, again: Outcome
 ) -> None:
+    """Or what would have brought a job back that was cancelled instead: its worker cannot know."""
     job = in_state(state, last_token=FENCE, last_outcome=said)
     if state == "running":
         job = replace(job, lease_token=OTHER_FENCE)
     same = said == again or (said, again) == ("ack", "fail")
     expected = same and not (again == "retry" and state in TERMINAL)
+    expected |= state == said == "cancelled" and again in BRINGS_BACK
     assert is_repeat(job, FENCE, again) is expected
     refused = "mismatch" if state == "running" else "not_inflight"
     assert asked(job, again) == ("repeated" if expected else refused)

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from windlass.client import JobHandle
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import StoreError
+from windlass.handles import JobHandle
 from windlass.worker import supervisor
 from windlass.worker.serving import serve
 from windlass.worker.stats import Stats

@@ -18,6 +18,7 @@ from windlass.drivers.protocol import Claim
 from windlass.errors import AppClosed, DriverClosed, InvalidInput, StoreUnavailable
 from windlass.policies import Retry, fixed
 from windlass.types import NewJob
+from windlass.worker import Worker
 
 from .stage import PATIENCE, Stage, on_stage
 
@@ -37,6 +38,50 @@ def test_a_drain_also_runs_what_its_jobs_enqueue(url: str) -> None:
         assert (await stage.fetch(later.id)).state == "queued", "it is not due"
 
     on_stage(url, play)
+
+
+def test_a_drain_waits_for_the_tokens_of_a_rate_but_a_tick_does_not(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        await stage.app.limits.set("api", rate="50/s", burst=1)
+
+        @stage.app.task(limits=("api",))
+        async def asks() -> None: ...
+
+        for _ in range(6):
+            await asks.enqueue()
+        ticked = await stage.app.tick(limit=6)
+        assert ticked.succeeded < 6, "it answers soon, whatever is left"
+        drained = await drain_while_time_passes(stage)
+        assert ticked.succeeded + drained.stats.succeeded == 6
+
+    on_stage(url, play)
+
+
+def test_a_drain_does_not_wait_for_what_a_rate_keeps_from_other_workers(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        await stage.app.limits.set("api", rate="50/s", burst=1)
+        new = [NewJob(id=name, type="unknown", limit_keys=("key:api",), max_attempts=1) for name in ("a", "b")]
+        await stage.app.client.driver.enqueue(new, now=stage.app.client.now())
+        theirs = Claim(
+            queues=("default",), limit=2, lease_for=SECOND * 60, worker_id="other", token="t", types=("unknown",)
+        )
+        assert len(await stage.app.client.driver.claim(theirs, now=stage.app.client.now())) == 1, "the other is parked"
+
+        @stage.app.task
+        async def known() -> None: ...
+
+        await known.enqueue()
+        assert (await drain_while_time_passes(stage)).stats.succeeded == 1
+
+    on_stage(url, play)
+
+
+async def drain_while_time_passes(stage: Stage) -> Worker:
+    draining = asyncio.create_task(stage.drain())
+    while not draining.done():
+        stage.clock.advance("20ms")
+        await asyncio.sleep(0.001)
+    return await draining
 
 
 def test_a_drain_does_not_end_on_an_answer_that_is_older_than_its_last_job(url: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from windlass.client import Client
 from windlass.clock import moment
 from windlass.core.limits import has_rate, limit_key, tokens_at
 from windlass.core.queries import AllLimits, LimitUses
 from windlass.errors import InvalidInput
-from windlass.limits import Limits, described
+from windlass.limits import Limits
 from windlass.types import Limit, LimitUse, Micros
 from windlass.words import did_you_mean
 
@@ -58,16 +58,11 @@ async def set_limit(
     client: Client, key: str, most: int | None, rate: str | None, burst: float | None, weight: float | None
 ) -> str:
     """What is not said stays as it is; "none" as a rate takes it away. Answers the key."""
-    name = limit_key(key)
-    before = next((limit for limit in await client.driver.read(AllLimits()) if limit.key == name), Limit(key=name))
-    pace = rate if rate is not None else before.per_second
-    change = described(
-        name, before.max_used if most is None else most, rate=None if rate == "none" else pace,
-        burst=burst if burst is not None or rate is not None else before.burst,
-        weight=before.weight if weight is None else weight,
+    await Limits(client).set(
+        key, UNSET if most is None else most, rate=UNSET if rate is None else None if rate == "none" else rate,
+        burst=UNSET if burst is None else burst, weight=UNSET if weight is None else weight,
     )  # fmt: skip
-    await client.driver.alter([change], now=client.now())
-    return name
+    return limit_key(key)
 
 
 async def remove(client: Client, key: str) -> str:

@@ -17,7 +17,7 @@ from windlass.core.cronwords import in_plain_words
 from windlass.core.queries import AllSchedules, AllTemplates, AllWorkers
 from windlass.core.schedules import gone_from_code
 from windlass.core.templates import decode_policies
-from windlass.errors import WindlassError
+from windlass.errors import InvalidInput, WindlassError
 from windlass.records import WorkerInfo
 from windlass.redaction import marks_of, redact
 from windlass.types import CatchUp, Micros, Overlap, Schedule, Template
@@ -46,6 +46,7 @@ class ScheduleView(Struct, frozen=True, kw_only=True):
     last_triggered_at: datetime | None
     next_trigger_at: datetime | None
     created_at: datetime
+    problem: str | None = None  # why its times cannot be told on this machine
 
 
 class ScheduleList(Struct, frozen=True, kw_only=True):
@@ -81,10 +82,15 @@ def alive(workers: Sequence[WorkerInfo], now: Micros, timeout: Micros) -> list[W
 def schedule_view(row: Schedule, template: Template | None, living: Sequence[WorkerInfo] = ()) -> ScheduleView:
     task = None if template is None else template.type
     origin: Origin = "by hand" if row.declared is None else "code"
+    problem = None
+    try:
+        words = in_plain_words(row.cron_expression, row.timezone)
+    except InvalidInput as error:
+        words, problem = f"{row.cron_expression} in {row.timezone}", str(error)
     return ScheduleView(
         schedule_id=row.schedule_id, name=row.name, template=row.template_id if template is None else template.name,
         template_id=row.template_id, type=task, cron_expression=row.cron_expression, timezone=row.timezone,
-        words=in_plain_words(row.cron_expression, row.timezone), enabled=row.enabled,
+        words=words, enabled=row.enabled, problem=problem,
         origin="gone from code" if gone_from_code(row, task, living) else origin,
         makes_jobs=row.enabled and template is not None and template.archived_at is None,
         param_overrides=None if row.param_overrides is None else redact(plain_data(row.param_overrides), _marks(template)),
@@ -116,6 +122,11 @@ async def checks(client: Client) -> list[Check]:
         Check("schedules", "warning", f"schedule {one.name} is in no code any more, and goes on",
               f"windlass schedules delete {one.name}")
         for one in found if one.origin == "gone from code"
+    ]  # fmt: skip
+    said += [
+        Check("schedules", "problem", f"schedule {one.name} cannot be fired by this machine: {one.problem}",
+              f"windlass schedules update {one.name} --tz ZONE, or bring the zone tables (tzdata) up to date")
+        for one in found if one.problem is not None
     ]  # fmt: skip
     late = [one for one in found if one.next_trigger_at is not None and one.next_trigger_at < moment(now - LATE)]
     if late:

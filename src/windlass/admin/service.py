@@ -39,7 +39,7 @@ from windlass.admin.views import (
 from windlass.admin.webhooks import WebhookAdmin
 from windlass.admin.webhooks import checks as webhook_checks
 from windlass.admin.why import why
-from windlass.client import CHAIN_LIMIT, Client, JobHandle
+from windlass.client import CHAIN_LIMIT, Client
 from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
 from windlass.core.holds import is_valid
@@ -47,6 +47,7 @@ from windlass.core.queries import AllHolds, AllQueues, InOrder, SeenLately
 from windlass.drivers import migrate, migrations_of
 from windlass.errors import JobNotFound
 from windlass.groups import GroupHandle
+from windlass.handles import JobHandle
 from windlass.holds import QueueHold, check_queue
 from windlass.limits import Limits, pausable
 from windlass.options import JobOptions
@@ -252,6 +253,11 @@ class Admin(Access, Finding, WebhookAdmin):
 
     async def _head(self, job_id: str) -> str:
         return (await self.client.head(job_id)).id
+
+    def texts_of(self, type: str) -> frozenset[str]:  # noqa: A002
+        """Which arguments of a task take text, as far as its program is known."""
+        task = (self.tasks or {}).get(type)
+        return frozenset() if task is None else task.texts
 
     async def enqueue(self, type: str, payload: Mapping[str, Any], options: JobOptions) -> Queued:  # noqa: A002
         """By the task's own options and signature, where the program at hand is known. Without one any type is stored as

@@ -9,7 +9,7 @@ from windlass.admin.views import Why, WhyReason
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, moment
-from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, JobsAhead, LimitUses, SamplesSince
+from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, JobsAhead, LimitUses, ParentsOf, SamplesSince
 from windlass.core.why import Facts, Reason, limits_on, reasons
 from windlass.errors import JobNotFound
 from windlass.types import Job, Micros
@@ -52,6 +52,7 @@ async def facts_of(client: Client, job: Job, now: Micros) -> Facts:
         workers=[row for row in workers if now - row.last_heartbeat < client.settings.worker_timeout],
         ahead=ahead[0] if ahead else None,
         samples=[sample for sample in samples if sample.queue == job.queue],
+        parents=await driver.read(ParentsOf(job_id=job.id)) if job.waiting_on else (),
     )
 
 
@@ -123,6 +124,8 @@ def command(job: Job, reason: Reason) -> str | None:
     match reason.kind:
         case "superseded":
             return f"windlass jobs why {reason.subject}"
+        case "predecessor" if reason.names:
+            return f"windlass jobs why {reason.names[0]}"
         case "time" | "backoff":
             return f"windlass jobs run-now {job.id}"
         case "paused" if reason.subject == f"queue:{job.queue}":

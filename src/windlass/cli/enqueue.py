@@ -33,7 +33,8 @@ async def enqueue(
 
     Args:
         task: the task's name, which is the job's type
-        arguments: name=value; a value that is JSON is taken as JSON, anything else as text
+        arguments: name=value; a value that is JSON is taken as JSON, anything else as text, and so is what --app's task
+            takes as text
         app: module:attribute, module, or a path to a .py file
         payload: arguments as a JSON object: '{"to": "ada"}', @file, or - for stdin
         queue: the queue to put it in
@@ -44,14 +45,13 @@ async def enqueue(
         org: the organisation it belongs to
         tag: a tag; may be given several times
     """
-    values = arguments_of(payload, arguments)
     said: dict[str, Any] = {
         "queue": queue, "delay": delay, "priority": priority, "idempotency_key": idempotency_key, "org_id": org,
         "run_at": None if run_at is None else _instant(run_at), "tags": tuple(tag) if tag else None,
     }  # fmt: skip
     options: JobOptions = {name: value for name, value in said.items() if value is not None}  # type: ignore[assignment]
     async with admin_of(app, common) as admin:
-        await _store(admin, task, values, options, common)
+        await _store(admin, task, arguments_of(payload, arguments, admin.texts_of(task)), options, common)
 
 
 async def _store(admin: Admin, task: str, values: dict[str, Any], options: JobOptions, common: Common) -> None:
@@ -64,7 +64,8 @@ async def _store(admin: Admin, task: str, values: dict[str, Any], options: JobOp
         common.out.note("a job with this key was there already; this is its id, and nothing was stored")
     if not admin.client.driver.capabilities.durable:
         common.out.note("this store is in memory: the job is gone when this command ends")
-    common.out.note(f"in {described(admin.client.url)}; see: {common.again(f'jobs show {queued.job_id}')}")
+    see = common.again(f"jobs show {queued.job_id}", admin.client.url)
+    common.out.note(f"in {described(admin.client.url)}; see: {see}")
 
 
 def _instant(text: str) -> datetime:

@@ -102,8 +102,24 @@ async def run(
     """
     if not command:
         raise InvalidInput("command", "name a command after --")
-    async with opened(common) as admin, admin.hold(queue, by or _me(), expires_in=expires_in, wait=wait):
-        return await _run(command)
+    stopped: list[int] = []
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def stop(sign: int) -> None:
+        """Else the command would go on beside whoever holds the queue next."""
+        stopped.append(sign)
+        task.cancel()
+
+    for sign in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(sign, stop, sign)
+    try:
+        async with opened(common) as admin, admin.hold(queue, by or _me(), expires_in=expires_in, wait=wait):
+            return await _run(command)
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        return 128 + stopped[0]
     return FAILED
 
 
@@ -121,13 +137,14 @@ async def _run(command: tuple[str, ...]) -> int:
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """The command and all that it started."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, sign)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(child.wait()), PATIENCE)
-            return
+    """The command and all that it started, which may be deaf when itself is not."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(child.wait()), PATIENCE)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    await child.wait()
 
 
 def _release(common: Common, hold_id: str) -> str:

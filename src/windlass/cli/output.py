@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -101,11 +102,13 @@ class Output:
     def fail(self, message: str, hint: str | None, code: int) -> int:
         """What happened in one line, what to type next in another."""
         if self.json:
-            self.emit(error={"message": message, "next": hint, "exit_code": code})
-        else:
-            self.note(f"error: {message}")
-            if hint:
-                self.note(f"  try: {hint}")
+            with suppress(OSError):  # of a full disk nothing can be said on it
+                self.emit(error={"message": message, "next": hint, "exit_code": code})
+                sys.stdout.flush()
+                return code
+        self.note(f"error: {message}")
+        if hint:
+            self.note(f"  try: {hint}")
         return code
 
 

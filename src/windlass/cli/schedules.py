@@ -60,11 +60,17 @@ async def list_schedules(*, common: Common = Common()) -> None:
 
 
 def _row(one: ScheduleView, now: datetime) -> tuple[Part, ...]:
-    state: Part = ("on", "green") if one.makes_jobs else ("paused", "yellow") if not one.enabled else ("archived", "yellow")
+    state = _state(one)
     upcoming = "" if one.next_trigger_at is None else relative(one.next_trigger_at, now)
     last = "never" if one.last_triggered_at is None else relative(one.last_triggered_at, now)
     origin: Part = (one.origin, "bold red") if one.origin == "gone from code" else one.origin
     return (one.name, state, upcoming, last, one.cron_expression, one.template, origin, one.words)
+
+
+def _state(one: ScheduleView) -> Part:
+    if one.problem:
+        return "broken", "bold red"
+    return ("on", "green") if one.makes_jobs else ("archived" if one.enabled else "paused", "yellow")
 
 
 @app.command(help_epilogue=epilogue("windlass schedules show nightly"))
@@ -73,21 +79,21 @@ async def show(schedule: str, /, *, common: Common = Common()) -> None:
     async with opened(common) as admin:
         await admin.schedules.get(schedule)
         one = next(view for view in (await admin.scheduled()).schedules if view.name == schedule)
-        found = await admin.schedules.preview(schedule)
+        found = None if one.problem or not one.enabled else await admin.schedules.preview(schedule)
     if common.json:
-        common.out.emit(one, upcoming=[at.isoformat() for at in found.times] if one.enabled else [])
+        common.out.emit(one, upcoming=[] if found is None else [at.isoformat() for at in found.times])
         return
     overrides = "" if one.param_overrides is None else f", with {one.param_overrides}"
     for name, text in (
         ("name", one.name), ("id", one.schedule_id), ("template", f"{one.template} (task {one.type}){overrides}"),
         ("rule", f"{one.cron_expression} ({one.timezone})"), ("in words", one.words), ("origin", one.origin),
-        ("state", "on" if one.makes_jobs else "paused" if not one.enabled else "its template is archived"),
+        ("state", one.problem or ("on" if one.makes_jobs else "paused" if not one.enabled else "its template is archived")),
         ("catch-up", one.catch_up if one.catch_up != "all" else f"all, at most {one.catch_up_cap}"),
         ("overlap", one.overlap), ("jitter", in_words(round(one.jitter * SECOND)) if one.jitter else "none"),
         ("last", "never" if one.last_triggered_at is None else one.last_triggered_at.isoformat(sep=" ")),
     ):  # fmt: skip
         common.out.line((f"{name:<10}", "dim"), text)
-    if one.enabled:
+    if found is not None:
         _times(found, common)
 
 

@@ -46,9 +46,10 @@ class Common:
     def url(self) -> str:
         return self.store or os.environ.get("WINDLASS_URL") or DEFAULT_URL
 
-    def again(self, command: str) -> str:
-        """A command to type next, on the same store."""
-        return f"windlass {command}" + (f" --store {redacted(self.store)}" if self.store else "")
+    def again(self, command: str, url: str | None = None) -> str:
+        """A command to type next, on the same store; `url`: that of a program, which may have its own."""
+        used = self.store or url or self.url
+        return f"windlass {command}" + (f" --store {redacted(used)}" if self.store or used != Common().url else "")
 
 
 @Parameter(name="*")

@@ -44,7 +44,7 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
         out.line()
         out.line(("Runs", "bold"))
         for run in detail.runs:
-            _run(run, detail, out, verbose=verbose)
+            _run(run, detail, common, verbose=verbose)
     if detail.head.result is not None:
         out.line()
         out.line(("Result", "bold"))
@@ -113,7 +113,8 @@ def _link(job_id: str, detail: JobDetail) -> Part:
     return (f"  (link {detail.links.index(job_id) + 1})", DIM) if len(detail.links) > 1 else ""
 
 
-def _run(run: RunView, detail: JobDetail, out: Output, *, verbose: bool) -> None:
+def _run(run: RunView, detail: JobDetail, common: Common, *, verbose: bool) -> None:
+    out = common.out
     status = run.status or "running"
     took = in_words(round(run.took * 1e6)) if run.took is not None else "not yet ended"
     out.line(
@@ -130,7 +131,7 @@ def _run(run: RunView, detail: JobDetail, out: Output, *, verbose: bool) -> None
     for artifact in run.artifacts:
         out.line("      ", ("artifact ", DIM), one_line(artifact))
     if run.log_path is not None:
-        out.line("      ", ("log ", DIM), f"windlass jobs logs {run.job_id} --run {run.attempt}")
+        out.line("      ", ("log ", DIM), common.again(f"jobs logs {run.job_id} --run {run.attempt}"))
 
 
 def _cost(run: RunView) -> str:

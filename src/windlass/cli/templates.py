@@ -83,7 +83,7 @@ async def put(
     }  # fmt: skip
     said: TemplateOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]
     async with admin_of(app, common) as admin:
-        row = await admin.templates.put(name, task, arguments_of(params, arguments), **said)
+        row = await admin.templates.put(name, task, arguments_of(params, arguments, admin.texts_of(task)), **said)
     if common.json:
         common.out.emit(template_view(row))
         return

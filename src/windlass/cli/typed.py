@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Container, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,20 @@ from windlass.cli.session import Common, me, opened, opened_app
 from windlass.errors import InvalidInput
 
 
-def arguments_of(whole: str | None, pairs: Sequence[str]) -> dict[str, Any]:
-    """A JSON object, and name=value over it."""
-    return {**_object(whole), **dict(_pair(text) for text in pairs)}
+def arguments_of(whole: str | None, pairs: Sequence[str], texts: Container[str] = ()) -> dict[str, Any]:
+    """A JSON object, and name=value over it. `texts`: names of those that take text, which stays as it was typed."""
+    return {**_object(whole), **dict(_pair(text, texts) for text in pairs)}
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def _pair(text: str, texts: Container[str]) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise InvalidInput("arguments", f"{text!r} has no name; write name=value, or give --payload '{{...}}'")
     try:
-        return name, msgspec.json.decode(value)
+        read = msgspec.json.decode(value)
     except msgspec.DecodeError:
         return name, value
+    return name, value if name in texts and not isinstance(read, str | None) else read
 
 
 def _object(text: str | None) -> dict[str, Any]:

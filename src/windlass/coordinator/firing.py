@@ -43,7 +43,8 @@ class Firing:
         fired = await fire(self._client, rows, lambda: self._election.epoch is not None)
         if fired:
             return SHORTEST
-        return max(min(((row.next_trigger_at or 0) - self._client.now() for row in rows), default=pause), SHORTEST)
+        now = self._client.now()  # one that is due and was not fired cannot be, or somebody else was faster
+        return max(min((at - now for row in rows if (at := row.next_trigger_at or 0) > now), default=pause), SHORTEST)
 
 
 class LookOver:
@@ -63,7 +64,11 @@ class LookOver:
         driver, now = self._client.driver, self._client.now()
         rows = await driver.read(AllSchedules())
         for row in rows:
-            change = straightened(row, now)
+            try:
+                change = straightened(row, now)
+            except InvalidInput as error:
+                log.error("schedule %s cannot be told here, and is left to other machines: %s", row.name, error)
+                continue
             if change is not None:
                 log.warning("schedule %s: its next time was not one of its rule, and is computed anew", row.name)
                 await driver.alter([change], now=now)
@@ -118,10 +123,12 @@ async def fire_one(client: Client, row: Schedule, template: Template | None) -> 
             return False
         [answer] = await client.driver.alter([change], now=now)
     except InvalidInput as error:
+        try:
+            later = next_time(row, now)
+        except InvalidInput:  # this machine does not know its zone; another may. `LookOver` says so now and then
+            return False
         log.error("schedule %s cannot make its job and goes on to its next time: %s", row.name, error)
-        skipped = Fire(
-            schedule_id=row.schedule_id, expected=row.next_trigger_at or 0, next_trigger_at=next_time(row, now)
-        )  # fmt: skip
+        skipped = Fire(schedule_id=row.schedule_id, expected=row.next_trigger_at or 0, next_trigger_at=later)
         [answer] = await client.driver.alter([skipped], now=now)
     else:
         for job in change.jobs if answer == "applied" else ():

@@ -102,6 +102,8 @@ def check_alteration(change: Alteration) -> None:
             check_name("group_id", change.group_id)
             for _, child_id in change.members:
                 check_id(child_id)
+            if len({job_id for job_id, _ in change.members}) < len(change.members):
+                raise InvalidInput("members", f"names a member of the group {change.group_id!r} twice")
         case CreateToken() | RevokeToken() | NoteUse() | Note():
             check_access(change)
         case Unchanged():

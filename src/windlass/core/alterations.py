@@ -104,7 +104,8 @@ class PutQueue(Struct, frozen=True):
 
 
 class SetPaused(Struct, frozen=True):
-    """Stop claims from a queue, or let them begin again. Its settings stay, and `PutQueue` leaves this alone."""
+    """Stop claims from a queue, or let them begin again; one that is under way may still begin what it has found. Its
+    settings stay, and `PutQueue` leaves this alone."""
 
     queue: str
     paused: bool
@@ -242,7 +243,8 @@ class Missed(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Fire(Struct, frozen=True, kw_only=True):
-    """A schedule's time has come: make its jobs and move on to the next time, if `expected` still is the next time. The
+    """A schedule's time has come: make its jobs and move on to the next time, if `expected` still is the next time and
+    neither the schedule (`as_of`: its `updated_at` then) nor a template has changed since the jobs were made of them. The
     schedule's overlap rule is judged for each job, in the order given. Without jobs it only moves on. What was `missed` is
     announced (`schedule.missed`) where a webhook asks for it."""
 
@@ -251,6 +253,7 @@ class Fire(Struct, frozen=True, kw_only=True):
     next_trigger_at: Micros | None
     jobs: tuple[NewJob, ...] = ()
     missed: Missed | None = None
+    as_of: Micros | None = None  # None: whatever it says
 
 
 class Acquire(Struct, frozen=True):

@@ -33,7 +33,9 @@ ALIASES: Final = {
     "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }  # fmt: skip
 _EVERY: Final = re.compile(r"@?every\s+(\S+)", re.IGNORECASE)
-_FIELDS: Final = ("minute", "hour", "day of month", "month", "day of week")
+_FIELDS: Final = ("second", "minute", "hour", "day of month", "month", "day of week")
+_MOST: Final = (59, 59, 23, 31, 12, 7)
+_STEP: Final = re.compile(r"/(\d{1,10})")
 PROBE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 - rules are tried by the wall
 
 
@@ -143,6 +145,9 @@ def _probe(text: str) -> None:
             "cron", f"{text!r} has {len(fields)} fields; five are minute, hour, day of month, month, day of week, "
             "and six begin with the second"
         )  # fmt: skip
+    for name, most, value in zip(_FIELDS[-len(fields) :], _MOST[-len(fields) :], fields, strict=True):
+        if any(int(step) > most for step in _STEP.findall(value)):
+            raise InvalidInput("cron", f"{text!r}: the step of the {name} in {value!r} is longer than the field, {most}")
     try:
         found = next(CronSim(" ".join(fields), PROBE), None)
     except (CronSimError, AssertionError, ValueError) as error:
@@ -153,8 +158,7 @@ def _probe(text: str) -> None:
 
 def _blamed(fields: list[str], said: str) -> str:
     """Which field it was, and what it holds."""
-    names = _FIELDS if len(fields) == 5 else ("second", *_FIELDS)
-    for name, value in zip(names, fields, strict=True):
+    for name, value in zip(_FIELDS[-len(fields) :], fields, strict=True):
         if said.lower().replace("-", " ").endswith(f"bad {name}"):
             if name == "day of month" and re.fullmatch(r"[\d,\-*/LW]+", value) and not re.search(r"\d{3}", value):
                 return f"the day of month {value!r} does not come in the months that are named, or is no day"

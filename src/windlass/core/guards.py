@@ -54,6 +54,8 @@ def is_repeat(job: Leased, token: str, outcome: Outcome) -> bool:
         return False
     if outcome == "fail" and job.last_outcome == "ack":
         return True
+    if job.last_outcome == "cancelled" and job.state == "cancelled":  # a wish to cancel may have turned it
+        return outcome == "cancelled" or outcome in BRINGS_BACK or (outcome == "fail" and job.retry_mode == "new_job")
     return job.last_outcome == outcome and not (outcome == "retry" and job.state in TERMINAL)
 
 

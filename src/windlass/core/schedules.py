@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -97,7 +97,10 @@ def firing(schedule: Schedule, template: Template | None, now: Micros, new_id: C
     later = times[BITE] if len(times) > BITE and active is not None else next_time(schedule, now)
     jobs = () if active is None else tuple(job_at(schedule, active, at, new_id()) for at in times[:BITE])
     late = None if active is None else missed_by(schedule, first, now, later, [job.fire_at for job in jobs])
-    return Fire(schedule_id=schedule.schedule_id, expected=first, next_trigger_at=later, jobs=jobs, missed=late)
+    return Fire(
+        schedule_id=schedule.schedule_id, expected=first, next_trigger_at=later, jobs=jobs, missed=late,
+        as_of=schedule.updated_at,
+    )  # fmt: skip
 
 
 def missed_by(
@@ -112,6 +115,21 @@ def missed_by(
     late = [at for at in due if at <= edge and (later is None or at < later)]
     done = sum(at is not None and at <= edge for at in made)
     return Missed(times=max(len(late), 1), first=first, last=max(late, default=first), made=done)
+
+
+def templates_of(change: Fire) -> set[str]:
+    return {job.template_id for job in change.jobs if job.template_id is not None}
+
+
+def is_stale(change: Fire, schedule: Schedule, newest: Mapping[str, Template]) -> bool:
+    """Whether somebody changed what its jobs are made of since it was computed. `newest`: of `templates_of(change)`."""
+    if schedule.next_trigger_at != change.expected or change.as_of not in (None, schedule.updated_at):
+        return True
+    for job in change.jobs:
+        template = None if job.template_id is None else newest.get(job.template_id)
+        if template is not None and (template.version != job.template_version or template.archived_at is not None):
+            return True
+    return False
 
 
 def wanted_times(schedule: Schedule, first: Micros, now: Micros) -> list[Micros]:

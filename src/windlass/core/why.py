@@ -15,7 +15,7 @@ from windlass.core.eligibility import is_due, is_expired
 from windlass.core.holds import is_valid
 from windlass.core.limits import caps_of, has_rate, is_shut, keys_of, next_token, room
 from windlass.records import QueueSample, WorkerInfo
-from windlass.types import Hold, Job, Limit, LimitUse, Micros, Queue
+from windlass.types import Dependency, Hold, Job, Limit, LimitUse, Micros, Queue
 
 Kind = Literal[
     "ended", "superseded", "running", "claimed", "lapsed", "cancelling",  # it does not wait
@@ -46,6 +46,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     workers: Sequence[WorkerInfo] = ()  # those that are alive
     ahead: int | None = None
     samples: Sequence[QueueSample] = ()  # of its queue, latest last
+    parents: Sequence[Dependency] = ()
 
 
 def reasons(job: Job, facts: Facts, now: Micros) -> list[Reason]:
@@ -71,7 +72,8 @@ def _not_waiting(job: Job, now: Micros) -> Reason:
 
 def _forbidden(job: Job, facts: Facts, now: Micros) -> Iterator[Reason]:
     if job.waiting_on:
-        yield Reason(kind="predecessor", number=job.waiting_on)
+        names = tuple(edge.parent_id for edge in facts.parents if not edge.done)
+        yield Reason(kind="predecessor", number=job.waiting_on, names=names)
     if not is_due(job.run_at, now):
         if job.attempts:  # of a link of a chain the error is with the one before it
             yield Reason(kind="backoff", detail=job.last_error, until=job.run_at, number=job.attempts)

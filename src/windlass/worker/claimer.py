@@ -133,7 +133,8 @@ class Claimer:
     # ---------------------------------------------------------------------------------------------------------- the loop
 
     async def run(self, *, until_empty: bool) -> None:
-        """Claim until told to stop, or with `until_empty` until nothing is due and nothing is held."""
+        """Claim until told to stop, or with `until_empty` until nothing is due and nothing is held. What only waits for a
+        token of its rate is due, and is waited for; not when so many were asked for: those want an answer soon."""
         backoff = Backoff(self._client.ids.random)
         self._loop = asyncio.get_running_loop()
         try:
@@ -153,9 +154,9 @@ class Claimer:
                 backoff.reset()
                 if found or self.stopping:
                     continue
-                if until_empty and alone:
+                throttled = await self._ask_for_refill()
+                if until_empty and alone and (self._most is not None or not throttled):
                     return
-                await self._ask_for_refill()
                 await self._wait(until_empty)
         finally:
             self._loop = None
@@ -268,11 +269,15 @@ class Claimer:
                 self._hand_back(held)
         return [held for held in claimed if not held.can_be_handed_back]
 
-    async def _ask_for_refill(self) -> None:
+    async def _ask_for_refill(self) -> bool:
         """Jobs may wait for a token of their rate, which nobody tells of: it is there at a certain time."""
-        with suppress(StoreError):
-            for at in await self._client.driver.read(NextRefill(queues=self._queues, now=self._client.now())):
-                self._next_due = at if self._next_due is None else min(at, self._next_due)
+        try:
+            found = await self._client.driver.read(NextRefill(queues=self._queues, now=self._client.now()))
+        except StoreError:
+            return False
+        for at in found:
+            self._next_due = at if self._next_due is None else min(at, self._next_due)
+        return bool(found)
 
     async def _wait(self, until_empty: bool) -> None:
         """Until something may be claimable: told by the store, by a slot, by the time; or look again after a while."""

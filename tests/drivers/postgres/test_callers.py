@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import asyncpg
@@ -13,9 +13,14 @@ from caller_kinds import KINDS, NOW, Asyncpg, AsyncPsycopg, Kind, Psycopg
 from psycopg.rows import dict_row
 
 from postgres.server import Server, unique_name
+from windlass.clock import SECOND
+from windlass.core.alterations import PutGroup, PutLimit
+from windlass.core.changes import Settlement
+from windlass.core.settle import Execution, Succeeded, settle
 from windlass.drivers.postgres import PostgresDriver
+from windlass.drivers.protocol import Claim
 from windlass.errors import DuplicateId, DuplicateJob, InvalidInput, TransactionConflict, WrongConnection
-from windlass.types import NewJob
+from windlass.types import Claimed, NewJob
 
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 Scene = Callable[[PostgresDriver, Any], Awaitable[None]]
@@ -463,3 +468,55 @@ def test_a_connection_that_its_pool_took_back_is_refused(store: tuple[str, str])
                 await driver.enqueue_within_async(lent, [job("a")], now=NOW)
 
     play(store, Asyncpg, scene)
+
+
+# ------------------------------------------------------------------------------------------- what others need meanwhile
+
+A_MOMENT = 2.0  # seconds; whoever waits for the caller waits for ever
+
+
+def wish(limit: int) -> Claim:
+    return Claim(queues=("default",), limit=limit, lease_for=3600 * SECOND, worker_id="w", token="t")
+
+
+def acks(jobs: Sequence[Claimed]) -> list[Settlement]:
+    return [settle(one, Succeeded(), Execution(at=NOW)) for one in jobs]
+
+
+def test_a_replacement_in_a_callers_transaction_keeps_nobody_from_claiming(store: tuple[str, str]) -> None:
+    """Everybody needs the limits that bind the replaced job."""
+
+    async def scene(driver: PostgresDriver, own: Any) -> None:
+        await driver.alter([PutLimit("type:work", 5)], now=NOW)
+        await driver.enqueue([job("a", dedupe_key="k"), job("b"), job("c")], now=NOW)
+        await own.enqueue(driver, [job("d", dedupe_key="k", on_duplicate="replace")])
+        async with asyncio.timeout(A_MOMENT):
+            assert {one.id for one in await driver.claim(wish(2), now=NOW)} == {"b", "c"}
+
+    play(store, Psycopg, scene)
+
+
+def test_a_replacement_in_a_callers_transaction_keeps_nobody_from_settling(store: tuple[str, str]) -> None:
+    async def scene(driver: PostgresDriver, own: Any) -> None:
+        await driver.alter([PutLimit("key:gpu", 5)], now=NOW)
+        await driver.enqueue([job("a", limit_keys=("key:gpu",)), job("b", type="plain")], now=NOW)
+        jobs = await driver.claim(wish(2), now=NOW)
+        await driver.enqueue([job("c", dedupe_key="k", limit_keys=("key:gpu",))], now=NOW)
+        await own.enqueue(driver, [job("d", dedupe_key="k", limit_keys=("key:gpu",), on_duplicate="replace")])
+        async with asyncio.timeout(A_MOMENT):
+            assert await driver.settle(acks(jobs), now=NOW) == ["applied", "applied"]
+
+    play(store, Psycopg, scene)
+
+
+def test_a_member_enqueued_in_a_callers_transaction_keeps_no_other_from_being_settled(store: tuple[str, str]) -> None:
+    async def scene(driver: PostgresDriver, own: Any) -> None:
+        await driver.alter([PutGroup("g", 3)], now=NOW)
+        await driver.enqueue([job("a", group_id="g")], now=NOW)
+        jobs = await driver.claim(wish(1), now=NOW)
+        await driver.enqueue([job("parent", run_at=NOW + 10**9)], now=NOW)
+        await own.enqueue(driver, [job("b", group_id="g", after=("parent",))])
+        async with asyncio.timeout(A_MOMENT):
+            assert await driver.settle(acks(jobs), now=NOW) == ["applied"]
+
+    play(store, Psycopg, scene)

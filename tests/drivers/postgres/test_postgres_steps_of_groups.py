@@ -6,11 +6,27 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import LEASE, NOW, check, claimed, enqueue, new, one_stage, settle, stage, wanted, wish
+from postgres.programs import (
+    LATER,
+    LEASE,
+    NOW,
+    alter,
+    check,
+    claimed,
+    enqueue,
+    new,
+    one_stage,
+    settle,
+    stage,
+    sweep,
+    wanted,
+    wish,
+)
 from postgres.programs import claim as claim_jobs
 from postgres.stepping import Outcome, Stage, transaction
-from windlass.core.alterations import Cancel, CancelGroup, Delete, RetryGroup
+from windlass.core.alterations import Cancel, CancelGroup, Delete, PutGroup, PutLimit, Replay, RetryGroup
 from windlass.core.changes import Answer
+from windlass.core.dependencies import INLINE
 from windlass.core.settle import Execution, Failed, Rejected, Succeeded
 from windlass.core.settle import settle as decide
 from windlass.drivers.ops.dependencies import pay
@@ -173,7 +189,37 @@ def test_two_sweeps_pay_what_is_owed_once(stage: Stage) -> None:
         nobody_owes(stage, outcome)
 
 
+def test_a_sweep_that_pays_and_the_end_of_a_member_never_wait_for_each_other_in_a_ring(stage: Stage) -> None:
+    """Limits come before groups, whoever it is."""
+    alter(stage, PutLimit("key:k", 5), PutGroup("g", INLINE + 2, on_failure="continue"))
+    enqueue(stage, new(id="lapses", limit_keys=("key:k",)), new(id="parent"))
+    parent = next(job for job in claimed(stage) if job.id == "parent")
+    enqueue(stage, new(id="member", group_id="g", limit_keys=("key:k",)))
+    [member] = claimed(stage, now=NOW + 1)
+    enqueue(stage, *(new(group_id="g", after=("parent",)) for _ in range(INLINE + 1)))
+    stage.do(settle([parent]))  # one of those who wait is left to the sweep
+    assert stage.ask("select from windlass.jobs where awaited and finished_at is not null")
+    for outcome in stage.some(lambda: {"sweep": sweep(), "worker": settle([member], now=LATER)}, rounds=60, seed=4):
+        assert outcome.error("sweep") is None, outcome
+        assert outcome.error("worker") is None, outcome
+
+
 # ------------------------------------------------------------------------------------------------------------------ groups
+
+
+def test_a_member_that_is_brought_back_while_its_parent_outside_ends_is_not_blocked_for_ever(stage: Stage) -> None:
+    [parent] = enqueue(stage, new())
+    group = NewGroup(group_id="g", on_failure="continue")
+    [member] = enqueue(stage, new(group_id="g", opens=group, after=(parent,)))
+    [first] = claimed(stage)
+    stage.do(end(first, NO))  # the member is cancelled with it
+    alter(stage, Replay(parent, "unused"))
+    [again] = claimed(stage)
+    programs = lambda: {"person": wanted(RetryGroup("g", ((member, "heir"),))), "worker": settle([again])}  # noqa: E731
+    for outcome in stage.every(programs, most=4000):
+        assert outcome["person"] == outcome["worker"] == ["applied"], outcome
+        stage.do(pay(DIALECT, NOW, 100))
+        assert row(stage, "heir") == ("queued", 0, True), outcome
 
 
 def a_group(stage: Stage, count: int, **rule: Any) -> list[str]:

@@ -17,7 +17,7 @@ from windlass.core.alterations import (
     SetEnabled,
 )
 from windlass.core.queries import AllTemplates, DueSchedules
-from windlass.core.schedules import may_join, placed, same, switched, touched
+from windlass.core.schedules import is_stale, may_join, placed, same, switched, touched
 from windlass.core.templates import next_version
 from windlass.drivers.memory.events import announce_missed
 from windlass.drivers.memory.jobs import enqueue_one
@@ -131,7 +131,7 @@ def fire(tables: Tables, change: Fire, now: Micros) -> AlterAnswer:
     schedule = tables.schedules.get(change.schedule_id)
     if schedule is None:
         return "not_found"
-    if schedule.next_trigger_at != change.expected:
+    if is_stale(change, schedule, {template.template_id: template for template in templates(tables, AllTemplates())}):
         return "wrong_state"
     last = schedule.last_triggered_at
     for job in change.jobs:

@@ -33,7 +33,7 @@ def link(db: Dialect, jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: 
     if not wanted:
         return
     groups = {job.group_id for job in jobs if job.group_id is not None and job.after}
-    if groups:
+    if groups and db.ours:  # else no member of theirs could be settled before the caller's commit
         yield from db.lock("lock_groups", ids=db.texts(sorted(groups)))
     asked = dict.fromkeys(existing.get(edge.parent_id, edge.parent_id) for edge in wanted)
     heads: Heads = {row[0]: (row[1], row[2], row[3]) for row in (yield from db.hold_parents(list(asked)))}

@@ -19,6 +19,7 @@ class Dialect(ABC):
     sql: Blocks
     gate: Gate
     tongue: Tongue
+    ours: bool = True  # the transaction at hand ends as soon as we are done; a caller's lasts as long as they like
 
     @abstractmethod
     def texts(self, values: Iterable[str]) -> Any:

@@ -13,7 +13,7 @@ from windlass.drivers.ops.events import announce_cancelled
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.rows import dependency_in, to_json
 from windlass.drivers.statement import Op
-from windlass.types import TERMINAL, Job, Micros
+from windlass.types import TERMINAL, Dependency, Job, Micros
 
 
 def cancel_group(db: Dialect, change: CancelGroup, now: Micros) -> Op[AlterAnswer]:
@@ -82,13 +82,18 @@ def bring_back(db: Dialect, back: Sequence[Job], heirs: Mapping[str, str], now: 
 def tie_again(db: Dialect, back: Sequence[Job], heads: Mapping[str, str], now: Micros) -> Op[None]:
     """Those that were brought back wait for each other as they did before."""
     waited_for: set[str] = set()
+    before: dict[str, list[Dependency]] = {}
     for job in back:
-        edges = [dependency_in(row) for row in (yield db.sql.edges_before(id=job.id))]
+        before[job.id] = [dependency_in(row) for row in (yield db.sql.edges_before(id=job.id))]
+    parents = {edge.parent_id for edges in before.values() for edge in edges}
+    rows = (yield from db.hold_parents(sorted(parents))) if parents else []  # one from outside may be about to end
+    chains = {row[0]: row[1] for row in rows}
+    running_on = {row[1] for row in rows if row[3] not in TERMINAL}
+    for job in back:
+        edges = before[job.id]
         if not edges:
             continue
-        rows = yield db.sql.heads_of(ids=db.texts(sorted({edge.parent_id for edge in edges})))
-        chains = {row[0]: row[1] for row in rows}
-        open_heads = {row[1] for row in rows if row[3] not in TERMINAL}
+        open_heads = running_on & {chains.get(edge.parent_id, edge.parent_id) for edge in edges}
         tied = {chains.get(edge.parent_id, edge.parent_id): edge for edge in edges}
         if heads[job.id] == job.id:
             yield db.sql.delete_edges(seqs=db.ints([job.seq]))

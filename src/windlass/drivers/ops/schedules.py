@@ -16,7 +16,7 @@ from windlass.core.alterations import (
     RenameSchedule,
     SetEnabled,
 )
-from windlass.core.schedules import may_join, placed, same, switched, touched
+from windlass.core.schedules import is_stale, may_join, placed, same, switched, templates_of, touched
 from windlass.core.templates import next_version
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import announce_missed
@@ -138,7 +138,11 @@ def fire(db: Dialect, change: Fire, now: Micros) -> Op[AlterAnswer]:
     if not rows:
         return "not_found"
     schedule = schedule_in(rows[0])
-    if schedule.next_trigger_at != change.expected:
+    newest: dict[str, Template] = {}
+    for template_id in templates_of(change):
+        for row in (yield db.sql.newest_version(template_id=template_id)):
+            newest[template_id] = template_in(row)
+    if is_stale(change, schedule, newest):
         return "wrong_state"
     last = schedule.last_triggered_at
     for job in change.jobs:

@@ -32,8 +32,7 @@ class Postgres(Dialect):
     tongue = tongue.POSTGRES
 
     def __init__(self, *, ours: bool) -> None:
-        """`ours`: transactions are ours and end soon; others last as long as a caller likes."""
-        self._ours = ours
+        self.ours = ours
 
     def texts(self, values: Iterable[str]) -> Texts:
         return Texts(values)
@@ -48,7 +47,7 @@ class Postgres(Dialect):
         yield from lock_all(self, changes, now)
 
     def hold_parents(self, ids: Sequence[str]) -> Op[list[Row]]:
-        return (yield from hold_parents(ids, ours=self._ours))
+        return (yield from hold_parents(ids, ours=self.ours))
 
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query, POSTGRES)
@@ -60,7 +59,7 @@ class Postgres(Dialect):
         yield from insert_child(parent_seq, queue, priority, child, now)
 
     def enqueue(self, jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
-        return (yield from keys.enqueue(jobs, now))
+        return (yield from keys.enqueue(jobs, now, ours=self.ours))
 
     def is_taken(self, error: Exception) -> bool:
         return isinstance(error, Taken | DuplicateId)

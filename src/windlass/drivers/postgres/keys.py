@@ -25,8 +25,8 @@ from windlass.types import Micros, NewJob
 TRIES: Final = 3
 
 
-def enqueue(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
-    """Inside a transaction, with or without keys. The jobs were checked."""
+def enqueue(jobs: Sequence[NewJob], now: Micros, *, ours: bool = True) -> Op[list[Enqueued]]:
+    """Inside a transaction, with or without keys; `ours`: it ends as soon as this does. The jobs were checked."""
     if not is_keyed(jobs):
         yield from insert(jobs, now)
         return [Enqueued(job.id) for job in jobs]
@@ -36,15 +36,15 @@ def enqueue(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
     for job in jobs:
         keys = {*keys_of(job), ("id", job.id)}
         if not promised.isdisjoint(keys):  # one of those before it may hold its key: store them first
-            answers += yield from enqueue_round(turn, now)
+            answers += yield from enqueue_round(turn, now, ours=ours)
             turn, promised = [], set()
         turn.append(job)
         promised |= keys
-    answers += yield from enqueue_round(turn, now)
+    answers += yield from enqueue_round(turn, now, ours=ours)
     return answers
 
 
-def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
+def enqueue_round(jobs: Sequence[NewJob], now: Micros, *, ours: bool) -> Op[list[Enqueued]]:
     """Jobs that share no key. A holder that ends between two statements is the reason to look again."""
     answers: dict[str, Enqueued] = {}
     mine: set[tuple[str | None, str | None]] = set()
@@ -67,9 +67,9 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros) -> Op[list[Enqueued]]:
                     raise DuplicateId(job.id)
                 elif job not in free and (yield from has_its_key(job, now)):  # and is gone: a key outlives its job
                     held.append((job, job.id))
-        locked = yield from lock_holders(held)
+        locked = yield from lock_holders(held, ours=ours)
         for job, holder in held:
-            answers[job.id] = yield from duplicate(job, holder, locked, now)
+            answers[job.id] = yield from duplicate(job, holder, locked, now, ours=ours)
         if len(answers) == len(jobs):
             return [answers[job.id] for job in jobs]
     raise TransactionConflict
@@ -124,16 +124,18 @@ def has_its_key(job: NewJob, now: Micros) -> Op[bool]:
     return bool(rows) and rows[0][2] == job.id
 
 
-def lock_holders(held: Sequence[tuple[NewJob, str]]) -> Op[set[str]]:
+def lock_holders(held: Sequence[tuple[NewJob, str]], *, ours: bool) -> Op[set[str]]:
     """Jobs that may be changed, in the order of their numbers; answers which. Before them the limits of those that ask for
-    their permits again, because whoever lets one of them through must not do so in between. A running job is its worker's:
-    no lock on it may outlast its heartbeat, and this transaction may be a caller's, and long."""
+    their permits again, because whoever lets one of them through must not do so in between; a caller's transaction, which
+    may be long, would keep a whole fleet waiting for them, so there the leader's recount mends what that misses. A running
+    job is its worker's: no lock on it may outlast its heartbeat."""
     changed = {holder for job, holder in held if job.on_duplicate == "touch"}
     replaced = Texts(holder for job, holder in held if job.on_duplicate == "replace")
     if replaced:
         rows = yield SQL.replaceable(ids=replaced)  # what is not so now never will be
         changed.update(row[0] for row in rows)
-        yield from lock(key for row in rows for key in limits_of(row[1:]))
+        if ours:
+            yield from lock(key for row in rows for key in limits_of(row[1:]))
     return {row[0] for row in (yield SQL.lock_holders(ids=Texts(changed)))} if changed else set()
 
 
@@ -142,7 +144,7 @@ def chain_head(job_id: str) -> Op[str]:
     return str(head[0][0] if head else job_id)
 
 
-def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros) -> Op[Enqueued]:
+def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros, *, ours: bool) -> Op[Enqueued]:
     if job.on_duplicate == "raise":
         raise DuplicateJob(holder, job.idempotency_key or job.dedupe_key or "")
     if job.on_duplicate == "touch" and holder in locked:
@@ -152,7 +154,7 @@ def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros) -> Op[Enq
             id=holder, payload=job.payload, codec=job.codec, headers=mapping_out(job.headers), run_at=job.run_at,
             due=is_due(job.run_at, now), now=now,
         )  # fmt: skip
-        for row in replaced:  # it may have been the one that was let through
+        for row in replaced if ours else ():  # it may have been the one that was let through
             yield from GATE.let_through(limits_of(row), now)
     if job.idempotency_key is not None and (yield from has_its_key(job, now)):
         # Taken above, and answered by another key: the same call again must be too

@@ -171,12 +171,12 @@ def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None 
 def expire(now: Micros, limit: int) -> Op[tuple[int, int, list[Claimed]]]:
     """How many were taken back, how many dependants of ended jobs were told of it late, and what needs a decision."""
     check_limit(limit)
-    paid = yield from pay(DIALECT, now, SWEPT)
+    count, rows = 0, list[Row]()
     queues = [row[0] for row in (yield SQL.leased_queues())]
-    if not queues:
-        return 0, paid, []
-    count = yield from take_back(queues, now, Locked(), limit)
-    rows = yield SQL.undecided(queues=Texts(queues), now=now, limit=limit)
+    if queues:
+        count = yield from take_back(queues, now, Locked(), limit)
+        rows = yield SQL.undecided(queues=Texts(queues), now=now, limit=limit)
+    paid = yield from pay(DIALECT, now, SWEPT)  # last: it waits for nobody, and limits come before groups
     return count, paid, [claimed_in(row[:-4], *row[-4:]) for row in rows]
 
 

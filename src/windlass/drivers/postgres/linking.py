@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from windlass.core.dependencies import check_links, is_linked
 from windlass.drivers.ops.dependencies import link
-from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.dialect import CALLERS, DIALECT
 from windlass.drivers.protocol import Enqueued
 from windlass.drivers.statement import Op
@@ -15,8 +14,9 @@ from windlass.types import Micros, NewJob
 
 def enqueue(jobs: Sequence[NewJob], now: Micros, *, ours: bool = True) -> Op[list[Enqueued]]:
     """Inside a transaction; `ours`: it ends as soon as this does. The jobs were checked."""
-    answers = yield from keys.enqueue(jobs, now)
+    db = DIALECT if ours else CALLERS
+    answers = yield from db.enqueue(jobs, now)
     if is_linked(jobs):
         check_links(jobs)
-        yield from link(DIALECT if ours else CALLERS, jobs, answers, now)
+        yield from link(db, jobs, answers, now)
     return answers

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from windlass.core.alterations import DeleteSchedule, Fire, PutQueue
-from windlass.core.queries import AllSchedules
+from windlass.core.alterations import Alteration, ArchiveTemplate, DeleteSchedule, Fire, PutQueue
+from windlass.core.queries import AllSchedules, AllTemplates
+from windlass.core.schedules import firing as rule
 from windlass.core.settle import Failed
-from windlass.testing.conformance.schedules import HOUR, all_jobs, firing, made, schedule, stored
+from windlass.testing.conformance.schedules import HOUR, all_jobs, firing, made, schedule, stored, template
 from windlass.testing.conformance.trial import Suite, Trial, promise
 
 
@@ -53,6 +54,28 @@ class FiringPromises(Suite):
         assert await t.alter(firing(t, await stored(t), at, at + HOUR)) == "applied"
         assert [job.fire_at for job in await all_jobs(t)] == [at, at + HOUR]
         assert (await stored(t)).last_triggered_at == at + HOUR
+
+    @promise
+    async def test_a_firing_that_is_older_than_a_change_is_refused(self, t: Trial) -> None:
+        """Its jobs were made of what somebody has changed since, and was told so. The next firing makes them anew."""
+        row = await made(t)
+        [used] = await t.driver.read(AllTemplates())
+        t.clock.advance(HOUR)
+
+        async def refused(change: Alteration) -> None:
+            [schedule_row] = await t.driver.read(AllSchedules())
+            [template_row] = await t.driver.read(AllTemplates())
+            fire = rule(schedule_row, template_row, t.now, lambda: t.name("job"))
+            assert fire is not None
+            assert fire.jobs
+            assert await t.alter(change) == "applied"
+            assert await t.alter(fire) == "wrong_state"
+            assert await all_jobs(t) == []
+
+        await refused(schedule(param_overrides=b'{"day": 2}'))
+        await refused(template(params=b'{"day": 3}'))
+        await refused(ArchiveTemplate(used.name))
+        assert (await stored(t)).next_trigger_at == row.next_trigger_at
 
     @promise
     async def test_a_firing_without_jobs_only_moves_on(self, t: Trial) -> None:

@@ -224,6 +224,8 @@ class GroupPromises(Suite):
         for members_ in ((("a", "a2"), ("gone", "g2")), (("a", "a2"), (stranger, "s2"))):
             assert await t.alter(RetryGroup("g", members_)) == "not_found"
         assert await t.alter(RetryGroup("nobody", (("a", "a2"),))) == "not_found"
+        with pytest.raises(InvalidInput, match="twice"):
+            await t.alter(RetryGroup("g", (("a", "a2"), ("a", "a3"))))
         keyed = NewGroup(group_id="k", on_failure="continue")
         jobs = [t.new(id=name, group_id="k", dedupe_key=name, opens=keyed) for name in ("x", "y")]
         await t.driver.enqueue(jobs, now=t.now)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from windlass.core.changes import Ack, AddEvent, Cancelled, Release, Report, Snooze
+from windlass.core.alterations import Cancel
+from windlass.core.changes import Ack, AddEvent, Cancelled, Release, Report, Retry, Settlement, Snooze
 from windlass.core.queries import AllEvents
+from windlass.core.settle import Execution, Failed
+from windlass.core.settle import settle as decide
 from windlass.drivers import singular
 from windlass.drivers.singular import RetryUpdate
 from windlass.errors import JobNotInflight, LeaseExpired, LeaseMismatch
@@ -259,6 +263,27 @@ class SettlementPromises(Suite):
         return Release(handle=job.handle, token=job.token, at=t.now)
 
     # -------------------------------------------------------------------------------------------------------- batches
+
+    @promise
+    async def test_what_a_wish_to_cancel_has_turned_repeats_as_it_was_sent(self, t: Trial) -> None:
+        """Its worker knows nothing of the wish: it sends the same call again after a lost reply, and it took effect. One
+        with another token did not."""
+        for name in ("retry", "snooze", "release", "superseded"):
+            links = {"retry_mode": "new_job", "crash_policy": "fail"} if name == "superseded" else {}
+            job = await t.running(max_attempts=3, **links)
+            await t.alter(Cancel(job.id, "enough"))
+            said = {"handle": job.handle, "token": job.token, "at": t.now}
+            changes: dict[str, Settlement] = {
+                "retry": Retry(**said, run_at=None, attempts=1, error="boom"),
+                "snooze": Snooze(**said, run_at=t.now + MINUTE), "release": Release(**said),
+                "superseded": decide(job, Failed("no"), Execution(at=t.now, child_id="next")),
+            }  # fmt: skip
+            assert await t.settle(changes[name]) == ["applied"], name
+            ended = await t.job(job.id)
+            assert ended.state == "cancelled"
+            assert await t.settle(changes[name]) == ["repeated"], name
+            assert await t.settle(replace(changes[name], token=t.name("token"))) == ["not_inflight"], name
+            assert await t.job(job.id) == ended
 
     @promise
     async def test_units_of_a_batch_are_independent(self, t: Trial) -> None:

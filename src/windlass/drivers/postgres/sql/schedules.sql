@@ -5,6 +5,10 @@
 select template_id, version, name, type, queue, params, settings, windlass.micros(archived_at), windlass.micros(created_at)
   from windlass.templates where name = :name order by version desc limit 1;
 
+-- name: newest_version
+select template_id, version, name, type, queue, params, settings, windlass.micros(archived_at), windlass.micros(created_at)
+  from windlass.templates where template_id = :template_id order by version desc limit 1;
+
 -- name: template_versions
 select version from windlass.templates where template_id = :template_id;
 

@@ -1,0 +1,139 @@
+"""A job as its caller holds it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar, cast
+
+import msgspec
+
+from windlass.apart import apart
+from windlass.clock import duration
+from windlass.core.alterations import Cancel, Delete, Replay, RunNow
+from windlass.core.eligibility import label_of
+from windlass.errors import InvalidInput, JobCancelled, JobDead
+from windlass.placing import Placed
+from windlass.policies import Duration
+from windlass.types import Job, Run
+from windlass.words import System, Words, words_of
+
+if TYPE_CHECKING:
+    from windlass.client import Client
+    from windlass.codec import Results
+
+R = TypeVar("R")
+
+
+class JobHandle(Placed, Generic[R]):
+    """A job as its caller holds it. Every call follows a retry chain to its last link."""
+
+    __slots__ = ("_results", "existed")
+
+    def __init__(self, client: Client, job_id: str, results: Results | None, existed: bool = False) -> None:
+        super().__init__(client, job_id)
+        self.existed: Final = existed  # a job with the same key was there already, and this is it
+        self._results = results
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """The handler's return value, once there is one. `JobDead`, `JobCancelled`, `JobNotFound`, `TimeoutError`."""
+        seconds = None if timeout is None else duration(timeout, field="timeout") / 1_000_000
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                job = await self._client.watch().wait(self.id)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"job {self.id!r} has not ended within {seconds:g} s") from None
+        if job.state == "dead":
+            raise JobDead(job.id, job.dead_reason or job.last_error)
+        if job.state == "cancelled":
+            raise JobCancelled(job.id, job.last_error)
+        if self._results is not None:
+            return cast("R", self._results.decode(job.result))
+        return cast("R", None if job.result is None else msgspec.json.decode(job.result))  # its task is not known here
+
+    def result_sync(self, timeout: Duration | None = None) -> R:
+        """The same, blocking, for code without an event loop; so are the others."""
+        return apart(lambda: self.result(timeout))
+
+    async def fetch(self) -> Job:
+        """The row as it stands."""
+        return await self._client.head(self.id)
+
+    def fetch_sync(self) -> Job:
+        """The same, blocking."""
+        return apart(lambda: self.fetch())
+
+    async def runs(self) -> list[Run]:
+        """Every execution, of all links of the chain, first to last."""
+        runs: list[Run] = []
+        job_id: str | None = self.id
+        while job_id is not None:
+            [job] = await self._client.driver.get([job_id])
+            if job is None:
+                break
+            runs += await self._client.driver.runs(job_id)
+            job_id = job.superseded_by
+        return runs
+
+    def runs_sync(self) -> list[Run]:
+        """The same, blocking."""
+        return apart(lambda: self.runs())
+
+    async def words(self, system: System) -> Words:
+        """The job's state in the words of one of the source systems."""
+        job = await self.fetch()
+        return words_of(label_of(job, self._client.now()), job.dead_kind, system)
+
+    def words_sync(self, system: System) -> Words:
+        """The same, blocking."""
+        return apart(lambda: self.words(system))
+
+    async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
+        """A queued job is cancelled at once; a running one is asked to stop, and interrupted within about a second."""
+        if not isinstance(reason, str):
+            raise InvalidInput("reason", f"must be text, got {reason!r}")
+        _, answer = await self._client.alter_head(
+            self.id, lambda head: Cancel(head, reason), "cancelled", "only queued and running jobs can be"
+        )
+        if answer == "unchanged" and (await self.fetch()).state == "cancelled":
+            return "cancelled"
+        return "cancelled" if answer == "applied" else "requested"
+
+    def cancel_sync(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
+        """The same, blocking."""
+        return apart(lambda: self.cancel(reason))
+
+    async def retry(self) -> JobHandle[R]:
+        """Run a dead job again, with its whole allowance of attempts. The handle is that of the job that will run."""
+        child = self._client.ids.job(self._client.now())
+        head, _ = await self._client.alter_head(
+            self.id, lambda job_id: Replay(job_id, child), "retried", "only dead jobs can be"
+        )
+        latest = await self._client.head(head)
+        return JobHandle(self._client, latest.id, self._results)
+
+    def retry_sync(self) -> JobHandle[R]:
+        """The same, blocking."""
+        return apart(lambda: self.retry())
+
+    async def run_now(self) -> None:
+        """A job that waits for its time is due at once."""
+        await self._client.alter_head(self.id, lambda head: RunNow(head), "brought forward", "only queued jobs can be")
+
+    def run_now_sync(self) -> None:
+        """The same, blocking."""
+        return apart(lambda: self.run_now())
+
+    async def delete(self) -> None:
+        """Remove a finished job, its runs and its whole chain."""
+        await self._client.alter_head(
+            self.id, lambda head: Delete(head), "deleted", "only finished jobs can be; cancel it first"
+        )
+
+    def delete_sync(self) -> None:
+        """The same, blocking."""
+        return apart(lambda: self.delete())
