@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from inspect import Parameter
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 from msgspec import UNSET
@@ -57,7 +57,7 @@ class Arguments:
         self._shape = shape_of(function, parameters, task)
         self._wire = _Wire(self._shape, "")
         self.secrets = secret_names(self._shape)
-        self.texts = frozenset(n for n, h in typing.get_type_hints(self._shape).items() if h in (str, str | None))
+        self.texts = frozenset(n for n, h in get_type_hints(self._shape).items() if h in (str, str | None))
         self.names = self._shape.__struct_fields__  # by place, by name, and at the end the starred ones
         self._defaults = tuple(p.default for p in by_place)
         self._named = tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)

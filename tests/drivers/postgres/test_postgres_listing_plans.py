@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from test_postgres_plans import NOW, Hot, drain, faults, fill, forget, store
 
-from drivers.postgres.test_postgres_plans import NOW, Hot, drain, faults, fill, forget, store
 from postgres.server import Server
 from windlass.core.listing import Kind, Path, Place, Wish, path_of
 from windlass.drivers.ops.listing import SIZES, STRETCH, by_number
