@@ -103,7 +103,7 @@ WEBHOOKS: list[Planted] = [
      "return any(self.lists(address) or is_public(address)", ("outgoing: bad_address",)),
     ("requests: IPv4 in IPv6 is not looked at", ADDRESSES, "    if address.ipv4_mapped is not None:\n        return address.ipv4_mapped\n",
      "", ("outgoing: listed or not_public",)),
-    ("requests: an address behind NAT64 is taken as it is", ADDRESSES, "if address in _NAT64 or (", "if (", ("outgoing: not_public",)),
+    ("requests: an address behind NAT64 is taken as it is", ADDRESSES, "if address in _NAT64 or (", "if (", ("outgoing: public",)),
     ("requests: a name is resolved twice", SENDING, "stream = await plain.connect_tcp(address, port",
      "stream = await plain.connect_tcp((await sender._resolve(host, port))[0], port", ("outgoing: resolved_once",)),
     ("requests: the name is called, not the address", SENDING, "stream = await plain.connect_tcp(address, port",
