@@ -57,7 +57,7 @@ class Settings:
     keep_cancelled: Micros = 7 * DAY
     keep_dead: Micros = 90 * DAY
     keep_events: Micros = 7 * DAY  # events and their deliveries
-    webhook_networks: str = ""  # called although not public, such as "10.0.0.0/8": by plain http and at any port, too
+    webhook_networks: str = "none"  # called although not public, such as "10.0.0.0/8": by plain http and at any port, too
     webhook_ports: str = "443"  # of public receivers
     webhook_timeout: Micros = 20 * SECOND  # of one attempt, from the first look at the name to the end of the answer
     webhook_concurrency: int = 20  # messages that a worker sends at once, a fifth of them to one webhook; 0 = none
@@ -203,9 +203,11 @@ def check_ports(text: object, field: str = "webhook_ports") -> None:
 
 
 def pieces(text: object) -> list[str]:
-    """What stands between the commas."""
+    """What stands between the commas; nothing, where it says none."""
     if not isinstance(text, str):
         return ["?"]
+    if text == "none":
+        return []
     return [part for piece in text.split(",") if (part := piece.strip())]
 
 

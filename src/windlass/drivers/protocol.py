@@ -285,8 +285,9 @@ class Driver(Protocol):
         registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit, PutGroup, PutWebhook: insert or
         change. A job that is cancelled here, and a group that ends with it, is announced where a webhook asks for it; so
         is what a Fire has missed. TakeDelivery: only while `expected` is when it is due, else `wrong_state`. EndDelivery:
-        only by who took it until then, else `wrong_state`. ReplayDelivery: `busy` while somebody sends it. CancelGroup, RetryGroup: as they say of themselves. A job, or a group, that is not there is
-        `not_found`. A cancelled job's dependants are told like those of any other end; one that owes is not deleted.
+        only by who took it until then, else `wrong_state`. ReplayDelivery: `busy` while somebody sends it. CancelGroup,
+        RetryGroup: as they say of themselves. A job, or a group, that is not there is `not_found`. A cancelled job's
+        dependants are told like those of any other end; one that owes is not deleted.
 
         PutTemplate, PutSchedule: insert or change by name, `unchanged` when it is so already, `duplicate` when the id of a
         new one is in use; a schedule without its template is `not_found`. DeleteTemplate: `wrong_state` while a schedule

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
+from windlass.config import pieces
 from windlass.errors import InvalidInput
 
 Address = IPv4Address | IPv6Address
@@ -53,9 +54,9 @@ def is_public(address: Address) -> bool:
 class Networks:
     """Networks that may be called although not everybody may reach them: `10.0.0.0/8,192.168.7.4`."""
 
-    def __init__(self, text: str = "", field: str = "webhook_networks") -> None:
+    def __init__(self, text: str = "none", field: str = "webhook_networks") -> None:
         self._allowed: list[IPv4Network | IPv6Network] = []
-        for part in filter(None, (piece.strip() for piece in text.split(","))):
+        for part in pieces(text):
             try:
                 self._allowed.append(ip_network(part))
             except ValueError:

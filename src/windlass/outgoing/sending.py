@@ -12,7 +12,6 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -223,6 +222,8 @@ def pause_asked(headers: Mapping[str, str]) -> Micros | None:
     said = headers.get("retry-after", "").strip()
     if said.isascii() and said.isdecimal():
         return min(int(said[:12]), 10**9) * SECOND
+    from email.utils import parsedate_to_datetime  # seldom needed, and with it comes much
+
     try:
         until = instant(parsedate_to_datetime(said))
         return max(until - instant(parsedate_to_datetime(headers["date"])), 0)

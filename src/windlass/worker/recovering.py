@@ -54,7 +54,8 @@ async def take_back(client: Client, worker_id: str) -> None:
 def _decide(client: Client, job: Claimed, webhooks: Sequence[Webhook], now: Micros) -> Settlement | None:
     child_id = client.ids.job(now) if job.retry_mode == "new_job" else ""
     try:
-        return announced(webhooks, job, recover(job, Execution(now, None, child_id, client.ids.random.random())))
+        change = recover(job, Execution(now, None, child_id, client.ids.random.random()))
+        return announced(webhooks, job, change)
     except Exception:  # its stored policy cannot be read here: perhaps by a newer worker; the others must not wait for it
         log.exception("job %s: its lease has lapsed, and what becomes of it cannot be decided", job.id)
         return None
