@@ -376,7 +376,7 @@ def test_a_job_that_matches_no_more_is_left_alone(tell: Tell) -> None:
             await place.admin.retry("a")
             await place.end(Failed("KeyError: 'x'"))
 
-        place.client._driver = Meddler(driver, meddle)  # type: ignore[assignment]
+        place.client._driver = Meddler(driver, meddle)
         answer = await place.admin.bulk("delete", Filter(error="Timeout"))
         assert (answer.done, answer.left) == (("b",), {"a": "it does not match any more"})
         assert await place.ids() == ["a"]
@@ -397,7 +397,7 @@ def test_a_job_that_still_matches_is_changed_though_others_write_to_it(tell: Tel
             await driver.extend([renewal], lease_for=30 * SECOND, now=place.now)
 
         meddler = Meddler(driver, beat)
-        place.client._driver = meddler  # type: ignore[assignment]
+        place.client._driver = meddler
         assert (await place.admin.bulk("cancel", Filter(state="running"))).done == ("a",)
         await place.put("b")
         [job] = await place.claim()

@@ -104,7 +104,8 @@ async def walked(driver: Driver, wish: Wish, first: Direction, limit: int, budge
     for query, found in ((ListJobs, listed), (GlimpseJobs, glimpsed)):
         after: Place | None = None
         for _ in range(2_000):
-            [page] = await driver.read(query(wish=wish, first=first, after=after, limit=limit, budget=budget))
+            asked: Any = query(wish=wish, first=first, after=after, limit=limit, budget=budget)
+            [page] = await driver.read(asked)
             assert len(page.jobs) <= limit
             found += [job.id for job in page.jobs]
             if (after := page.after) is None:
@@ -140,7 +141,7 @@ def test_every_way_finds_what_was_asked_for(open_driver: Open, monkeypatch: pyte
                     first,
                     limit,
                     budget,
-                )  # type: ignore[arg-type]
+                )
             [tally] = await driver.read(TallyJobs(wish=wish))
             assert tally.jobs == len(wanted) if tally.complete else tally.jobs <= len(wanted), wish
         await driver.close()
