@@ -188,6 +188,24 @@ def test_a_time_far_back_is_reached_without_walking_there(open_driver: Open, mon
     asyncio.run(play())
 
 
+def test_a_clock_that_was_off_for_a_while_hides_no_job(open_driver: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole stretch that lies behind the time asked for is not the end, while fewer than so many jobs do."""
+    for name, value in (("SLACK", 20), ("STRETCH", 4), ("SIZES", (2,))):
+        monkeypatch.setattr(listing, name, value)
+
+    async def play() -> None:
+        driver = open_driver()
+        for n in range(40):
+            off = 1_000 * SECOND if 15 <= n < 25 else 0
+            await driver.enqueue([NewJob(id=f"job-{n}", type="t")], now=NOW + n * SECOND - off)
+        wish = Wish(now=NOW, created_from=NOW)
+        listed, _ = await walked(driver, wish, "newest", 50, 50_000)
+        assert listed == [f"job-{n}" for n in range(39, -1, -1) if not 15 <= n < 25]
+        await driver.close()
+
+    asyncio.run(play())
+
+
 def test_on_sqlite_every_stretch_goes_along_an_index(tmp_path: Path) -> None:
     """Never from end to end through the table, but for the walk along the numbers, which ends with its stretch."""
     path = str(tmp_path / "plans.db")
