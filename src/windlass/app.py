@@ -10,6 +10,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
+from windlass.admin.service import Admin
 from windlass.client import Client, JobHandle
 from windlass.clock import Clock, duration
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
@@ -224,6 +225,11 @@ class Windlass:
         how long that may take (None: for ever, 0: not at all), then `ResourceBusy`. The hold is renewed every third of
         `expires_in`; a block whose hold is lost ends with `HoldLost`."""
         return QueueHold(self.client, queue, by, expires_in, wait)
+
+    @property
+    def admin(self) -> Admin:
+        """Look at jobs and queues, and change them."""
+        return Admin(self.client, self.tasks)
 
     @property
     def repository(self) -> Repository:
