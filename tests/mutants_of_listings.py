@@ -28,7 +28,7 @@ LISTINGS: list[Planted] = [
         "if wish.superseded:",
         ("conformance",),
     ),
-    ("listing: due means before now", OPS + "walking.py", 'run_at <= {now})",', 'run_at < {now})",', FIND),
+    ("listing: due means before now", OPS + "walking.py", 'run_at <= {now})",', 'run_at < {now})",', ("conformance",)),
     (
         "listing: the parts of the living leave out what is due and not ready",
         OPS + "walking.py",

@@ -63,7 +63,7 @@ async def fill(driver: Driver, jobs: int, dice: Random) -> int:
         new = NewJob(
             id=f"job-{n}", type=dice.choice("xy"), queue=dice.choice("ab"), org_id=dice.choice((None, "o")),
             tags=dice.choice(((), ("t",), ("s", "t"))), group_id=dice.choice((None, None, "g")), max_attempts=1,
-            schedule_id=dice.choice((None, None, "s")), run_at=dice.choice((None, None, None, now + 9_000 * SECOND)),
+            schedule_id=dice.choice((None, None, "s")), run_at=dice.choice((None, None, now + 15 * SECOND, now + 9_000 * SECOND)),
             after=(f"job-{n - 1}",) if n and dice.random() < 0.1 else (),
         )  # fmt: skip
         await driver.enqueue([new], now=now)
@@ -131,7 +131,7 @@ def test_every_way_finds_what_was_asked_for(open_driver: Open, monkeypatch: pyte
         dice, driver = Random(seed), open_driver()
         now = await fill(driver, 110, dice)
         everything = (await driver.find(JobQuery(superseded=True, limit=10_000))).jobs
-        for wish in wishes(now + SECOND, dice):
+        for wish in wishes(now + 20 * SECOND, dice):
             wanted = expected(everything, wish)
             for first in WAYS:
                 limit, budget = dice.choice((1, 3, 500)), dice.choice((1, 4, 9, 50_000))
