@@ -63,7 +63,8 @@ async def fill(driver: Driver, jobs: int, dice: Random) -> int:
         new = NewJob(
             id=f"job-{n}", type=dice.choice("xy"), queue=dice.choice("ab"), org_id=dice.choice((None, "o")),
             tags=dice.choice(((), ("t",), ("s", "t"))), group_id=dice.choice((None, None, "g")), max_attempts=1,
-            schedule_id=dice.choice((None, None, "s")), run_at=dice.choice((None, None, now + 15 * SECOND, now + 9_000 * SECOND)),
+            schedule_id=dice.choice((None, None, "s")),
+            run_at=dice.choice((None, None, now + 15 * SECOND, now + 9_000 * SECOND)),
             after=(f"job-{n - 1}",) if n and dice.random() < 0.1 else (),
         )  # fmt: skip
         await driver.enqueue([new], now=now)
