@@ -67,6 +67,7 @@ class ListingPromises(Suite):
             await t.alter(Cancel(job_id))
         t.clock.advance(SECOND)
         await t.ack(second)
+        await t.enqueue()
         ended = [second.id, waiting[1], waiting[0], first.id, third.id]
         for limit, budget in ((1, 50_000), (2, 50_000), (9, 50_000), (2, 1), (3, 2)):
             size: Any = {"limit": limit, "budget": budget}
