@@ -105,7 +105,7 @@ class Quiet:
         page.on("dialog", self._dialog)
 
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
+        if message.type in ("error", "warning") and "status of 422" not in message.text:  # a form that was wrong
             self.heard.append(f"{message.type}: {message.text}")
 
     def _dialog(self, dialog: Dialog) -> None:
@@ -140,7 +140,7 @@ class Hand:
                 chosen.click()
         else:
             self._follow(button)
-            self._follow(self.page.locator(".sheet-foot .btn").nth(1 if sure else 0))
+            self._follow(self.page.locator(".ask .sheet-foot .btn").nth(1 if sure else 0))
 
     def _follow(self, where: Locator) -> None:
         with self.page.expect_navigation():

@@ -45,6 +45,7 @@ def test_a_job_is_moved_reprioritised_and_deleted(hand: Hand) -> None:
     page.get_by_label("Priority").fill("7")
     hand.press(page.get_by_role("button", name="Set"))
     assert hand.served.api(f"/jobs/{ids.ready}")["job"]["priority"] == 7
+    hand.go(f"/jobs/{ids.cancelled}")
     hand.press(page.get_by_role("button", name="Delete"))
     assert hand.told() == "Deleted"
     expect(page.locator("h1")).to_have_text("Jobs")
@@ -69,9 +70,9 @@ def test_all_that_match_are_changed_after_the_store_has_counted_them(hand: Hand)
     page.locator("[data-every]").check()
     with page.expect_navigation():
         page.locator(".bulk").get_by_role("button", name="Retry").click()
-    expect(page.locator(".sheet-body h2")).to_have_text("Retry 1 job?")
+    expect(page.locator(".ask h2")).to_have_text("Retry 1 job?")
     with page.expect_navigation():
-        page.locator(".sheet-foot button").click()
+        page.locator(".ask .sheet-foot button").click()
     assert hand.served.state(ids.dead) == "queued"
 
 
@@ -82,9 +83,9 @@ def test_filters_are_typed_and_taken_away(hand: Hand) -> None:
         page.get_by_label("Filter jobs").press("Enter")
     assert page.locator(".chip").count() == 1
     with page.expect_navigation():
-        page.get_by_role("link", name="Dead").first.click()
+        page.locator("#job-tabs").get_by_role("link", name="Dead").click()
     with page.expect_navigation():
-        page.get_by_role("link", name="Scheduled").click()
+        page.locator("#job-tabs").get_by_role("link", name="Scheduled").click()
     assert page.locator("tbody tr").count() == 2
     with page.expect_navigation():
         page.locator(".chip a").click()
@@ -169,8 +170,8 @@ def test_a_schedule_is_made(hand: Hand) -> None:
     page = hand.go("/schedules")
     with page.expect_navigation():
         page.get_by_role("link", name="New schedule").click()
-    page.get_by_label("Name").fill("hourly")
-    page.get_by_label("Template").select_option("plain")
+    page.get_by_label("Name", exact=True).fill("hourly")
+    page.get_by_label("Template", exact=True).select_option("plain")
     page.get_by_label("When").fill("15 * * * *")
     hand.press(page.get_by_role("button", name="Save schedule"))
     assert "hourly" in [one["name"] for one in hand.served.api("/schedules")["schedules"]]
@@ -199,7 +200,7 @@ def test_a_template_is_made_archived_and_deleted(hand: Hand) -> None:
 
 def test_a_queue_is_held_renewed_and_released(hand: Hand) -> None:
     page = hand.go("/holds")
-    page.get_by_label("Queue").fill("plain")
+    page.get_by_label("Queue", exact=True).fill("plain")
     hand.press(page.get_by_role("button", name="Hold queue"))
     assert hand.told() == "Held"
     card = page.get_by_role("region", name="Hold of plain")
@@ -237,7 +238,7 @@ def test_a_job_is_enqueued_by_hand(hand: Hand) -> None:
 
 def test_appearance_is_saved(hand: Hand) -> None:
     page = hand.go("/settings")
-    page.get_by_label("Theme").select_option("dark")
+    page.get_by_label("Theme", exact=True).select_option("dark")
     page.get_by_label("Time zone").fill("Asia/Tokyo")
     hand.press(page.get_by_role("button", name="Save appearance"))
     assert page.locator("html").get_attribute("data-theme") == "dark"
