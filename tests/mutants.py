@@ -26,6 +26,7 @@ from pathlib import Path
 from random import shuffle
 
 from mutants_of_acceptance import ACCEPTANCE
+from mutants_of_access import ACCESS
 from mutants_of_groups import GROUPS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
@@ -60,6 +61,11 @@ TIERS = {
     "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
+    "tokens": ["tests/test_tokens.py"],
+    "acting": ["tests/test_acting.py", "-k", "memory"],
+    "redaction": ["tests/test_redaction.py"],
+    "canary": ["tests/test_canary.py", "-k", "memory or command"],
+    "usage": ["tests/test_usage.py"],
     "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
 }
 
@@ -545,7 +551,7 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS))]
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *ACCESS))]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

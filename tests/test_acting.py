@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass import Reject, Retry, Windlass
+from windlass import Context, Reject, Retry, Windlass
 from windlass.admin import Admin, Filter
 from windlass.admin.acting import MADE_BY
 from windlass.core.alterations import PutLimit, PutWebhook
@@ -280,5 +280,26 @@ def test_a_token_s_bounds_are_those_of_the_admin_it_gets(house: Live) -> None:
         with pytest.raises(WindlassError):
             await theirs.cancel(here.jobs["evil"])
         assert [line[:2] for line in await here.lines()] == [("token:ci", "job.cancel"), ("ada", "token.create")]
+
+    house(story)
+
+
+def test_nothing_is_enqueued_in_somebody_s_name_inside_of_a_transaction(house: Live) -> None:
+    """It would join the transaction without being looked at."""
+
+    async def story(here: House) -> None:
+        refused: list[str] = []
+
+        @here.app.task(context=True, queue="work")
+        async def sly(ctx: Context) -> None:
+            async with ctx.transaction():
+                try:
+                    await here.admin.acting_as("t", queues=["other"]).enqueue("work", {}, {"queue": "work"})
+                except InvalidInput as error:
+                    refused.append(error.field)
+
+        await sly.enqueue()
+        await here.app.worker().run(drain=True)
+        assert refused == ["transaction"]
 
     house(story)

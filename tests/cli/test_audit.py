@@ -45,3 +45,10 @@ def test_a_sweep_shows_its_filter(cli: Cli, enqueue: Callable[..., str], drain: 
     done = cli("audit")
     assert "2 jobs" in done.out
     assert "state=dead queue=mail" in done.out
+
+
+def test_what_has_a_telling_name_is_shown_when_asked_for(cli: Cli) -> None:
+    job = cli("enqueue", "login", "password=hunter2", "user=ada", "--json").json["job_id"]
+    assert "hunter2" not in cli("jobs", "show", job).out
+    assert cli("jobs", "show", job, "--json").json["job"]["redacted"] is True
+    assert "hunter2" in cli("jobs", "show", job, "--reveal").out

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from windlass.clock import SECOND
+from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer
 from windlass.core.settle import Execution, Succeeded
@@ -96,8 +97,8 @@ def settle(jobs: list[Claimed], outcome: Any = None, now: int = NOW) -> Op[list[
     return [next(waited) if answer is None else answer for answer in told]
 
 
-def wanted(*changes: Alteration, now: int = NOW) -> Op[list[AlterAnswer]]:
-    return (yield from transaction(people.alter(DIALECT, changes, now)))
+def wanted(*changes: Alteration, now: int = NOW, by: By | None = None) -> Op[list[AlterAnswer]]:
+    return (yield from transaction(people.alter(DIALECT, changes, now, by)))
 
 
 def sweep(now: int = LATER) -> Op[tuple[int, list[Claimed]]]:

@@ -61,6 +61,10 @@ class ActingClient(Client):
             said["dedupe"] = f"org:{self._by.org_id}:{said['dedupe']}"
         return said
 
+    async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
+        self.check_apart("enqueued in somebody's name")  # it would join without being looked at
+        return await super().enqueue(new, now, conn, notify)
+
     async def declare(self) -> None:
         """What the program declares is nobody's doing."""
         await self._inner.declare()

@@ -75,6 +75,7 @@ async def show(
     /,
     *,
     verbose: Annotated[Flag, Parameter(alias="-v")] = False,
+    reveal: Flag = False,
     common: Common = Common(),
 ) -> None:
     """Everything about one job: arguments, policy, timeline, each run, and what you can do next.
@@ -82,9 +83,10 @@ async def show(
     Args:
         job_id: the job's id; any link of a retry chain will do
         verbose: with tracebacks
+        reveal: also what has a telling name, such as password; what its task keeps secret stays hidden
     """
     async with opened(common) as admin:
-        detail = await admin.job(job_id, system=common.words)
+        detail = await admin.job(job_id, system=common.words, reveal=reveal)
     if common.json:
         common.out.emit(detail)
     else:
