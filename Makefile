@@ -41,6 +41,7 @@ lint: .venv/.ready  ## formatting, lint, types, layers, generated docs
 	$(BIN)/lint-imports
 	$(BIN)/python tools/contract.py --check
 	$(BIN)/python tools/cli_reference.py --check
+	$(BIN)/python tools/http_reference.py --check
 	$(BIN)/python tools/requirements.py --check
 
 mutants: .venv/.ready  ## plant bugs and see that the suites catch each of them
@@ -59,6 +60,7 @@ bench: .venv/.ready  ## the store and the workers beside a bare loop on the same
 docs: .venv/.ready  ## write the generated pages again
 	$(BIN)/python tools/contract.py
 	$(BIN)/python tools/cli_reference.py
+	$(BIN)/python tools/http_reference.py
 	$(BIN)/python tools/requirements.py
 
 clean:  ## remove the environment and what tests left behind

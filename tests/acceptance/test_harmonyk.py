@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from itertools import pairwise
 
+import httpx2
 import pytest
 
 from windlass import Windlass, backoff_delay_ms, can_retry, dedupe_key
@@ -14,6 +15,8 @@ from windlass.core.duties import RollUpUsage
 from windlass.core.queries import UsageSince
 from windlass.errors import InvalidInput, WindlassError
 from windlass.policies import JobStatus
+from windlass.web.access import LOCAL, Access
+from windlass.web.app import web_app
 from windlass.words import vocabulary
 
 from .place import Place, rows, run
@@ -221,6 +224,33 @@ def test_a_tick_that_finds_nothing_or_fails_says_so(app: Windlass) -> None:
         await app.client.driver.close()
         with pytest.raises(WindlassError):
             await asyncio.wait_for(app.tick(), 10)
+
+    run(main)
+
+
+def test_the_tick_endpoint_calls_it_and_says_ok(place: Place, app: Windlass) -> None:
+    """HK-039: `POST /api/jobs/tick` answers `{"ok": true}` with what was done; an error answer when the tick fails."""
+
+    @app.task
+    async def note(n: int) -> None:
+        if n == 1:
+            raise OSError("down")
+
+    async def main() -> None:
+        transport = httpx2.ASGITransport(app=web_app(app, access=Access(anonymous=LOCAL)))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            assert (await client.post("/api/jobs/tick")).json()["ok"] is True
+            jobs = await app.enqueue_many(note.job(n) for n in range(3))
+            answer = await client.post("/api/jobs/tick", json={"limit": 2})
+            assert answer.status_code == 200
+            did = answer.json()
+            assert (did["ok"], did["claimed"], did["succeeded"], did["retried"]) == (True, 2, 1, 1)
+            assert [await word(app, job.id) for job in jobs] == ["success", "queued", "queued"]
+            assert (await jobs[1].fetch()).run_at == place.clock.now() + SECOND
+            await app.client.driver.close()
+            failed = await client.post("/api/jobs/tick")
+            assert failed.status_code == 503
+            assert (failed.headers["content-type"], "ok" in failed.json()) == ("application/problem+json", False)
 
     run(main)
 

@@ -13,7 +13,7 @@ from windlass.admin import Admin
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report
 from windlass.core.changes import Retry as Again
-from windlass.core.duties import SampleQueues
+from windlass.core.duties import RollUpUsage, SampleQueues
 from windlass.drivers.protocol import Claim
 from windlass.records import WorkerInfo
 from windlass.types import NewJob
@@ -112,6 +112,7 @@ async def staged(app: Windlass) -> Ids:
     await client.declare()
     hold = await admin.acquire("held", EVIL, expires_in="10m", wait=0)
     await driver.maintain(SampleQueues(keep=60 * MINUTE), epoch=None, now=now)
+    await driver.maintain(RollUpUsage(until=now), epoch=None, now=now + MINUTE)
     groups = (await admin.groups()).groups
     return Ids(**{name: one.id for name, one in jobs.items()}, group=groups[0].id, hold=hold.id, held="held")
 
@@ -129,5 +130,5 @@ def paths(ids: Ids) -> list[str]:
         "/jobs?type=none", "/jobs/new", *jobs, "/dead-letters", "/dead-letters?by=type", "/dead-letters?by=list",
         "/dead-letters?span=1h&queue=none", "/schedules", f"/schedules?edit={evil}", "/schedules?new=1", "/schedules?only=paused",
         "/queues", f"/queues/{evil}", "/workers", "/groups", f"/groups/{ids.group}", "/templates", f"/templates/{evil}",
-        "/holds", "/audit", f"/audit?actor={evil}", "/tokens", "/settings", "/sign-in",
+        "/holds", "/usage", "/usage?span=30d&by=org", "/audit", f"/audit?actor={evil}", "/tokens", "/settings", "/sign-in",
     ]  # fmt: skip

@@ -84,7 +84,7 @@ async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: 
     words = {
         "/": "No jobs yet", "/jobs": "No jobs yet", "/dead-letters": "No dead letters", "/groups": "No groups yet",
         "/schedules": "No schedules yet", "/templates": "No templates yet", "/queues": "No queues yet",
-        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet", "/audit": "Nothing was done yet",
+        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet", "/usage": "Nothing was counted yet", "/audit": "Nothing was done yet",
     }  # fmt: skip
     for path, teaches in words.items():
         answer = await client.get(path)

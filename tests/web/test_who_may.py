@@ -144,6 +144,7 @@ PAGES_OF_ALL = {
     "POST /holds/acquire": "operate",
     "POST /holds/{id}/renew": "operate",
     "POST /holds/{id}/release": "operate",
+    "GET /usage": "read",
     "GET /audit": "admin",
     "GET /tokens": "admin",
     "POST /tokens": "admin",

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from windlass.errors import (
     AppClosed,
+    DriverClosed,
     DuplicateId,
     DuplicateJob,
     GroupNotFound,
@@ -79,7 +80,7 @@ def trouble_of(error: Exception) -> Trouble:
             return Trouble(status, _kind(type(error)), str(error), field=getattr(error, "field", None))
     if isinstance(error, StoreError) and error.retryable:
         return Trouble(503, "store-unavailable", "the store does not answer now; try again", retry_after=1)
-    if isinstance(error, StoreError | AppClosed):
+    if isinstance(error, StoreError | AppClosed | DriverClosed):
         return Trouble(503, "store-unavailable", "the store cannot be used; its operator finds the reason in the log")
     return Trouble(500, "internal", "the log tells what it was, under the correlation id")
 

@@ -18,11 +18,13 @@ LINES = 500
 
 class Shown(Told, frozen=True, kw_only=True):
     run: int | None = None  # whose log
+    reveal: bool = False  # show what is hidden, to those who may see it
 
 
 async def show(request: Request[Shown, None]) -> Page:
     job_id = request.path["id"]
-    detail = await request.admin.job(job_id)
+    reveal = request.query.reveal and request.principal.may("read:payload")
+    detail = await request.admin.job(job_id, reveal=reveal)
     job = detail.job
     why = await request.admin.why(job_id) if job.state == "queued" else None
     own = [run for run in detail.runs if run.job_id == job.id]
@@ -30,9 +32,9 @@ async def show(request: Request[Shown, None]) -> Page:
     here = f"/jobs/{part(job.id)}"
     shown = {
         "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "more_runs": max(len(own) - RUNS, 0),
-        "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here,
+        "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here, "reveal": reveal,
         "work": sum(run.took or 0 for run in own), "waiting": sum(run.waited or 0 for run in own),
-        "live": f"/live{here}" + query({"run": request.query.run}) if job.label not in ("succeeded", "dead", "cancelled") else None,
+        "live": f"/live{here}" + query({"run": request.query.run, "reveal": "1" if reveal else None}) if job.label not in ("succeeded", "dead", "cancelled") else None,
     }  # fmt: skip
     return await page(request, "job.html", "jobs", shown)
 

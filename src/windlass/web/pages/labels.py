@@ -78,9 +78,9 @@ def takes(job: JobView) -> tuple[str, ...]:
         return ()
     match job.label:
         case "scheduled":
-            return ("run-now", "cancel", "move", "priority", "delete")
+            return ("run-now", "cancel", "move", "priority")
         case "queued" | "blocked" | "parked":
-            return ("cancel", "move", "priority", "delete")
+            return ("cancel", "move", "priority")
         case "running" | "claimed":
             return ("cancel",)
         case "dead" | "cancelled":

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.urls import HIDDEN
+
 BRIEF: Final = 120  # characters of a payload in a row
 SHOWN: Final = 200  # members of one list or object
 DEEPEST: Final = 12
-REDACTED: Final = "[redacted]"
+REDACTED: Final = HIDDEN
 _FILE: Final = re.compile(r'^\s+File "(?P<path>[^"]+)", line \d+')
 _LIBRARY: Final = re.compile(r"(site-packages|dist-packages|lib/python3|/windlass/|^windlass/|<frozen|<string>)")
 

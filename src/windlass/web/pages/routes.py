@@ -21,6 +21,7 @@ from windlass.web.pages import (
     settings,
     templates,
     tokens,
+    usage,
     workers,
 )
 from windlass.web.route import Route
@@ -82,6 +83,7 @@ PAGES: Final[tuple[Route, ...]] = (
     Route("POST", "/holds/acquire", "operate", holds.acquire),
     Route("POST", "/holds/{id}/renew", "operate", holds.renew),
     Route("POST", "/holds/{id}/release", "operate", holds.release),
+    Route("GET", "/usage", "read", usage.show),
     Route("GET", "/audit", "admin", audit.show),
     Route("GET", "/tokens", "admin", tokens.show),
     Route("POST", "/tokens", "admin", tokens.create),

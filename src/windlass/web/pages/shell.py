@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, tzinfo
 from typing import Any, Final
+from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -108,6 +109,12 @@ def done(path: str, what: str, n: int | None = None, left: int | None = None) ->
     return Redirect(path + query({"done": what, "n": n, "left": left}).replace("?", join, 1))
 
 
+def here_of(request: Request[Any, Any]) -> str:
+    """The path of this request as it was sent: a name in it may hold a slash, which is quoted there."""
+    scope = request.http.scope
+    return (scope.get("raw_path") or quote(scope["path"]).encode()).decode("ascii", "replace").partition("?")[0]
+
+
 async def ask(
     request: Request[Any, Any], here: str, question: str, text: str, button: str, *, back: str, danger: bool = False
 ) -> Page:
@@ -116,11 +123,11 @@ async def ask(
     pairs = [
         (name, one)
         for name, value in body.items()
-        for one in (value if isinstance(value, list) else [value])
+        for one in (value if isinstance(value, list | tuple) else [value])
         if name != "sure" and one is not None and one is not False
     ]
     shown = {
         "question": question, "text": text, "button": button, "danger": danger, "back": back, "pairs": pairs,
-        "action": request.http.url.path,
+        "action": here_of(request),
     }  # fmt: skip
     return await page(request, "ask.html", here, shown)

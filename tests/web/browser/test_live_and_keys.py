@@ -1,0 +1,135 @@
+"""What only the script does: pages that follow the store, keys, charts, dialogs. And signing in."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser, Page, expect
+
+from web.browser.conftest import Quiet, Served
+from windlass.web.access import Access
+
+
+def test_a_job_changes_before_the_eyes_until_it_is_paused(page: Page, served: Served) -> None:
+    ids = served.ids
+    page.goto(f"{served.url}/jobs/{ids.ready}")
+    expect(page.locator("#job-head .state")).to_have_text("Ready")
+    served.api(f"/jobs/{ids.ready}/cancel", "POST", {})
+    expect(page.locator("#job-head .state")).to_have_text("Cancelled")
+    page.goto(f"{served.url}/jobs/{ids.scheduled}")
+    page.keyboard.press("p")
+    expect(page.locator("[data-live-toggle]")).to_have_attribute("aria-pressed", "true")
+    served.api(f"/jobs/{ids.scheduled}/cancel", "POST", {})
+    page.wait_for_timeout(2500)  # longer than a look takes
+    assert page.locator("#job-head .state").inner_text() == "Scheduled"
+    page.keyboard.press("p")
+    expect(page.locator("#job-head .state")).to_have_text("Cancelled")
+
+
+def test_rows_change_in_place_and_newer_ones_are_only_counted(page: Page, served: Served) -> None:
+    ids = served.ids
+    page.goto(f"{served.url}/jobs")
+    rows = page.locator("tbody tr").count()
+    row = page.locator(f'tr:has(input[value="{ids.ready}"])')
+    row.locator("input").check()
+    served.api(f"/jobs/{ids.ready}/cancel", "POST", {})
+    served.api("/jobs", "POST", {"type": "plain", "payload": {"n": 1}})
+    expect(row.locator(".state")).to_have_text("Cancelled")
+    expect(row.locator("input")).to_be_checked()
+    expect(page.locator("#newer")).to_have_text("1 newer")
+    assert page.locator("tbody tr").count() == rows
+    page.locator("#newer a").click()
+    expect(page.locator("tbody tr")).to_have_count(rows + 1)
+
+
+def test_keys_lead_everywhere_and_are_listed(page: Page, served: Served) -> None:
+    page.goto(f"{served.url}/jobs")
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#shortcuts")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Filter jobs")).to_be_focused()
+    page.keyboard.type("gq?")
+    assert page.url.endswith("/jobs"), "keys are letters inside of a field"
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("x")
+    expect(page.locator("tbody tr").nth(0).locator("input")).to_be_checked()
+    expect(page.locator(".bulk")).to_be_visible()
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    expect(page.locator(".job-head")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    for key, heading in (("q", "Queues"), ("s", "Schedules"), ("d", "Dead letters"), ("w", "Workers"), ("g", "Groups"), ("o", "Overview")):
+        with page.expect_navigation():
+            page.keyboard.press("g")
+            page.keyboard.press(key)
+        expect(page.locator("h1")).to_have_text(heading)
+
+
+def test_a_dialog_gives_the_focus_back(page: Page, served: Served) -> None:
+    page.goto(f"{served.url}/jobs/{served.ids.ready}")
+    button = page.get_by_role("button", name="Cancel job")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#confirm")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(button).to_be_focused()
+
+
+def test_the_first_stop_of_the_keyboard_leads_to_the_content(page: Page, served: Served) -> None:
+    page.goto(f"{served.url}/")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+
+
+def test_a_chart_is_read_with_the_arrow_keys(page: Page, served: Served) -> None:
+    page.goto(f"{served.url}/")
+    chart = page.locator("#throughput-figure")
+    chart.focus()
+    last = chart.locator(".tip strong").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert chart.locator(".tip strong").inner_text() != last
+    page.keyboard.press("End")
+    assert chart.locator(".tip strong").inner_text() == last
+
+
+def test_the_drawer_of_a_phone_opens_and_closes(browser: Browser, served: Served) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(f"{served.url}/")
+    expect(page.locator("#side")).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    expect(page.locator("#side")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#side")).to_be_hidden()
+    context.close()
+
+
+def test_people_sign_in_with_a_token_with_script_or_without(browser: Browser) -> None:
+    with Served(Access()) as served:
+        for script in (True, False):
+            context = browser.new_context(java_script_enabled=script)
+            page = context.new_page()
+            quiet = Quiet(page)
+            page.goto(f"{served.url}/jobs?state=dead")
+            page.get_by_label("Token").fill("wrong")
+            with page.expect_navigation():
+                page.get_by_role("button", name="Sign in").click()
+            expect(page.get_by_role("alert")).to_contain_text("not valid")
+            quiet.heard.clear()  # the browser notes an answer of 403
+            page.get_by_label("Token").fill(served.token)
+            with page.expect_navigation():
+                page.get_by_role("button", name="Sign in").click()
+            assert page.url.endswith("/jobs?state=dead")
+            with page.expect_navigation():
+                page.get_by_role("button", name="Sign out").click()
+            page.goto(f"{served.url}/jobs")
+            assert "/sign-in" in page.url
+            context.close()
+            assert quiet.heard == []
