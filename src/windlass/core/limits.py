@@ -20,6 +20,7 @@ from windlass.types import Limit, Micros
 GLOBAL: Final = "global"
 KINDS: Final = ("queue", "type", "key", "tag", "org")
 _DERIVED: Final = ("queue:", "type:", "tag:", "org:")  # those a job has by what it is
+PARK_BITE: Final = 500  # how many jobs a claim parks before it keeps what it did and lets others at the rows
 
 
 def limit_key(text: object, field: str = "limit") -> str:
@@ -186,6 +187,12 @@ class Books:
         """Rows as they stand, which nobody else changes from here on."""
         for limit in limits:
             self.limits[limit.key] = self._before[limit.key] = limit
+
+    def copy(self) -> Books:
+        """To try what would become of them; nothing of it is written."""
+        books = Books(self._now)
+        books.limits.update(self.limits)
+        return books
 
     def cap(self, queue: str) -> int | None:
         """How many more the queue may give."""

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from windlass.core import limits as rules
 from windlass.core.alterations import AlterAnswer, PauseLimit, PutLimit, RemoveLimit
 from windlass.core.duties import Done, RecountLimits
-from windlass.drivers.ops.picking import Candidate
 from windlass.drivers.statement import Blocks, Op, Row
 from windlass.types import Job, Limit, Micros
 
@@ -59,43 +58,6 @@ class Gate(ABC):
     def limits(self, keys: Iterable[str]) -> Op[dict[str, Limit]]:
         rows = yield self.sql.limits_of(keys=self.texts(sorted(set(keys))))
         return {row[0]: limit_in(row) for row in rows}
-
-    def admit(
-        self, candidates: Sequence[Candidate], books: rules.Books, now: Micros
-    ) -> Op[tuple[int, dict[int, tuple[str, ...]]]]:
-        """How many of the candidates were considered, and the permits of those that got all of theirs. The others are
-        parked; as soon as parking one lets another job through, the rest is left for a fresh pick, because that job may
-        stand before them. So it is when a queue may give no more than it did when they were picked."""
-        granted: dict[int, tuple[str, ...]] = {}
-        parked: dict[int, str] = {}
-        considered = 0
-        for one in candidates:
-            permits, full = books.admit(one.queue, one.keys)
-            if permits is None and full is None:
-                break
-            considered += 1
-            if permits is not None:
-                granted[one.seq] = permits
-                continue
-            assert full is not None, "neither admitted nor parked"
-            parked[one.seq] = full
-            others = [key for key in one.keys if key != full and key in books.limits]
-            if others:
-                yield from self._write(books, parked, now)
-                through = yield from self.let_through(others, now)
-                books.open((yield from self.limits(others)).values())
-                if through:
-                    break
-        yield from self._write(books, parked, now)
-        return considered, granted
-
-    def _write(self, books: rules.Books, parked: dict[int, str], now: Micros) -> Op[None]:
-        changes = books.changes()
-        if changes:
-            yield from self.write(changes)
-        if parked:
-            yield from self.park(parked, now)
-            parked.clear()
 
     def free(self, held: Iterable[Sequence[str]], now: Micros) -> Op[None]:
         """The permits of leases that have ended."""

@@ -64,16 +64,18 @@ class Picking(ABC):
     def of_shares(self, queue: str, counts: Mapping[str, int]) -> Op[dict[str, list[Candidate]]]:
         """So many of the first ready jobs of each org that are wanted."""
 
-    def pick(self, queues: Mapping[str, int | None], limit: int) -> Op[list[Candidate]]:
-        """The next `limit` over these queues, of each no more than it may give (None = any number)."""
+    def pick(self, queues: Mapping[str, int | None], limit: int, ahead: int = 0) -> Op[list[Candidate]]:
+        """The next `limit` over these queues, of each no more than it may give (None = any number). `ahead`: so many at
+        least, where those that come first are likely to find no permit."""
         lines: list[list[Candidate]] = []
         for queue, most in queues.items():
             wanted = limit if most is None else min(limit, most)
+            wanted = wanted and max(wanted, ahead)
             if wanted and queue in self._fair:
                 lines.append((yield from self._in_turn(queue, wanted)))
             elif wanted:
                 lines.append((yield from self.line(queue, wanted)))
-        return merged(lines, limit) if lines else []
+        return merged(lines, max(limit, ahead)) if lines else []
 
     def offered(self, candidates: Sequence[Candidate]) -> None:
         for one in candidates:

@@ -8,6 +8,7 @@ from windlass.clock import SECOND
 from windlass.core.alterations import PauseLimit, PutLimit, PutQueue, RemoveLimit, Revoke
 from windlass.core.changes import Ack
 from windlass.core.duties import Done, RecountLimits
+from windlass.core.limits import PARK_BITE
 from windlass.core.queries import AllLimits, LimitUses, NextRefill
 from windlass.core.settle import Succeeded
 from windlass.errors import InvalidInput
@@ -136,6 +137,29 @@ class LimitPromises(Suite):
         assert await t.claim("a", "z") == []
         await t.end(holder, Succeeded())
         assert len(await t.claim("z")) == 1
+
+    # ------------------------------------------------------------------------------------------------------------ backlogs
+
+    @promise
+    async def test_a_claim_answers_what_it_has_when_it_parked_many(self, t: Trial) -> None:
+        """So that it holds nobody up for longer than a moment, whatever the number that waits; the next one goes on."""
+        await t.alter(PutLimit("key:k", 1))
+        ids = await t.enqueue_all(PARK_BITE + 2, limit_keys=("key:k",))
+        behind = await t.enqueue()
+        assert [job.id for job in await t.claim(limit=2)] == ids[:1]
+        assert [job.parked_on for job in await t.jobs(ids[-2:])] == ["key:k", None]
+        assert [job.id for job in await t.claim(limit=2)] == [behind]
+        assert (await t.job(ids[-1])).parked_on == "key:k"
+
+    @promise
+    async def test_a_claim_that_has_nothing_yet_gets_past_any_backlog(self, t: Trial) -> None:
+        """Nobody who asks for work is sent away because of jobs that cannot run, also when they wait for several keys."""
+        await t.alter(PutLimit("key:k", 1))
+        await t.alter(PutLimit("type:work", PARK_BITE))
+        await t.running(limit_keys=("key:k",))
+        await t.enqueue_all(2 * PARK_BITE + 1, limit_keys=("key:k",))
+        behind = await t.enqueue(type="other")
+        assert [job.id for job in await t.claim(limit=1)] == [behind]
 
     # ------------------------------------------------------------------------------------------------------------ changing
 

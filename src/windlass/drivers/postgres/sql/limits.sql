@@ -50,6 +50,10 @@ update windlass.jobs set ready = false, parked_on = parked.key, updated_at = win
   from unnest(:seqs::bigint[], :keys::text[]) as parked (seq, key)
  where jobs.seq = parked.seq and jobs.seq = any(:seqs::bigint[]);
 
+-- name: waited_for
+select key from unnest(:keys::text[]) as asked (key)
+ where exists (select from windlass.jobs where parked_on = asked.key and state = 'queued');
+
 -- name: parked_kinds
 -- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
 -- number of jobs that wait.

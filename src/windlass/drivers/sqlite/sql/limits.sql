@@ -21,6 +21,10 @@ update limits set used = max(used - :returned, 0) where key = :key;
 -- name: park
 update jobs set ready = 0, parked_on = :key, updated_at = max(:now, updated_at + 1) where seq = :seq;
 
+-- name: waited_for
+select value from json_each(:keys)
+ where exists (select 1 from jobs indexed by jobs_parked where parked_on = value and state = 'queued');
+
 -- name: parked_kinds
 -- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
 -- number of jobs that wait. In two jumps, because a comparison of pairs would walk over all of one queue and type.
