@@ -129,6 +129,11 @@ def let_through(limit: Limit, now: Micros, *, waiting: bool) -> Limit:
     return limit if wake_at == limit.wake_at else replace(limit, wake_at=wake_at)
 
 
+def is_overlooked(limit: Limit | None, now: Micros) -> bool:
+    """Of a key that somebody waits for: there is room, and no claim is going to look at it by itself."""
+    return room(limit, now) != 0 and (limit is None or limit.wake_at is None)
+
+
 def declaration(change: PutLimit) -> str:
     return f"{change.max_used} {change.per_second} {change.burst} {change.weight}"
 

@@ -135,6 +135,8 @@ def recount(tables: Tables, duty: RecountLimits, now: Micros) -> Done:
     for limit in wrong:
         put(tables, replace(limit, used=count_in(tables, limit.key, now)))
     let_through(tables, [limit.key for limit in wrong], now)
+    waited_for = sorted({job.parked_on for job in tables.jobs.values() if job.parked_on is not None})
+    let_through(tables, [key for key in waited_for if rules.is_overlooked(tables.limits.get(key), now)], now)
     clocks = {
         queue: virtual_time([row for key, row in tables.shares.items() if key[0] == queue]) for queue, _ in tables.shares
     }

@@ -46,7 +46,7 @@ class Admission:
         self.books.open(limits.values())
 
     def reach(self, candidates: Sequence[Candidate], wanted: int) -> int:
-        """How many of the candidates are considered until so many have their permits, if nobody is let through meanwhile."""
+        """How many of the candidates are considered until so many have their permits, if nobody else is let through."""
         if len(candidates) <= wanted:
             return len(candidates)
         books, parked = self.books.copy(), self.parked

@@ -48,6 +48,15 @@ class Gate(ABC):
         """What a claim made of limits: permits as a delta, the bucket as it is under the lock."""
 
     @abstractmethod
+    def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
+        """When those are let through who wait for a token, and nothing else of the limits."""
+
+    @abstractmethod
+    def try_hold(self, keys: Sequence[str]) -> Op[list[str]]:
+        """Those of the keys whose limits nobody else holds; they are ours from here on. Never waits, so that it may come
+        after any other lock."""
+
+    @abstractmethod
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         """So many permits of each key, never more than are out."""
 
@@ -65,6 +74,13 @@ class Gate(ABC):
         if permits:
             yield from self.give_back(permits)
             yield from self.let_through(permits, now)
+
+    def pass_on(self, keys: Iterable[str], now: Micros) -> Op[None]:
+        """Of a job that will not run: it may have been the one that was let through to a permit. Which keys it has may be
+        known only when their limits can no longer be waited for; what somebody else holds is left to a recount."""
+        names = sorted({key for key in keys if not rules.caps(key)})
+        if names:
+            yield from self.let_through((yield from self.try_hold(names)), now)
 
     def let_through(self, keys: Iterable[str], now: Micros) -> Op[bool]:
         """Of those who wait for a key, as many may try again as there is room, of every queue and type: the first ones
@@ -85,9 +101,9 @@ class Gate(ABC):
         if rated:
             waiting = {row[0] for row in (yield self.sql.parked_kinds(keys=self.texts(rated)))}
             after = [rules.let_through(limits[key], now, waiting=key in waiting) for key in rated]
-            changed = [(limit, 0) for limit in after if limit != limits[limit.key]]
+            changed = [limit for limit in after if limit.wake_at != limits[limit.key].wake_at]
             if changed:
-                yield from self.write(changed)
+                yield from self.set_wakes(changed)
         return bool(chosen)
 
     # ---------------------------------------------------------------------------------------------- what people ask for
@@ -137,7 +153,8 @@ class Gate(ABC):
     # ------------------------------------------------------------------------------------------------------- counting again
 
     def recount(self, duty: RecountLimits, now: Micros) -> Op[Done]:
-        """Looks first, without holding anybody up; what seems wrong is looked at again while nobody begins or ends."""
+        """Looks first, without holding anybody up; what seems wrong is looked at again while nobody begins or ends. Who
+        waits although there is room was let through by nobody, because somebody else held what had to be written."""
         wrong: list[str] = []
         if (yield from self.miscounted(duty)):
             yield from self.hold_runs()
@@ -146,6 +163,11 @@ class Gate(ABC):
                 used = yield from self.count_in(limit.key, now)
                 yield from self.store(replace(limit, used=used))
             yield from self.let_through(wrong, now)
+        waited_for = [row[0] for row in (yield self.sql.all_waited_for())]
+        limits = yield from self.limits(waited_for)
+        overlooked = [key for key in waited_for if rules.is_overlooked(limits.get(key), now)]
+        if overlooked:
+            yield from self.pass_on(overlooked, now)
         yield from self.adopt(duty, now)
         return Done(len(wrong), more=len(wrong) == duty.limit)
 

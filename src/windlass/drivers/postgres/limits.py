@@ -43,6 +43,13 @@ class PostgresGate(Gate):
             wake_at=Ints(row.wake_at for row in rows),
         )  # fmt: skip
 
+    def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
+        yield SQL.set_wakes(keys=Texts(row.key for row in limits), wake_at=Ints(row.wake_at for row in limits))
+
+    def try_hold(self, keys: Sequence[str]) -> Op[list[str]]:
+        elsewhere = {row[0] for row in (yield SQL.try_limits(keys=Texts(keys))) if not row[-1]}
+        return [key for key in keys if key not in elsewhere]
+
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         yield SQL.free_permits(keys=Texts(permits), permits=Ints(permits.values()))
 

@@ -30,6 +30,13 @@ class SqliteGate(Gate):
     def write(self, changes: Sequence[tuple[Limit, int]]) -> Op[None]:
         yield SQL.write_limits.many([(n, row.tokens, row.refilled_at, row.wake_at, row.key) for row, n in changes])
 
+    def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
+        yield SQL.set_wake.many([(limit.wake_at, limit.key) for limit in limits])
+
+    def try_hold(self, keys: Sequence[str]) -> Op[list[str]]:
+        yield from ()
+        return list(keys)
+
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         yield SQL.free_permits.many([(count, key) for key, count in permits.items()])
 

@@ -40,6 +40,11 @@ update windlass.limits set used = used + taken.permits, tokens = taken.tokens, r
        as taken (key, permits, tokens, refilled_at, wake_at)
  where limits.key = taken.key and limits.key = any(:keys::text[]);
 
+-- name: set_wakes
+update windlass.limits set wake_at = windlass.at(next.wake_at)
+  from unnest(:keys::text[], :wake_at::bigint[]) as next (key, wake_at)
+ where limits.key = next.key and limits.key = any(:keys::text[]);
+
 -- name: free_permits
 update windlass.limits set used = greatest(used - ended.permits, 0)
   from unnest(:keys::text[], :permits::bigint[]) as ended (key, permits)
@@ -53,6 +58,17 @@ update windlass.jobs set ready = false, parked_on = parked.key, updated_at = win
 -- name: waited_for
 select key from unnest(:keys::text[]) as asked (key)
  where exists (select from windlass.jobs where parked_on = asked.key and state = 'queued');
+
+-- name: all_waited_for
+-- Found by jumping through the index.
+with recursive keys (key) as (
+  (select parked_on from windlass.jobs where state = 'queued' and parked_on is not null order by parked_on limit 1)
+  union all
+  select (select later.parked_on from windlass.jobs as later where later.state = 'queued' and later.parked_on > keys.key
+           order by later.parked_on limit 1)
+    from keys where keys.key is not null
+)
+select key from keys where key is not null;
 
 -- name: parked_kinds
 -- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the

@@ -15,6 +15,9 @@ select key from limits where key in (select value from json_each(:keys)) and per
 -- name: write_limits
 update limits set used = used + :taken, tokens = :tokens, refilled_at = :refilled_at, wake_at = :wake_at where key = :key;
 
+-- name: set_wake
+update limits set wake_at = :wake_at where key = :key;
+
 -- name: free_permits
 update limits set used = max(used - :returned, 0) where key = :key;
 
@@ -24,6 +27,18 @@ update jobs set ready = 0, parked_on = :key, updated_at = max(:now, updated_at +
 -- name: waited_for
 select value from json_each(:keys)
  where exists (select 1 from jobs indexed by jobs_parked where parked_on = value and state = 'queued');
+
+-- name: all_waited_for
+-- Found by jumping through the index.
+with recursive keys (key) as (
+  select (select parked_on from jobs indexed by jobs_parked
+           where state = 'queued' and parked_on is not null order by parked_on limit 1)
+  union all
+  select (select parked_on from jobs indexed by jobs_parked
+           where state = 'queued' and parked_on > keys.key order by parked_on limit 1)
+    from keys where keys.key is not null
+)
+select key from keys where key is not null;
 
 -- name: parked_kinds
 -- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the

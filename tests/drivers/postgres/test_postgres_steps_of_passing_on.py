@@ -1,0 +1,91 @@
+"""A job ends before it ran, and the permit that it was let through to goes to the next: whoever holds the key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from postgres.programs import NOW, alter, claim, claimed, enqueue, ids, new, settle, whole, wish
+from postgres.programs import one_stage as one_stage
+from postgres.programs import stage as stage
+from postgres.stepping import Program, Stage
+from windlass.clock import SECOND
+from windlass.core.alterations import PutLimit
+from windlass.core.settle import Failed, Rejected
+from windlass.drivers.postgres.link import BEGIN, ROLLBACK, Link, drive
+from windlass.drivers.statement import Statement
+from windlass.types import NewGroup
+
+LATER = NOW + 10 * SECOND
+MOMENT = 0.3
+
+
+class Hand:
+    """One connection, driven as far as a test wants."""
+
+    def __init__(self, stage: Stage, program: Program) -> None:
+        self.link, self.program = Link(stage.place), program
+        self.next = next(program)
+
+    def until(self, is_last: Callable[[str], bool]) -> None:
+        """Up to and including the first statement of which this is so."""
+        done = False
+        while not done:
+            done = is_last(self.next.sql)
+            self.next = self.program.send(self.link.execute(self.next))
+
+    def finish(self) -> object:
+        try:
+            while True:
+                self.next = self.program.send(self.link.execute(self.next))
+        except StopIteration as stop:
+            self.link.close()
+            return stop.value
+
+
+def test_a_group_that_stops_gives_no_tokens_back_that_a_claim_took(stage: Stage) -> None:
+    """A member comes back from a rated key after the look at whom the group would stop, and before the group is held."""
+    alter(stage, PutLimit("key:k", per_second=1.0, burst=2.0))
+    group = NewGroup(group_id="g", on_failure="stop")
+    enqueue(stage, new(id="a", group_id="g", opens=group), new(id="b", group_id="g", limit_keys=("key:k",)))
+    enqueue(stage, *(new(limit_keys=("key:k",)) for _ in range(5)))
+    jobs = {job.id: job for job in claimed(stage, limit=20)}
+    assert len(jobs) == 3  # a, and two tokens
+
+    dies = Hand(stage, settle([jobs["a"]], Rejected("no"), LATER))
+    dies.until(lambda sql: "on_failure = 'stop' and jobs.group_id" in sql)  # whom it would stop: b runs still
+    assert drive(settle([jobs["b"]], Failed("boom", retry_in=0), LATER), stage.own.execute) == ["applied"]
+    dies.until(lambda sql: sql.startswith("update windlass.jobs\n   set state = 'cancelled'"))  # b, which is queued by now
+    dies.until(lambda sql: "from windlass.limits where key = any" in sql and "refilled_at" in sql)  # the bucket is read
+    other = Link(stage.place)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(drive, whole(wish("one"), LATER), other.execute)
+        wait([first], MOMENT)
+        assert dies.finish() == ["applied"]
+        taken = first.result()
+    other.close()
+    more = drive(claim(wish("two"), LATER), stage.own.execute)
+    assert len(taken) + len(more) == 2, f"{ids(taken)} and {ids(more)} of a key that lets two pass"
+
+
+def test_a_group_that_stops_does_not_wait_for_a_key_that_it_learnt_of_too_late(stage: Stage) -> None:
+    """Whoever holds it may be waiting for the group."""
+    alter(stage, PutLimit("key:k", 1))
+    group = NewGroup(group_id="g", on_failure="stop")
+    enqueue(stage, new(id="a", group_id="g", opens=group), new(id="b", group_id="g", limit_keys=("key:k",)))
+    jobs = {job.id: job for job in claimed(stage, limit=20)}
+    dies = Hand(stage, settle([jobs["a"]], Rejected("no")))
+    dies.until(lambda sql: "on_failure = 'stop' and jobs.group_id" in sql)
+    assert drive(settle([jobs["b"]], Failed("boom", retry_in=0)), stage.own.execute) == ["applied"]
+    dies.until(lambda sql: sql.startswith("update windlass.jobs\n   set state = 'cancelled'"))
+    somebody = Link(stage.place)
+    somebody.execute(BEGIN)
+    somebody.execute(Statement("select from windlass.limits where key = 'key:k' for update", ()))
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(dies.finish)
+        wait([end], 10 * MOMENT)
+        prompt = end.done()
+        somebody.execute(ROLLBACK)
+        assert end.result() == ["applied"]
+    somebody.close()
+    assert prompt, "it waited"
