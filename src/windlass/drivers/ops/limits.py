@@ -61,8 +61,8 @@ class Gate(ABC):
         """So many permits of each key, never more than are out."""
 
     @abstractmethod
-    def hold_runs(self) -> Op[None]:
-        """Nobody begins or ends a run until the transaction does. First of all locks."""
+    def hold_claims(self) -> Op[None]:
+        """Nobody begins a run, or ends one that touches others, until the transaction does. First of all locks."""
 
     def limits(self, keys: Iterable[str]) -> Op[dict[str, Limit]]:
         rows = yield self.sql.limits_of(keys=self.texts(sorted(set(keys))))
@@ -157,7 +157,7 @@ class Gate(ABC):
         waits although there is room was let through by nobody, because somebody else held what had to be written."""
         wrong: list[str] = []
         if (yield from self.miscounted(duty)):
-            yield from self.hold_runs()
+            yield from self.hold_claims()
             wrong = yield from self.miscounted(duty)
             for limit in (yield from self.limits(wrong)).values():
                 used = yield from self.count_in(limit.key, now)

@@ -53,13 +53,13 @@ class PostgresGate(Gate):
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         yield SQL.free_permits(keys=Texts(permits), permits=Ints(permits.values()))
 
-    def hold_runs(self) -> Op[None]:
+    def hold_claims(self) -> Op[None]:
         """Everybody waits behind one who waits for this, so none waits long, and in between they go on."""
         for tries_left in reversed(range(TRIES)):
             yield SQL.begin_hold()
             [(usual, _)] = yield SQL.be_brief(timeout=str(BRIEFLY))
             try:
-                yield SQL.hold_runs()
+                yield SQL.hold_claims()
             except Exception as error:
                 if not (tries_left and is_locked_out(error)):
                     raise
@@ -131,9 +131,9 @@ def lock(keys: Iterable[str]) -> Op[Limits]:
     return {row[0]: limit_in(row) for row in rows}
 
 
-def hold_runs_for_new(keys: Iterable[str]) -> Op[None]:
+def hold_claims_for_new(keys: Iterable[str]) -> Op[None]:
     """Before a limit is made that counts who runs: nobody begins or ends a run until the transaction does. First of all
     locks, as with all others who come to it."""
     names = set(keys)
     if names and len((yield SQL.limits_there(keys=Texts(names)))) < len(names):
-        yield from GATE.hold_runs()
+        yield from GATE.hold_claims()

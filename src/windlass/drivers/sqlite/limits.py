@@ -40,7 +40,7 @@ class SqliteGate(Gate):
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         yield SQL.free_permits.many([(count, key) for key, count in permits.items()])
 
-    def hold_runs(self) -> Op[None]:
+    def hold_claims(self) -> Op[None]:
         yield from ()
 
 

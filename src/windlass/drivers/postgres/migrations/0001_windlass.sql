@@ -323,6 +323,10 @@ create table windlass.limits (
                                     and (tokens is null or (tokens >= 0 and tokens <= burst)))
 );
 
+-- Holds nothing. Whoever is about to begin or end runs locks it in a way that all others share, whoever makes a limit that has
+-- to count them in one that none does: sql/limits.sql, hold_claims.
+create table windlass.barrier ();
+
 create index limits_waking on windlass.limits (wake_at) where wake_at is not null;
 
 -- What each org of a fair queue had, in virtual time: core/fairness.py

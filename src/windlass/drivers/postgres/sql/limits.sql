@@ -8,15 +8,15 @@ select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_
 
 -- name: lock_limits
 -- Always in the order of their keys, and before any job: two that need the same rows never wait for each other in a ring.
--- Whoever looks for limits is seen as one who is about to begin or end runs, from before the look: see `hold_runs`.
-with nothing as (update windlass.runs set status = status where false)
+-- Whoever looks for limits is seen as one who is about to begin or end runs, from before the look: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false)
 select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
        windlass.micros(paused_at), declared
   from windlass.limits where key = any(:keys::text[]) order by key for update;
 
 -- name: try_limits
 -- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
-with nothing as (update windlass.runs set status = status where false), free as materialized (
+with nothing as (delete from windlass.barrier where false), free as materialized (
   select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at) as refilled_at,
          windlass.micros(wake_at) as wake_at, weight, windlass.micros(paused_at) as paused_at, declared
     from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
@@ -100,10 +100,12 @@ update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.t
 -- name: limits_there
 select key from windlass.limits where key = any(:keys::text[]);
 
--- name: hold_runs
+-- name: hold_claims
 -- Waits for all who are beginning or ending runs, and keeps others from it, so that a new limit counts each of them: those
--- before by what they have stored, those after because they see the limit. Enqueues, long as they may take, are not in it.
-lock table windlass.runs in share row exclusive mode;
+-- before by what they have stored, those after because they see the limit. Each of them has a lock on this table, which holds
+-- nothing, from before it looks at anything. A table of its own, because a vacuum of `runs`, which on a busy store goes
+-- on most of the time, would be waited for too. A plain success is not in it: it touches its own row only, under its lock.
+lock table windlass.barrier in share row exclusive mode;
 
 -- name: begin_hold
 savepoint hold;
