@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windlass.clock import SECOND
-from windlass.core.alterations import PutLimit
+from windlass.core.alterations import PutLimit, PutQueue
 from windlass.core.limits import PARK_BITE
 from windlass.core.settle import Execution, Succeeded, settle
 from windlass.drivers.postgres import PostgresDriver
@@ -93,6 +93,22 @@ def test_many_types_that_wait_for_one_permit_cost_a_few_statements(driver: Drive
         await driver.settle([settle(holder, Succeeded(), Execution(at=NOW))], now=NOW)
         statements.clear()
         assert len(await driver.claim(wish(2), now=NOW)) == 1
+
+    asyncio.run(go())
+    assert sum(statements) < 60
+
+
+def test_a_fair_queue_of_many_orgs_without_a_wanted_job_costs_a_few_statements(
+    driver: Driver, statements: list[int]
+) -> None:
+    """As a worker asks that knows other types than those whose jobs are ready; and one that knows the type of the last."""
+
+    async def go() -> None:
+        await driver.alter([PutQueue("default", order="fair")], now=NOW)
+        await driver.enqueue([job for n in range(500) for job in jobs(1, org_id=f"org-{n:03}")], now=NOW)
+        await driver.enqueue(jobs(1, id="mine", type="mine", org_id="org-499"), now=NOW)
+        assert await driver.claim(wish(types=("other",)), now=NOW) == []
+        assert [job.id for job in await driver.claim(wish(types=("mine",)), now=NOW)] == ["mine"]
 
     asyncio.run(go())
     assert sum(statements) < 60
