@@ -9,11 +9,17 @@ from msgspec.structs import replace
 from windlass.core import rows
 from windlass.core.duties import AgeJobs, Done
 from windlass.core.eligibility import dispatch_order, is_wanted
-from windlass.core.fairness import Turns, due_for_ageing, limit_key_of, served, share_of
+from windlass.core.fairness import Turns, due_for_ageing, served, share_of
 from windlass.core.sampling import due_since
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Claim
-from windlass.types import Job, Limit, Micros
+from windlass.types import Job, Micros
+
+
+def turns_of(tables: Tables, queue: str) -> Turns:
+    """By the weights of all orgs: one may come into it only while others are served."""
+    shares = {share: row for (name, share), row in tables.shares.items() if name == queue}
+    return Turns(shares, {share_of(key[4:]): limit.weight for key, limit in tables.limits.items() if key.startswith("org:")})
 
 
 class Fairness:
@@ -23,13 +29,7 @@ class Fairness:
         self._tables = tables
         self._wish = wish
         fair = [name for name in queues if name in tables.queues and tables.queues[name].order == "fair"]
-        self._turns = {queue: self._open(queue) for queue in fair}
-
-    def _open(self, queue: str) -> Turns:
-        shares = {share: row for (name, share), row in self._tables.shares.items() if name == queue}
-        waiting = {share_of(self._tables.jobs[order[3]].org_id) for order in self._tables.ready[queue]}
-        limits = {share: self._tables.limits.get(limit_key_of(share) or "", Limit(key="")) for share in waiting}
-        return Turns(shares, {share: limit.weight for share, limit in limits.items()})
+        self._turns = {queue: turns_of(tables, queue) for queue in fair}
 
     def is_in_turn(self, job: Job) -> bool:
         turns = self._turns.get(job.queue)

@@ -86,6 +86,27 @@ class FairnessPromises(Suite):
         assert [job.id for job in await t.claim("q")] == [mine[1]]
 
     @promise
+    async def test_an_org_whose_job_is_let_through_in_a_claim_has_its_weight(self, t: Trial) -> None:
+        """None of its jobs was ready when the claim began; what it is charged is what its weight says."""
+        await t.alter(PutQueue("q", order="fair"))
+        for change in (PutLimit("org:x", weight=4.0), PutLimit("key:a", 1), PutLimit("key:b", 1)):
+            await t.alter(change)
+        holds_a, holds_b = await t.running(limit_keys=("key:a",)), await t.running(limit_keys=("key:b",))
+        await t.enqueue(queue="q", org_id="m", limit_keys=("key:b", "key:a"), priority=9)
+        first = await t.enqueue(queue="q", org_id="x", limit_keys=("key:b",))
+        assert await t.claim("q") == []  # both wait for b
+        await t.end(holds_b, Succeeded())  # m is let through, finds a full, and passes b on to x
+        assert [job.id for job in await t.claim("q")] == [first]
+        await t.end(holds_a, Succeeded())
+        await t.alter(PutLimit("key:a", 9))
+        await t.alter(PutLimit("key:b", 9))
+        for org in ("x", "y"):
+            for _ in range(4):
+                await t.enqueue(queue="q", org_id=org)
+        orgs = [job.org_id for job in await t.claim("q", limit=4)]
+        assert orgs == ["m", "y", "x", "x"]
+
+    @promise
     async def test_a_queue_may_become_fair_and_strict_again(self, t: Trial) -> None:
         """What waits takes part at once, in both directions; nothing is forgotten."""
         first = [await t.enqueue(queue="q", org_id="a") for _ in range(3)]
