@@ -19,7 +19,8 @@ from windlass.types import Job, Micros
 def turns_of(tables: Tables, queue: str) -> Turns:
     """By the weights of all orgs: one may come into it only while others are served."""
     shares = {share: row for (name, share), row in tables.shares.items() if name == queue}
-    return Turns(shares, {share_of(key[4:]): limit.weight for key, limit in tables.limits.items() if key.startswith("org:")})
+    orgs = {key.removeprefix("org:"): limit for key, limit in tables.limits.items() if key.startswith("org:")}
+    return Turns(shares, {share_of(org_id): limit.weight for org_id, limit in orgs.items()})
 
 
 class Fairness:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,10 +13,12 @@ from msgspec.structs import replace
 from windlass.core import limits as rules
 from windlass.core.alterations import AlterAnswer, PauseLimit, PutLimit, RemoveLimit
 from windlass.core.duties import Done, RecountLimits
+from windlass.core.fairness import Turns
+from windlass.drivers.ops.picking import in_turn, turns_of
 from windlass.drivers.statement import Blocks, Op, Row
 from windlass.types import Job, Limit, Micros
 
-Kind = tuple[str, str, str, int | None]  # key, queue, type, how many of them may try again (None = all)
+Kind = tuple[str, str, str, int]  # key, queue, type, how many of them may try again
 
 
 def limit_in(row: Row) -> Limit:
@@ -36,8 +39,17 @@ class Gate(ABC):
         """A batch of texts as one parameter."""
 
     @abstractmethod
-    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
-        """Let so many of each kind be considered again, the first in dispatch order."""
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[list[int]]:
+        """Let so many of each kind be considered again, the first in dispatch order, of those whose queue takes no turns.
+        Answers for each that was let through which kind it is of."""
+
+    @abstractmethod
+    def parked_firsts(self, key: str, queue: str, kind: str, counts: Mapping[str, int]) -> Op[dict[str, list[int]]]:
+        """So many of the first of each org that are parked on a key."""
+
+    @abstractmethod
+    def ints(self, values: Iterable[int]) -> Any:
+        """A batch of numbers as one parameter."""
 
     @abstractmethod
     def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
@@ -94,17 +106,41 @@ class Gate(ABC):
         if not parked and not rated:
             return False
         limits = yield from self.limits({row[0] for row in parked} | set(rated))
-        rooms = {key: rules.room(limits.get(key), now) for key in {row[0] for row in parked}}
-        chosen = [(key, queue, kind, rooms[key]) for key, queue, kind in parked if rooms[key] != 0]
-        if chosen:
-            yield from self.unpark(chosen, now)
+        passed = yield from self._unpark(parked, limits, now)
         if rated:
-            waiting = {row[0] for row in (yield self.sql.parked_kinds(keys=self.texts(rated)))}
+            waiting = {row[0] for row in (yield self.sql.waited_for(keys=self.texts(rated)))}
             after = [rules.let_through(limits[key], now, waiting=key in waiting) for key in rated]
             changed = [limit for limit in after if limit.wake_at != limits[limit.key].wake_at]
             if changed:
                 yield from self.set_wakes(changed)
-        return bool(chosen)
+        return passed
+
+    def _unpark(self, parked: Sequence[Row], limits: Mapping[str, Limit], now: Micros) -> Op[bool]:
+        """Of these kinds (key, queue, type, whether they take turns) as many as there is room for. Whether any were."""
+        rooms = {row[0]: rules.room(limits.get(row[0]), now) for row in parked}
+        free = sorted(key for key, room in rooms.items() if room is None)
+        through: list[Row] = []
+        if free:
+            through += yield self.sql.unpark_all(keys=self.texts(free), now=now)
+        bounded = [(key, queue, kind, room, turns) for key, queue, kind, turns in parked if (room := rooms[key])]
+        plain = [kind[:4] for kind in bounded if not kind[4]]
+        got = (yield from self.unpark(plain, now)) if plain else []
+        seqs = yield from self._next_turns([kind[:4] for kind in bounded if kind[4]])
+        if seqs:
+            through += yield self.sql.unpark_these(seqs=self.ints(seqs), now=now)
+        return bool(through or got)
+
+    def _next_turns(self, kinds: Sequence[Kind]) -> Op[list[int]]:
+        """Of each kind, whose queue is fair, those whose orgs have the next turns."""
+        found: list[int] = []
+        turns: dict[str, Turns] = {}
+        for key, queue, kind, room in kinds:
+            if queue not in turns:
+                turns[queue] = yield from turns_of(self.sql, queue)
+            shares = [row[0] for row in (yield self.sql.parked_shares(key=key, queue=queue, type=kind))]
+            first_of = partial(self.parked_firsts, key, queue, kind)
+            found += yield from in_turn(turns[queue], shares, room, first_of)
+        return found
 
     # ---------------------------------------------------------------------------------------------- what people ask for
 

@@ -116,8 +116,8 @@ def turns_of(sql: Blocks, queue: str) -> Op[Turns]:
 def in_turn(
     turns: Turns, waiting: Sequence[str], limit: int, first_of: Callable[[Mapping[str, int]], Op[Mapping[str, list[T]]]]
 ) -> Op[list[T]]:
-    """The first `limit` of those that wait, in the turns of their orgs; `first_of` answers so many of each. Who has none, as
-    most may where a claim wants few types, is found out of ever more orgs at a time."""
+    """The first `limit` of those that wait, in the turns of their orgs; `first_of` answers so many of each. Who has none,
+    as most may where a claim wants few types, is found out of ever more orgs at a time."""
     heads = [(turns.start(share), share) for share in waiting]
     heapify(heads)
     known: dict[str, list[T]] = {}

@@ -28,9 +28,22 @@ class PostgresGate(Gate):
     def texts(self, values: Iterable[str]) -> Texts:
         return Texts(values)
 
-    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
+    def ints(self, values: Iterable[int]) -> Ints:
+        return Ints(values)
+
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[list[int]]:
         keys, queues, types, rooms = zip(*kinds, strict=True)
-        yield SQL.unpark(keys=Texts(keys), queues=Texts(queues), types=Texts(types), rooms=Ints(rooms), now=now)
+        rows = yield SQL.unpark(keys=Texts(keys), queues=Texts(queues), types=Texts(types), rooms=Ints(rooms), now=now)
+        return [row[0] - 1 for row in rows]
+
+    def parked_firsts(self, key: str, queue: str, kind: str, counts: Mapping[str, int]) -> Op[dict[str, list[int]]]:
+        rows = yield SQL.parked_firsts(
+            key=key, queue=queue, type=kind, shares=Texts(counts), counts=Ints(counts.values())
+        )  # fmt: skip
+        found: dict[str, list[int]] = {}
+        for share, seq in rows:
+            found.setdefault(share, []).append(seq)
+        return found
 
     def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
         yield SQL.park(seqs=Ints(places), keys=Texts(places.values()), now=now)

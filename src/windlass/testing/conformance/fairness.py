@@ -107,6 +107,27 @@ class FairnessPromises(Suite):
         assert orgs == ["m", "y", "x", "x"]
 
     @promise
+    async def test_a_permit_goes_to_the_org_whose_turn_it_is(self, t: Trial) -> None:
+        """The backlog of one behind a limited key does not keep another waiting for it; with weights, and by several."""
+        await t.alter(PutQueue("q", order="fair"))
+        await t.alter(PutLimit("key:gpu", 1))
+        await t.alter(PutLimit("org:heavy", weight=2.0))
+        for org, count in (("heavy", 9), ("light", 3)):
+            for _ in range(count):
+                await t.enqueue(queue="q", org_id=org, limit_keys=("key:gpu",))
+        orgs: list[str | None] = []
+        while jobs := await t.claim("q", limit=2):
+            assert len(jobs) == 1
+            orgs.append(jobs[0].org_id)
+            await t.end(jobs[0], Succeeded())
+            if len(orgs) == 6:
+                break
+        assert (orgs.count("heavy"), orgs.count("light")) == (4, 2)
+        await t.alter(PutLimit("key:gpu", 3))
+        later = [job.org_id for job in await t.claim("q")]
+        assert (later.count("heavy"), later.count("light")) == (2, 1)
+
+    @promise
     async def test_a_queue_may_become_fair_and_strict_again(self, t: Trial) -> None:
         """What waits takes part at once, in both directions; nothing is forgotten."""
         first = [await t.enqueue(queue="q", org_id="a") for _ in range(3)]

@@ -71,8 +71,8 @@ with recursive keys (key) as (
 select key from keys where key is not null;
 
 -- name: parked_kinds
--- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
--- number of jobs that wait.
+-- Of which queues and types jobs wait for these keys, and whether they take turns, found by jumping through the index: the
+-- cost does not grow with the number of jobs that wait.
 with recursive kinds (key, queue, type) as (
   select asked.key, first.queue, first.type from unnest(:keys::text[]) as asked (key) cross join lateral (
     select jobs.queue, jobs.type from windlass.jobs where parked_on = asked.key and state = 'queued'
@@ -83,19 +83,65 @@ with recursive kinds (key, queue, type) as (
      where parked_on = kinds.key and state = 'queued' and (jobs.queue, jobs.type) > (kinds.queue, kinds.type)
      order by jobs.queue, jobs.type limit 1) as later
 )
-select key, queue, type from kinds;
+select key, queue, type, turns from kinds cross join (values (false), (true)) as either (turns)
+ where case when turns then exists (
+         select from windlass.jobs
+          where parked_on = kinds.key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
+            and share is not null)
+       else exists (
+         select from windlass.jobs
+          where parked_on = kinds.key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
+            and share is null) end;
 
 -- name: unpark
--- So many of each kind, the first in dispatch order; null = all.
+-- So many of each kind that takes no turns, the first in dispatch order. Answers the place of the kind of each.
+with first as materialized (
+  select first.seq, asked.place
+    from unnest(:keys::text[], :queues::text[], :types::text[], :rooms::bigint[]) with ordinality
+         as asked (key, queue, type, room, place)
+   cross join lateral (
+    select seq from windlass.jobs
+     where parked_on = asked.key and state = 'queued' and jobs.queue = asked.queue and jobs.type = asked.type and share is null
+     order by share, priority desc, position, created_at, seq limit asked.room) as first
+), through as (
+  update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
+   where seq = any(array(select seq from first)) and case when parked_on is not null then state end = 'queued'
+)
+select place from first;
+
+-- name: unpark_all
+-- Of keys that bound nobody.
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
- where parked_on is not null and state = 'queued'
-   and seq = any(array(
-     select first.seq
-       from unnest(:keys::text[], :queues::text[], :types::text[], :rooms::bigint[]) as asked (key, queue, type, room)
-      cross join lateral (
-       select seq from windlass.jobs
-        where parked_on = asked.key and state = 'queued' and jobs.queue = asked.queue and jobs.type = asked.type
-        order by priority desc, position, created_at, seq limit asked.room) as first));
+ where seq = any(array(select seq from windlass.jobs where parked_on = any(:keys::text[]) and state = 'queued'))
+returning seq;
+
+-- name: unpark_these
+update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
+ where seq = any(:seqs::bigint[]) and case when parked_on is not null then state end = 'queued'
+returning seq;
+
+-- name: parked_shares
+-- Whose jobs of a kind wait for a key, found by jumping through the index.
+with recursive orgs (share) as (
+  (select share from windlass.jobs
+    where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share is not null
+    order by share limit 1)
+  union all
+  select (select later.share from windlass.jobs as later
+           where later.parked_on = :key and later.state = 'queued' and later.queue = :queue and later.type = :type
+             and later.share > orgs.share
+           order by later.share limit 1)
+    from orgs where orgs.share is not null
+)
+select share from orgs where share is not null;
+
+-- name: parked_firsts
+-- So many of the first of each org.
+select asked.share, found.seq from unnest(:shares::text[], :counts::bigint[]) as asked (share, count) cross join lateral (
+  select seq from windlass.jobs
+   where parked_on = :key and state = 'queued' and queue = :queue and type = :type and jobs.share = asked.share
+   order by priority desc, position, created_at, seq
+   limit asked.count) as found;
 
 -- name: limits_there
 select key from windlass.limits where key = any(:keys::text[]);

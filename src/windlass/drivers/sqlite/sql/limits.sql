@@ -41,8 +41,8 @@ with recursive keys (key) as (
 select key from keys where key is not null;
 
 -- name: parked_kinds
--- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
--- number of jobs that wait. In two jumps, because a comparison of pairs would walk over all of one queue and type.
+-- Of which queues and types jobs wait for these keys, and whether they take turns, found by jumping through the index: the
+-- cost does not grow with the number of jobs that wait. In two jumps, because a comparison of pairs would walk over all of one queue and type.
 with recursive kinds (key, queue, type) as (
   select asked.value, jobs.queue, jobs.type from json_each(:keys) as asked join jobs on jobs.seq = (
     select seq from jobs as first indexed by jobs_parked
@@ -55,14 +55,56 @@ with recursive kinds (key, queue, type) as (
     (select seq from jobs as later indexed by jobs_parked
       where parked_on = kinds.key and state = 'queued' and later.queue > kinds.queue order by later.queue, later.type limit 1))
 )
-select key, queue, type from kinds;
+select key, queue, type, 0 from kinds where exists (
+  select 1 from jobs as waiting indexed by jobs_parked
+   where parked_on = kinds.key and state = 'queued' and waiting.queue = kinds.queue and waiting.type = kinds.type
+     and share is null)
+union all
+select key, queue, type, 1 from kinds where exists (
+  select 1 from jobs as waiting indexed by jobs_parked
+   where parked_on = kinds.key and state = 'queued' and waiting.queue = kinds.queue and waiting.type = kinds.type
+     and share is not null);
 
 -- name: unpark
+-- So many of a kind that takes no turns, the first in dispatch order.
 update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
  where seq in (
    select seq from jobs as waiting indexed by jobs_parked
-    where parked_on = :key and state = 'queued' and waiting.queue = :queue and waiting.type = :type
-    order by priority desc, position, created_at, seq limit :room);
+    where parked_on = :key and state = 'queued' and waiting.queue = :queue and waiting.type = :type and share is null
+    order by priority desc, position, created_at, seq limit :room)
+returning seq;
+
+-- name: unpark_all
+-- Of keys that bound nobody.
+update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
+ where seq in (
+   select seq from jobs as waiting indexed by jobs_parked
+    where parked_on in (select value from json_each(:keys)) and state = 'queued')
+returning seq;
+
+-- name: unpark_these
+update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
+ where seq in (select value from json_each(:seqs))
+returning seq;
+
+-- name: parked_shares
+-- Whose jobs of a kind wait for a key, found by jumping through the index.
+with recursive orgs (share) as (
+  select (select share from jobs indexed by jobs_parked
+           where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share is not null
+           order by share limit 1)
+  union all
+  select (select later.share from jobs as later indexed by jobs_parked
+           where parked_on = :key and state = 'queued' and queue = :queue and type = :type and later.share > orgs.share
+           order by later.share limit 1)
+    from orgs where orgs.share is not null
+)
+select share from orgs where share is not null;
+
+-- name: parked_of_share
+select seq from jobs indexed by jobs_parked
+ where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share = :share
+ order by priority desc, position, created_at, seq limit :limit;
 
 -- name: count_in
 -- core/limits.py: concerns
