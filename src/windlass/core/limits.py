@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.clock import SECOND
 from windlass.core.alterations import PutLimit
 from windlass.core.counters import refill, wait_for
 from windlass.errors import InvalidInput
@@ -20,6 +21,7 @@ from windlass.types import Limit, Micros
 GLOBAL: Final = "global"
 KINDS: Final = ("queue", "type", "key", "tag", "org")
 _DERIVED: Final = ("queue:", "type:", "tag:", "org:")  # those a job has by what it is
+LOOK_AGAIN: Final = SECOND  # after which a claim lets those through who could not be
 PARK_BITE: Final = 500  # how many jobs a claim parks before it keeps what it did and lets others at the rows
 
 
@@ -121,11 +123,12 @@ def parked(limit: Limit, now: Micros) -> Limit:
     return limit
 
 
-def let_through(limit: Limit, now: Micros, *, waiting: bool) -> Limit:
-    """Those for whom there is room may try again. While others still wait for a token, the next look is when it comes."""
-    if not has_rate(limit):
-        return limit
-    wake_at = next_token(limit, now) if waiting and not is_shut(limit) else None
+def let_through(limit: Limit, now: Micros, *, waiting: bool, missed: bool = False) -> Limit:
+    """Those for whom there is room may try again. While others still wait for a token, the next look is when it comes; when
+    one was missed, because somebody held it, it is soon."""
+    wake_at = next_token(limit, now) if has_rate(limit) and waiting and not is_shut(limit) else None
+    if missed:
+        wake_at = now + LOOK_AGAIN if wake_at is None else min(wake_at, now + LOOK_AGAIN)
     return limit if wake_at == limit.wake_at else replace(limit, wake_at=wake_at)
 
 

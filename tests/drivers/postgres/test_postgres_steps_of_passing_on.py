@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 
+import pytest
+
 from postgres.programs import NOW, alter, claim, claimed, enqueue, ids, new, settle, whole, wish
 from postgres.programs import one_stage as one_stage
 from postgres.programs import stage as stage
 from postgres.stepping import Program, Stage
 from windlass.clock import SECOND
-from windlass.core.alterations import PutLimit
+from windlass.core.alterations import PutLimit, PutQueue
+from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Rejected
 from windlass.drivers.postgres.link import BEGIN, ROLLBACK, Link, drive
-from windlass.drivers.statement import Statement
+from windlass.drivers.statement import Statement, T
 from windlass.types import NewGroup
 
 LATER = NOW + 10 * SECOND
@@ -41,6 +44,18 @@ class Hand:
         except StopIteration as stop:
             self.link.close()
             return stop.value
+
+
+def soon(call: Callable[[], T], before: Callable[[], object]) -> T:
+    """Its answer, which must be there before something else happens."""
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(call)
+        wait([answer], 10 * MOMENT)
+        prompt = answer.done()
+        before()
+        result = answer.result()
+    assert prompt, "it waited"
+    return result
 
 
 def test_a_group_that_stops_gives_no_tokens_back_that_a_claim_took(stage: Stage) -> None:
@@ -81,11 +96,35 @@ def test_a_group_that_stops_does_not_wait_for_a_key_that_it_learnt_of_too_late(s
     somebody = Link(stage.place)
     somebody.execute(BEGIN)
     somebody.execute(Statement("select from windlass.limits where key = 'key:k' for update", ()))
-    with ThreadPoolExecutor(1) as pool:
-        end = pool.submit(dies.finish)
-        wait([end], 10 * MOMENT)
-        prompt = end.done()
-        somebody.execute(ROLLBACK)
-        assert end.result() == ["applied"]
+    assert soon(dies.finish, before=lambda: somebody.execute(ROLLBACK)) == ["applied"]
     somebody.close()
-    assert prompt, "it waited"
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_a_permit_that_is_given_back_does_not_wait_for_a_job_that_somebody_holds(stage: Stage, fair: bool) -> None:
+    """As a caller does who touched it in his own transaction. Another gets the permit, or it is looked at again soon."""
+    alter(stage, PutLimit("key:k", 1), PutQueue("default", order="fair" if fair else "strict"))
+    enqueue(stage, new(id="holder", limit_keys=("key:k",)), new(id="held", limit_keys=("key:k",)))
+    jobs = claimed(stage, limit=2)
+    assert ids(jobs) == ["holder"]
+    somebody = Link(stage.place)
+    somebody.execute(BEGIN)
+    somebody.execute(Statement("select from windlass.jobs where id = 'held' for update", ()))
+    end = soon(lambda: drive(settle(jobs), stage.own.execute), before=lambda: somebody.execute(ROLLBACK))
+    somebody.close()
+    assert end == ["applied"]
+    assert stage.do(whole(wish("one"))) == []
+    assert ids(drive(claim(wish("two"), NOW + LOOK_AGAIN), stage.own.execute)) == ["held"]
+
+
+def test_a_permit_goes_to_the_next_when_somebody_holds_the_first(stage: Stage) -> None:
+    alter(stage, PutLimit("key:k", 1))
+    enqueue(stage, *(new(id=name, limit_keys=("key:k",)) for name in ("holder", "held", "next")))
+    jobs = claimed(stage, limit=3)
+    somebody = Link(stage.place)
+    somebody.execute(BEGIN)
+    somebody.execute(Statement("select from windlass.jobs where id = 'held' for update", ()))
+    end = soon(lambda: drive(settle(jobs), stage.own.execute), before=lambda: somebody.execute(ROLLBACK))
+    somebody.close()
+    assert end == ["applied"]
+    assert ids(stage.do(claim(wish("one")))) == ["next"]

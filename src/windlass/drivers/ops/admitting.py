@@ -95,7 +95,7 @@ class Admission:
             found = {row[0] for row in (yield self._gate.sql.waited_for(keys=self._gate.texts(unknown)))}
             self._waited_for.update((key, key in found) for key in unknown)
         limits = self.books.limits
-        for key in keys:
+        for key in filter(lambda key: rules.has_rate(limits[key]), keys):
             limits[key] = rules.let_through(limits[key], self._now, waiting=self._waited_for[key])
         free = [key for key in keys if self._waited_for[key] and rules.room(limits[key], self._now) != 0]
         if not free:

@@ -33,6 +33,7 @@ class Gate(ABC):
     """What the limits of a SQL driver do alike. Whoever calls holds the rows of the keys."""
 
     sql: Blocks
+    passes_over: bool  # jobs that somebody else holds
 
     @abstractmethod
     def texts(self, values: Iterable[str]) -> Any:
@@ -41,7 +42,7 @@ class Gate(ABC):
     @abstractmethod
     def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[list[int]]:
         """Let so many of each kind be considered again, the first in dispatch order, of those whose queue takes no turns.
-        Answers for each that was let through which kind it is of."""
+        Answers for each that was let through which kind it is of. Never waits for a job that somebody else holds."""
 
     @abstractmethod
     def parked_firsts(self, key: str, queue: str, kind: str, counts: Mapping[str, int]) -> Op[dict[str, list[int]]]:
@@ -102,33 +103,46 @@ class Gate(ABC):
         if not names:
             return False
         parked = yield self.sql.parked_kinds(keys=self.texts(names))
-        rated = [row[0] for row in (yield self.sql.rated(keys=self.texts(names)))]
-        if not parked and not rated:
+        timed = [row[0] for row in (yield self.sql.timed(keys=self.texts(names)))]
+        if not parked and not timed:
             return False
-        limits = yield from self.limits({row[0] for row in parked} | set(rated))
-        passed = yield from self._unpark(parked, limits, now)
-        if rated:
-            waiting = {row[0] for row in (yield self.sql.waited_for(keys=self.texts(rated)))}
-            after = [rules.let_through(limits[key], now, waiting=key in waiting) for key in rated]
+        limits = yield from self.limits({row[0] for row in parked} | set(timed))
+        passed, short = yield from self._unpark(parked, limits, now)
+        missed: set[str] = set()
+        if short and self.passes_over:
+            left = yield self.sql.parked_kinds(keys=self.texts(sorted({kind[0] for kind in short})))
+            missed = {key for key, *kind in left if (key, *kind) in short}
+        if timed or missed:
+            asked = sorted({*timed, *missed} & limits.keys())
+            waiting = {row[0] for row in (yield self.sql.waited_for(keys=self.texts(asked)))}
+            after = [rules.let_through(limits[key], now, waiting=key in waiting, missed=key in missed) for key in asked]
             changed = [limit for limit in after if limit.wake_at != limits[limit.key].wake_at]
             if changed:
                 yield from self.set_wakes(changed)
         return passed
 
-    def _unpark(self, parked: Sequence[Row], limits: Mapping[str, Limit], now: Micros) -> Op[bool]:
-        """Of these kinds (key, queue, type, whether they take turns) as many as there is room for. Whether any were."""
+    def _unpark(self, parked: Sequence[Row], limits: Mapping[str, Limit], now: Micros) -> Op[tuple[bool, set[Row]]]:
+        """Of these kinds (key, queue, type, whether they take turns) as many as there is room for. Whether any were, and
+        the kinds of which there were fewer than that."""
         rooms = {row[0]: rules.room(limits.get(row[0]), now) for row in parked}
-        free = sorted(key for key, room in rooms.items() if room is None)
+        short = {row for row in parked if rooms[row[0]] is None}
         through: list[Row] = []
-        if free:
+        if short:
+            free = sorted({row[0] for row in short})
             through += yield self.sql.unpark_all(keys=self.texts(free), now=now)
-        bounded = [(key, queue, kind, room, turns) for key, queue, kind, turns in parked if (room := rooms[key])]
-        plain = [kind[:4] for kind in bounded if not kind[4]]
-        got = (yield from self.unpark(plain, now)) if plain else []
-        seqs = yield from self._next_turns([kind[:4] for kind in bounded if kind[4]])
+        plain = [(row, room) for row in parked if not row[3] and (room := rooms[row[0]])]
+        got: list[int] = []
+        if plain:
+            got = yield from self.unpark([(*row[:3], room) for row, room in plain], now)
+            counts = Counter(got)
+            short |= {row for n, (row, room) in enumerate(plain) if counts[n] < room}
+        fair = [(row, room) for row in parked if row[3] and (room := rooms[row[0]])]
+        seqs = yield from self._next_turns([(*row[:3], room) for row, room in fair])
         if seqs:
-            through += yield self.sql.unpark_these(seqs=self.ints(seqs), now=now)
-        return bool(through or got)
+            taken = yield self.sql.unpark_these(seqs=self.ints(seqs), now=now)
+            short |= {row for row, _ in fair} if len(taken) < len(seqs) else set()
+            through += taken
+        return bool(through or got), short
 
     def _next_turns(self, kinds: Sequence[Kind]) -> Op[list[int]]:
         """Of each kind, whose queue is fair, those whose orgs have the next turns."""

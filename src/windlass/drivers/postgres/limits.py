@@ -24,6 +24,7 @@ Limits = dict[str, Limit]
 
 class PostgresGate(Gate):
     sql = SQL
+    passes_over = True
 
     def texts(self, values: Iterable[str]) -> Texts:
         return Texts(values)

@@ -16,6 +16,7 @@ from windlass.types import Limit, Micros
 
 class SqliteGate(Gate):
     sql = SQL
+    passes_over = False
 
     def texts(self, values: Iterable[str]) -> str:
         return to_json(list(values))

@@ -314,7 +314,7 @@ create table windlass.limits (
   burst       double precision,
   per_second  double precision,
   refilled_at timestamptz,
-  wake_at     timestamptz,                                  -- when a claim lets those through who wait for a token
+  wake_at     timestamptz,                                  -- when a claim lets those through who wait
   weight      double precision not null default 1,
   paused_at   timestamptz,
   declared    text,                                         -- as a program last described it

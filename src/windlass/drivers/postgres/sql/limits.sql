@@ -29,8 +29,9 @@ select key, free.max_used, free.used, free.per_second, free.burst, free.tokens, 
 -- Limits with a token for those who wait.
 select key from windlass.limits where wake_at <= windlass.at(:now) order by key;
 
--- name: rated
-select key from windlass.limits where key = any(:keys::text[]) and per_second is not null order by key;
+-- name: timed
+-- Limits that are looked at again at some time: because of a rate, or because somebody who waits was missed.
+select key from windlass.limits where key = any(:keys::text[]) and (per_second is not null or wake_at is not null) order by key;
 
 -- name: write_limits
 -- Permits are a delta; the bucket is what became of it under the lock.
@@ -94,7 +95,8 @@ select key, queue, type, turns from kinds cross join (values (false), (true)) as
             and share is null) end;
 
 -- name: unpark
--- So many of each kind that takes no turns, the first in dispatch order. Answers the place of the kind of each.
+-- So many of each kind that takes no turns, the first in dispatch order. Answers the place of the kind of each. What somebody
+-- holds is passed over: it may be a caller, who takes as long as he likes.
 with first as materialized (
   select first.seq, asked.place
     from unnest(:keys::text[], :queues::text[], :types::text[], :rooms::bigint[]) with ordinality
@@ -102,22 +104,26 @@ with first as materialized (
    cross join lateral (
     select seq from windlass.jobs
      where parked_on = asked.key and state = 'queued' and jobs.queue = asked.queue and jobs.type = asked.type and share is null
-     order by share, priority desc, position, created_at, seq limit asked.room) as first
+     order by share, priority desc, position, created_at, seq limit asked.room
+       for update skip locked) as first
 ), through as (
   update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from first)) and case when parked_on is not null then state end = 'queued'
+   where seq = any(array(select seq from first))
 )
 select place from first;
 
 -- name: unpark_all
 -- Of keys that bound nobody.
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
- where seq = any(array(select seq from windlass.jobs where parked_on = any(:keys::text[]) and state = 'queued'))
+ where seq = any(array(
+   select seq from windlass.jobs where parked_on = any(:keys::text[]) and state = 'queued' for update skip locked))
 returning seq;
 
 -- name: unpark_these
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
- where seq = any(:seqs::bigint[]) and case when parked_on is not null then state end = 'queued'
+ where seq = any(array(
+   select seq from windlass.jobs where seq = any(:seqs::bigint[]) and case when parked_on is not null then state end = 'queued'
+    order by seq for update skip locked))
 returning seq;
 
 -- name: parked_shares

@@ -272,7 +272,7 @@ create table limits (
   burst       real,
   per_second  real,
   refilled_at integer,
-  wake_at     integer,                                     -- when a claim lets those through who wait for a token
+  wake_at     integer,                                     -- when a claim lets those through who wait
   weight      real not null default 1,
   paused_at   integer,
   declared    text,                                        -- as a program last described it

@@ -9,8 +9,10 @@ select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, wei
 -- Limits with a token for those who wait.
 select key from limits where wake_at <= :now order by key;
 
--- name: rated
-select key from limits where key in (select value from json_each(:keys)) and per_second is not null order by key;
+-- name: timed
+-- Limits that are looked at again at some time: because of a rate, or because somebody who waits was missed.
+select key from limits
+ where key in (select value from json_each(:keys)) and (per_second is not null or wake_at is not null) order by key;
 
 -- name: write_limits
 update limits set used = used + :taken, tokens = :tokens, refilled_at = :refilled_at, wake_at = :wake_at where key = :key;
