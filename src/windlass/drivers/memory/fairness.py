@@ -61,9 +61,10 @@ def age_jobs(tables: Tables, duty: AgeJobs, now: Micros) -> Done:
     for queue in [row for _, row in sorted(tables.queues.items()) if row.age_after is not None and row.age_to is not None]:
         assert queue.age_after is not None, "filtered above"
         assert queue.age_to is not None, "filtered above"
-        ready = sorted((tables.jobs[order[3]] for order in tables.ready[queue.name]), key=dispatch_order)
+        parked = (job for job in tables.jobs.values() if job.queue == queue.name and job.parked_on is not None)
+        ready = (tables.jobs[order[3]] for order in tables.ready[queue.name])
         old = [
-            job for job in ready
+            job for job in sorted((*ready, *parked), key=dispatch_order)
             if job.priority < queue.age_to and due_for_ageing(due_since(job), job.aged_at, queue.age_after, now)
         ][: duty.limit]  # fmt: skip
         for job in old:

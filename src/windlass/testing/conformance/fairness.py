@@ -168,7 +168,23 @@ class FairnessPromises(Suite):
         assert (await t.job(young)).priority == 2
 
     @promise
-    async def test_only_what_is_ready_ages(self, t: Trial) -> None:
+    async def test_a_job_that_waits_for_a_permit_ages_too(self, t: Trial) -> None:
+        """It is due, and has not begun; those of a bite are the first in dispatch order of all that wait."""
+        await t.alter(PutQueue("q", age_after=MINUTE, age_to=2))
+        await t.alter(PutLimit("key:gpu", 1))
+        await t.enqueue(queue="q", limit_keys=("key:gpu",))
+        old = await t.enqueue(queue="q", limit_keys=("key:gpu",))
+        assert len(await t.claim("q")) == 1
+        ready = await t.enqueue(queue="q")
+        t.clock.advance(MINUTE)
+        assert await t.maintain(AgeJobs(limit=1)) == Done(1, more=True)
+        assert [job.priority for job in await t.jobs([old, ready])] == [1, 0]
+        assert await t.maintain(AgeJobs(limit=9)) == Done(1)
+        assert [job.priority for job in await t.jobs([old, ready])] == [1, 1]
+        assert (await t.job(old)).parked_on == "key:gpu"
+
+    @promise
+    async def test_only_what_is_due_ages(self, t: Trial) -> None:
         """A job that waits for its time does not grow old meanwhile; other queues are left alone."""
         await t.alter(PutQueue("q", age_after=MINUTE, age_to=9))
         later = await t.enqueue(queue="q", run_at=t.now + MINUTE)

@@ -312,12 +312,23 @@ update windlass.jobs set share = case when :fair then case when org_id is null t
     order by seq for update));
 
 -- name: age
+-- What is ready, or would be if there were a permit.
 update windlass.jobs set priority = priority + 1, aged_at = windlass.at(:now), updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs
-    where queue = :queue and state = 'queued' and ready and priority < :age_to
-      and greatest(queued_at, run_at, aged_at) <= windlass.at(:before)
-    order by priority desc, position, created_at, seq limit :limit
+    where seq = any(array(
+      select seq from (
+        (select seq, priority, position, created_at from windlass.jobs
+          where queue = :queue and state = 'queued' and ready and priority < :age_to
+            and greatest(queued_at, run_at, aged_at) <= windlass.at(:before)
+          order by priority desc, position, created_at, seq limit :limit)
+        union all
+        select seq, priority, position, created_at from windlass.jobs
+         where queue = :queue and state = 'queued' and parked_on is not null and priority < :age_to
+           and greatest(queued_at, run_at, aged_at) <= windlass.at(:before)) as old
+       order by priority desc, position, created_at, seq limit :limit))
+      and case when ready or parked_on is not null then state end = 'queued'
+    order by seq
       for update skip locked))
 returning seq;
 

@@ -228,11 +228,19 @@ update jobs set share = case when :fair then case when org_id is null then '' el
  where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair;
 
 -- name: age
+-- What is ready, or would be if there were a permit.
 update jobs set priority = priority + 1, aged_at = :now, updated_at = max(:now, updated_at + 1)
  where seq in (
-   select seq from jobs indexed by jobs_ready
-    where queue = :queue and state = 'queued' and ready = 1 and priority < :age_to
-      and max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before
+   select seq from (
+     select * from (
+       select seq, priority, position, created_at from jobs indexed by jobs_ready
+        where queue = :queue and state = 'queued' and ready = 1 and priority < :age_to
+          and max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before
+        order by priority desc, position, created_at, seq limit :limit)
+     union all
+     select seq, priority, position, created_at from jobs indexed by jobs_parked
+      where queue = :queue and state = 'queued' and parked_on is not null and priority < :age_to
+        and max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before)
     order by priority desc, position, created_at, seq limit :limit)
 returning seq;
 
