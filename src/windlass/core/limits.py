@@ -45,6 +45,16 @@ def is_derived(key: str) -> bool:
     return key == GLOBAL or key.startswith(_DERIVED)
 
 
+def kind_of(key: str) -> tuple[str, str]:
+    """By what a key concerns jobs: `global`; `queue`, `type`, `tag` or `org` and a name; or `key`, because they name it."""
+    if key == GLOBAL:
+        return GLOBAL, ""
+    if key.startswith(_DERIVED):
+        kind, _, name = key.partition(":")
+        return kind, name
+    return "key", key
+
+
 def caps(key: str) -> bool:
     """Whether it caps what a claim takes instead of parking those who find no room."""
     return key == GLOBAL or key.startswith("queue:")

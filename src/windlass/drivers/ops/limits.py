@@ -172,7 +172,7 @@ class Gate(ABC):
 
     def count_in(self, key: str, now: Micros) -> Op[int]:
         """Every running job that the key concerns holds a permit of it; answers how many those are."""
-        kind, _, name = key.partition(":")
+        kind, name = rules.kind_of(key)
         yield self.sql.count_in(key=key, kind=kind, name=name, now=now)
         [(holders,)] = yield self.sql.count_holders(key=key)
         return int(holders)

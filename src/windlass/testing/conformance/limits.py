@@ -115,6 +115,21 @@ class LimitPromises(Suite):
         assert [job.id for job in await t.claim()] == [waiting]
 
     @promise
+    async def test_a_new_limit_counts_those_who_name_it_whatever_its_name(self, t: Trial) -> None:
+        """Also when it is called as one of the kinds is, or begins like one."""
+        for key in ("type", "queue", "org", "tag", "global:x"):
+            first, second = await t.enqueue(limit_keys=(key,)), await t.enqueue(limit_keys=(key,))
+            [job] = await t.claim(limit=1)
+            assert job.id == first
+            await t.alter(PutLimit(key, 1))
+            assert ((await limit(t, key)).used, await t.claim()) == (1, []), key
+            assert await t.maintain(RecountLimits()) == Done(0)
+            await t.end(job, Succeeded())
+            [job] = await t.claim()
+            assert job.id == second
+            await t.end(job, Succeeded())
+
+    @promise
     async def test_a_batch_of_successes_frees_all_it_held(self, t: Trial) -> None:
         """As many may run next as have ended."""
         await t.alter(PutLimit("key:k", 3))
@@ -301,7 +316,9 @@ class LimitPromises(Suite):
         for change, field in (
             (PutLimit("k", -1), "max_used"), (PutLimit("", 1), "limit"), (PutLimit("k", 1, per_second=0.0), "rate"),
             (PutLimit("k", per_second=float("nan")), "rate"), (PutLimit("k", burst=2.0), "burst"),
-            (PutLimit("k", per_second=1.0, burst=0.5), "burst"), (PutLimit("k", weight=2.0), "weight"),
+            (PutLimit("k", per_second=1.0, burst=0.5), "burst"), (PutLimit("k", per_second=1.0, burst=1e300), "burst"),
+            (PutLimit("k", per_second=1.0, burst=10**400), "burst"), (PutLimit("k", per_second=10**400), "rate"),
+            (PutLimit("k", per_second=10**9000), "rate"), (PutLimit("k", weight=2.0), "weight"),
             (PutLimit("org:o", weight=-1.0), "weight"), (PauseLimit("queue:a", True), "limit"),
             (PutQueue("q", order="random"), "order"),  # type: ignore[arg-type]
             (PutQueue("q", age_after=1), "ageing"), (PutQueue("q", age_after=0, age_to=1), "ageing"),
