@@ -1,4 +1,5 @@
-"""A job ends before it ran, and the permit that it was let through to goes to the next: whoever holds the key."""
+"""Permits, buckets and turns while somebody holds the row of a key or of a job that waits: nobody waits for him, nothing is
+written over, and what is passed over is found later."""
 
 from __future__ import annotations
 
@@ -7,14 +8,17 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
-from postgres.programs import NOW, alter, claim, claimed, enqueue, ids, new, settle, whole, wish
+from postgres.programs import NOW, alter, claim, claimed, enqueue, ids, new, settle, wanted, whole, wish
 from postgres.programs import one_stage as one_stage
 from postgres.programs import stage as stage
 from postgres.stepping import Program, Stage
 from windlass.clock import SECOND
 from windlass.core.alterations import PutLimit, PutQueue
+from windlass.core.duties import RecountLimits
 from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Rejected
+from windlass.drivers.ops import duties
+from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import BEGIN, ROLLBACK, Link, drive
 from windlass.drivers.statement import Statement, T
 from windlass.types import NewGroup
@@ -128,3 +132,16 @@ def test_a_permit_goes_to_the_next_when_somebody_holds_the_first(stage: Stage) -
     somebody.close()
     assert end == ["applied"]
     assert ids(stage.do(claim(wish("one")))) == ["next"]
+
+
+def test_a_queue_becomes_fair_without_waiting_for_a_job_that_somebody_holds(stage: Stage) -> None:
+    """Its turn comes when a recount has seen it."""
+    enqueue(stage, new(id="held"), new(id="free"))
+    somebody = Link(stage.place)
+    somebody.execute(BEGIN)
+    somebody.execute(Statement("select from windlass.jobs where id = 'held' for update", ()))
+    change = wanted(PutQueue("default", order="fair"))
+    assert soon(lambda: drive(change, stage.own.execute), before=lambda: somebody.execute(ROLLBACK)) == ["applied"]
+    somebody.close()
+    stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
+    assert ids(stage.do(claim(wish("one")))) == ["held", "free"]

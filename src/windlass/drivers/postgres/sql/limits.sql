@@ -304,12 +304,13 @@ update windlass.jobs set share = case when org_id is null then '' else '=' || or
     limit :limit for update skip locked));
 
 -- name: share_jobs
--- A queue becomes fair, or strict again.
+-- A queue becomes fair, or strict again. What somebody holds is passed over: who holds a job may wait for a limit that is held
+-- by one who waits for a job of ours. It is adopted later.
 update windlass.jobs set share = case when :fair then case when org_id is null then '' else '=' || org_id end end,
                          updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair
-    order by seq for update));
+    order by seq for update skip locked));
 
 -- name: age
 -- What is ready, or would be if there were a permit.
