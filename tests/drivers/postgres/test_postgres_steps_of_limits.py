@@ -29,6 +29,7 @@ from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, PutQueue, RemoveLimit
 from windlass.core.duties import RecountLimits
+from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.ops import duties
 from windlass.drivers.postgres.dialect import DIALECT
@@ -192,4 +193,16 @@ def test_counting_again_beside_workers_repairs_and_harms_nothing(stage: Stage, o
         outcome["leader"]
         outcome["worker"]
         stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
+        check(stage, outcome)
+
+
+def test_a_queue_that_becomes_fair_and_a_permit_that_is_given_back_do_not_wait_in_a_ring(stage: Stage) -> None:
+    alter(stage, PutLimit("key:k", 1))
+    enqueue(stage, new(id="parks", limit_keys=("key:k",)), new(id="runs", priority=1, limit_keys=("key:k",)))
+    [job] = claimed(stage)
+    assert job.id == "runs"
+    for outcome in stage.every(lambda: {"person": wanted(PutQueue("default", order="fair")), "worker": settle([job])}):
+        assert (outcome["person"], outcome["worker"]) == (["applied"], ["applied"]), outcome
+        stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
+        assert [one.id for one in stage.do(claim(wish("next"), NOW + LOOK_AGAIN))] == ["parks"], outcome
         check(stage, outcome)

@@ -48,7 +48,7 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
     """Queues, limits and groups that the changes touch, then the jobs, each in the order of keys: what is read from here
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     yield from lock_schedules(changes)
-    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
+    yield from limits.hold_claims_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
     found = yield from named(changes, now)
     seqs = Ints(found)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from windlass.core.alterations import PutLimit
 from windlass.core.changes import Report
+from windlass.core.duties import RecountLimits
 from windlass.core.settle import Failed
 from windlass.drivers.protocol import Driver
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -47,6 +49,16 @@ class SqlPromises(Suite):
         assert (first.type, first.payload, second.type) == ("by hand", b"{}", "by hand too")
         assert (await t.job(first.id)).position < (await t.job(second.id)).position < (await t.job(third.id)).position
         assert await t.ack(first) == "applied"
+
+    @promise
+    async def test_a_recount_finds_who_waits_for_a_permit_that_is_there(self, t: Trial) -> None:
+        """Whoever should have let it through could not, or somebody's hand was at work: nobody waits for ever."""
+        await t.alter(PutLimit("key:k", 1))
+        job = await t.enqueue(limit_keys=("key:k",))
+        self.sql(t.driver, "update jobs set ready = not ready, parked_on = 'key:k'")
+        assert await t.claim() == []
+        await t.maintain(RecountLimits())
+        assert [one.id for one in await t.claim()] == [job]
 
     @promise
     async def test_a_job_without_a_type_is_refused(self, t: Trial) -> None:

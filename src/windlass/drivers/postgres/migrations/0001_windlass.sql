@@ -119,7 +119,7 @@ alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
 create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where state = 'queued' and ready;
 create index jobs_fair     on windlass.jobs (queue, share, priority desc, position, created_at, seq) where state = 'queued' and ready and share is not null;
 create index jobs_waiting  on windlass.jobs (queue, run_at) where state = 'queued' and not ready and waiting_on = 0 and parked_on is null;
-create index jobs_parked   on windlass.jobs (parked_on, queue, type, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
+create index jobs_parked   on windlass.jobs (parked_on, queue, type, share, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
 create index jobs_blocked  on windlass.jobs (queue) where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on windlass.jobs (queue, lease_expires_at, seq) where state = 'running';
 create index jobs_finished on windlass.jobs (state, finished_at, seq) where finished_at is not null;
@@ -314,7 +314,7 @@ create table windlass.limits (
   burst       double precision,
   per_second  double precision,
   refilled_at timestamptz,
-  wake_at     timestamptz,                                  -- when a claim lets those through who wait for a token
+  wake_at     timestamptz,                                  -- when a claim lets those through who wait
   weight      double precision not null default 1,
   paused_at   timestamptz,
   declared    text,                                         -- as a program last described it
@@ -322,6 +322,10 @@ create table windlass.limits (
   constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
                                     and (tokens is null or (tokens >= 0 and tokens <= burst)))
 );
+
+-- Holds nothing. Whoever is about to begin or end runs locks it in a way that all others share, whoever makes a limit that has
+-- to count them in one that none does: sql/limits.sql, hold_claims.
+create table windlass.barrier ();
 
 create index limits_waking on windlass.limits (wake_at) where wake_at is not null;
 

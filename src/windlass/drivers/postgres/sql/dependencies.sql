@@ -126,8 +126,8 @@ update windlass.dependencies set parent_id = :child_id where parent_id = :parent
 
 -- name: owing
 -- Ended jobs whose dependants were not all told. What another sweep is paying is left to it. Some of those may have to be
--- skipped, which makes runs; who does that says so before it holds anything: see `hold_runs`.
-with nothing as (update windlass.runs set status = status where false)
+-- skipped, which makes runs; who does that says so before it holds anything: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false)
 select id from windlass.jobs where awaited and finished_at is not null order by seq limit :limit for update skip locked;
 
 -- name: skip_jobs

@@ -99,7 +99,7 @@ create table jobs (
 create index jobs_ready    on jobs (queue, priority desc, position, created_at) where state = 'queued' and ready = 1;
 create index jobs_fair     on jobs (queue, share, priority desc, position, created_at) where state = 'queued' and ready = 1 and share is not null;
 create index jobs_waiting  on jobs (queue, run_at)                              where state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null;
-create index jobs_parked   on jobs (parked_on, queue, type, priority desc, position, created_at) where state = 'queued' and parked_on is not null;
+create index jobs_parked   on jobs (parked_on, queue, type, share, priority desc, position, created_at) where state = 'queued' and parked_on is not null;
 create index jobs_blocked  on jobs (queue)                                      where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on jobs (queue, lease_expires_at)                    where state = 'running';
 create index jobs_finished on jobs (state, finished_at)                         where finished_at is not null;
@@ -272,7 +272,7 @@ create table limits (
   burst       real,
   per_second  real,
   refilled_at integer,
-  wake_at     integer,                                     -- when a claim lets those through who wait for a token
+  wake_at     integer,                                     -- when a claim lets those through who wait
   weight      real not null default 1,
   paused_at   integer,
   declared    text,                                        -- as a program last described it
