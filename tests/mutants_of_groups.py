@@ -55,6 +55,8 @@ GROUPS: list[Planted] = [
      "> windlass.at(:now) and not awaited\n", "> windlass.at(:now)\n", ("promises: need_not_know",)),
     ("pg after: a parent may end while its child comes", PG + "sql/dependencies.sql",
      "and finished_at is null order by seq for update;", "and finished_at is null order by seq;", ("dependants: comes_while",)),
+    ("pg after: who takes over is not looked for again", PG + "locking.py",
+     "        if open_heads.keys() <= held:\n", "        if held or not open_heads:\n", ("dependants: took_over",)),
     ("pg after: children are locked one after the other", PG + "settlement.py",
      "    if more:\n        yield SQL.lock_jobs", "    if not more:\n        yield SQL.lock_jobs", ("dependants: same_instant",)),
     ("pg after: a person locks what it names, not who waits for it", PG + "locking.py",
