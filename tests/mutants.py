@@ -48,6 +48,7 @@ TIERS = {
     "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],
     "recovery": ["tests/acceptance/test_recovery_matrix.py", "-k", "sqlite"],
     "repair": ["tests/acceptance/test_repair.py", "-k", "sqlite"],
+    "deaths": [f"tests/acceptance/test_recovery_of_{noun}.py" for noun in ("schedules", "holds")],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
