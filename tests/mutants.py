@@ -59,6 +59,7 @@ TIERS = {
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
     "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
     "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
+    "mending": ["tests/drivers/postgres/test_postgres_steps_of_repair.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
     "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
