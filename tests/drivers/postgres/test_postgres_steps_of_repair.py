@@ -89,7 +89,10 @@ def test_a_run_that_is_missing_is_given_to_a_job_that_runs_and_to_no_other(stage
         "insert into windlass.runs (job_seq, attempt_no, run_id, queue, type, claimed_at)"
         f" values (999999, 1, 'orphan', 'default', 'work', windlass.at({NOW}))",
     )  # fmt: skip
-    other = lambda: whole(wish("w")) if end is None else settle([job], end)  # noqa: E731 - made anew each time
+
+    def other() -> Op[Any]:
+        return whole(wish("w")) if end is None else settle([job], end)
+
     for outcome in stage.some(lambda: {"person": duty(Mend()), "worker": other()}, rounds=10, seed=1):
         outcome["worker"]
         [(state,)] = stage.ask("select state from windlass.jobs where id = $1", job.id)
@@ -108,8 +111,8 @@ def test_a_job_that_comes_without_hope_waits_in_no_ring_with_who_counts(stage: S
     """It is given a run that says that it was skipped, and holds another parent: one that runs, or in a transaction that
     may be long, one that is let through."""
     enqueue(stage, new(id="dead"), new(id="other"))
-    dead, _ = claimed(stage, limit=2) if ours else (*claimed(stage, limit=1), None)
-    stage.do(settle([dead], Rejected("no")))
+    dead = claimed(stage, limit=2 if ours else 1)[:1]
+    stage.do(settle(dead, Rejected("no")))
     if isinstance(what, RecountLimits):
         parked = f"update windlass.jobs set parked_on = '{KEY}', ready = false where id = 'other' and state = 'queued'"
         by_hand(stage, f"insert into windlass.limits (key, max_used, used) values ('{KEY}', 2, 2)", parked)
@@ -118,7 +121,9 @@ def test_a_job_that_comes_without_hope_waits_in_no_ring_with_who_counts(stage: S
     def come() -> Op[Any]:
         return (yield from transaction(linking.enqueue([child], NOW, ours=ours)))
 
-    leader = lambda: duty(what) if isinstance(what, RecountLimits) else wanted(what)  # noqa: E731 - made anew each time
+    def leader() -> Op[Any]:
+        return duty(what) if isinstance(what, RecountLimits) else wanted(what)
+
     for outcome in stage.some(lambda: {"leader": leader(), "comer": come()}, rounds=12, seed=1):
         outcome["leader"], outcome["comer"]
         assert stage.ask("select state from windlass.jobs where id = $1", child.id) == [("cancelled",)], outcome
