@@ -25,15 +25,12 @@ from postgres.programs import (
 )
 from postgres.programs import one_stage as one_stage
 from postgres.programs import stage as stage
-from postgres.stepping import Stage, transaction
+from postgres.stepping import Stage
 from windlass.clock import SECOND
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, PutQueue, RemoveLimit
 from windlass.core.duties import RecountLimits
 from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Succeeded
-from windlass.drivers.ops import duties
-from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.statement import Op
 
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("type:work", {}), ("org:o", {"org_id": "o"}), ("tag:t", {"tags": ("t",)}), ("queue:default", {}), ("global", {}),
@@ -43,10 +40,6 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
 def used(stage: Stage, key: str) -> int:
     [(count,)] = stage.ask(f"select used::int from windlass.limits where key = '{key}'")
     return int(count)
-
-
-def recount() -> Op[Any]:
-    return (yield from transaction(duties.maintain(DIALECT, RecountLimits(), None, NOW)))
 
 
 @pytest.mark.parametrize(("key", "fields"), KINDS)

@@ -131,7 +131,9 @@ def hold_parents(ids: Sequence[str], *, ours: bool) -> Op[list[Row]]:
             )
         if open_heads.keys() <= held:
             return heads
-        held.update(row[0] for row in (yield SQL.lock_open(seqs=Ints(sorted(open_heads.keys() - held)))))
+        makes_runs = ours or any(row[3] in TERMINAL and row[3] != "succeeded" for row in heads)
+        lock = SQL.lock_open if makes_runs else SQL.lock_open_for_long
+        held.update(row[0] for row in (yield lock(seqs=Ints(sorted(open_heads.keys() - held)))))
 
 
 def named(changes: Sequence[Alteration], now: Micros) -> Op[set[int]]:

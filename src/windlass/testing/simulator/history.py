@@ -57,6 +57,10 @@ SOMETIMES: Final = {
     "hold_granted": "a queue was held for direct execution",
     "hold_waited": "a hold waited for jobs that ran",
     "hold_expired": "a hold ended because its holder was dead or cut off",
+    "capped": "jobs were left because their queue, or all queues together, may give no more",
+    "cap_lowered": "a limit was lowered below what runs",
+    "key_paused": "a job waited for a type or an org that was paused",
+    "took_turns": "one claim took jobs of several orgs in turn",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 

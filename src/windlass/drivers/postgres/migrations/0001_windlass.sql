@@ -302,7 +302,8 @@ create table windlass.groups (
   cancelled   bigint  not null default 0 check (cancelled >= 0),
   created_at  timestamptz not null,
   finished_at timestamptz,
-  constraint members_conserved check (total = remaining + succeeded + failed + cancelled)
+  constraint members_conserved check (total = remaining + succeeded + failed + cancelled),
+  constraint ends_with_the_last check ((remaining = 0) = (finished_at is not null))
 );
 
 -- One row per key: global, queue:x, type:y, key:z, tag:t, org:o. Concurrency (used, max_used) and rate (tokens) alike.
@@ -318,9 +319,15 @@ create table windlass.limits (
   weight      double precision not null default 1,
   paused_at   timestamptz,
   declared    text,                                         -- as a program last described it
+  constraint key_named       check (length(key) > 0),
   constraint permits_bounded check (used >= 0 and (max_used is null or max_used >= 0)),
   constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
-                                    and (tokens is null or (tokens >= 0 and tokens <= burst)))
+                                    and (tokens is null) = (refilled_at is null)
+                                    and (tokens is null or (tokens >= 0 and tokens <= burst))),
+  constraint rate_passes     check (per_second is null or (per_second > 0 and per_second < 'infinity'
+                                                           and burst >= 1 and burst < 'infinity')),
+  constraint wakes_by_a_rate check (wake_at is null or per_second is not null),
+  constraint weight_positive check (weight > 0 and weight < 'infinity')
 );
 
 -- Holds nothing. Whoever is about to begin or end runs locks it in a way that all others share, whoever makes a limit that has
@@ -335,7 +342,8 @@ create table windlass.shares (
   share   text collate "C" not null,
   started double precision not null,
   finish  double precision not null,
-  primary key (queue, share)
+  primary key (queue, share),
+  constraint turns_go_on check (finish >= started)
 );
 
 -- --------------------------------------------------------------------------------------------- queues and the fleet
@@ -351,7 +359,7 @@ create table windlass.queues (
   age_to     integer,                                       -- up to this one
   created_at timestamptz not null,
   updated_at timestamptz not null,
-  constraint ageing_whole check ((age_after is null) = (age_to is null))
+  constraint ageing_whole check ((age_after is null) = (age_to is null) and (age_after is null or age_after > 0))
 );
 
 create table windlass.queue_stats (
@@ -413,7 +421,9 @@ create table windlass.templates (
   settings    text,
   archived_at timestamptz,
   created_at  timestamptz not null,
-  primary key (template_id, version)
+  primary key (template_id, version),
+  constraint template_whole check (version >= 1 and length(template_id) > 0 and length(name) > 0 and length(type) > 0
+                                   and length(queue) between 1 and 200)
 );
 create unique index templates_name on windlass.templates (name, version);
 
@@ -435,6 +445,8 @@ create table windlass.schedules (
   next_trigger_at   timestamptz,
   created_at        timestamptz not null,
   updated_at        timestamptz not null,
+  constraint schedule_whole     check (length(schedule_id) > 0 and length(template_id) > 0 and length(name) > 0
+                                       and length(cron_expression) > 0 and length(timezone) > 0),
   constraint catch_up_known     check (catch_up in ('skip', 'last', 'all') and catch_up_cap >= 1),
   constraint overlap_known      check (overlap in ('allow', 'skip', 'queue-one')),
   constraint paused_has_no_next check (enabled or next_trigger_at is null),
