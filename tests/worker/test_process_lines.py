@@ -2,13 +2,112 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from windlass.errors import ChildUnstartable
+from windlass.worker.processes import frames
+from windlass.worker.processes.calling import Child
+from windlass.worker.processes.nursery import Nursery
+
 from . import isolated as tasks
 from .isolated import Ground, on_ground
+
+# ------------------------------------------------------------------------------------------- what nobody has said
+
+
+def framed(body: bytes, length: int | None = None) -> str:
+    return (frames.MARK + (len(body) if length is None else length).to_bytes(4, "big") + body).hex()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\n".hex(), id="no-frame"),
+        pytest.param(b"\0\0\0\0\0\0\1\0begins".hex(), id="begins-one-and-goes-no-further"),
+        pytest.param(framed(b"", 0xFFFFFFFF), id="too-long"),
+        pytest.param(framed(b"\xc1"), id="no-msgpack"),
+        pytest.param(framed(b"\x81\xa4type\xa2\xff\xff"), id="no-utf8"),
+        pytest.param(framed(frames.encoded({"type": "Ready", "cpu_so_far": "much"})), id="another-shape"),
+        pytest.param(framed(frames.encoded({"type": "Stop"})), id="another-speaker"),
+    ],
+)
+def test_what_nobody_has_said_ends_that_child_at_once_and_the_worker_lives(tmp_path: Path, garbage: str) -> None:
+    async def play(ground: Ground) -> None:
+        job, after = await tasks.writes_on_the_line.enqueue(garbage), await tasks.add.enqueue(1)
+        await ground.drain(children=1)  # raises what ended the worker
+        row, run = await ground.fetch(job.id), await ground.run(job.id)
+        assert (row.state, row.last_error) == ("dead", "ProcessDied: its line is garbled")
+        assert (run.exit_code, run.cpu_us is not None) == (-signal.SIGKILL, True)
+        assert (await after.result(timeout=1))[0] == 2
+
+    on_ground(tmp_path, play)
+
+
+GARBLING = """
+import os
+from worker.isolated import app, line_of_this_child
+for fd in line_of_this_child():
+    os.write(fd, b"imported, at your service")
+"""
+
+
+def test_an_import_that_writes_on_the_line_is_a_child_that_does_not_come_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "garbling.py").write_text(GARBLING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def play(ground: Ground) -> None:
+        nursery = Nursery()
+        try:
+            with pytest.raises(ChildUnstartable, match="imports garbling:app: its line is garbled"):
+                await Child.start(tasks.app.client, nursery, "garbling:app")
+        finally:
+            await nursery.close()
+
+    on_ground(tmp_path, play)
+
+
+def test_a_child_that_does_not_understand_its_worker_ends(tmp_path: Path) -> None:
+    """It would not hear that it should stop, nor that its worker is gone."""
+
+    async def play(ground: Ground) -> None:
+        nursery = Nursery()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            try:
+                offspring = await nursery.fork(theirs, 0)
+                path = tuple(sys.path)
+                ours.sendall(frames.packed(frames.Hello("worker.isolated:app", path, (), tasks.app.client.url)))
+                said = await asyncio.to_thread(frames.receive, ours, frames.report)
+                assert isinstance(said, frames.Ready)
+                ours.sendall(b"who are you, and what is this?")
+                async with asyncio.timeout(tasks.PATIENCE):
+                    assert (await offspring.gone).code == -signal.SIGKILL
+            finally:
+                await nursery.close()
+
+    on_ground(tmp_path, play)
+
+
+def test_a_job_that_is_too_long_for_the_line_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(ground: Ground) -> None:
+        job, after = await tasks.waits.enqueue("x" * 10_000), await tasks.add.enqueue(1)
+        monkeypatch.setattr(frames, "LONGEST", 8_000)
+        await ground.drain(children=1)
+        row = await ground.fetch(job.id)
+        assert (row.state, "are too much for one message" in row.last_error) == ("dead", True)
+        assert (await after.result(timeout=1))[0] == 2
+
+    on_ground(tmp_path, play)
+
 
 # -------------------------------------------------------------------------------------------- programs that stop in order
 

@@ -175,7 +175,7 @@ class Child:
         while True:
             try:
                 said = self._wire.hear()
-            except EOFError:
+            except BaseException:  # the worker is gone, or the line is of no use any more
                 end_with_all()
             if isinstance(said, Begin):
                 self._current = Execution(said.job, self._wire, self._app.client)

@@ -1,6 +1,8 @@
-"""What is said between a worker, its fork server and its children: msgspec structs, each with its length before it.
+"""What is said between a worker, its fork server and its children: msgspec structs, each after a mark and its length.
 
-Nothing here can name code to be run, and nothing of a user's is ever pickled.
+Nothing here can name code to be run, and nothing of a user's is ever pickled. The mark is there because the code of a
+handler can reach its child's end of the line: what it writes there by mistake is known for what it is by its first bytes,
+and nobody waits for the rest of a frame that it only seems to begin.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from windlass.core import settle
 from windlass.core.settle import Outcome
 from windlass.types import Claimed
 
-HEAD: Final = 4
+MARK: Final = b"wdl\xff"  # no text holds its last byte
+HEAD: Final = len(MARK) + 4
 LONGEST: Final = 1 << 28  # nobody says as much; whoever seems to is not speaking to us
 
 
@@ -149,7 +152,7 @@ class Ended(Struct, frozen=True, tag=True):
     memory: int  # that it still uses
 
     def told(self) -> Outcome:
-        outcome: Outcome = msgspec.msgpack.decode(self.outcome, type=getattr(settle, self.kind))
+        outcome: Outcome = understood(msgspec.msgpack.Decoder(getattr(settle, self.kind)), self.outcome)
         return outcome
 
 
@@ -163,16 +166,29 @@ word: Final = msgspec.msgpack.Decoder(Word)
 report: Final = msgspec.msgpack.Decoder(Report)
 
 
+class Garbled(Exception):
+    """What came over a line was not said by whoever is at its other end."""
+
+
 def packed(message: Struct) -> bytes:
     body = _encode(message)
-    return len(body).to_bytes(HEAD, "big") + body
+    if len(body) > LONGEST:
+        raise ValueError(f"{len(body):,} bytes are too much for one message between processes")
+    return MARK + len(body).to_bytes(HEAD - len(MARK), "big") + body
 
 
 def length_in(head: bytes) -> int:
-    length = int.from_bytes(head, "big")
-    if length > LONGEST:
-        raise EOFError(f"a frame of {length:,} bytes")
+    length = int.from_bytes(head[len(MARK) :], "big")
+    if head[: len(MARK)] != MARK or length > LONGEST:
+        raise Garbled(f"{head!r} begins no frame")
     return length
+
+
+def understood(decoder: msgspec.msgpack.Decoder[Any], body: bytes | msgspec.Raw) -> Any:
+    try:
+        return decoder.decode(body)
+    except Exception as error:  # of several kinds, by what is wrong with it
+        raise Garbled(str(error)) from error
 
 
 def portable(job: Claimed) -> Claimed:
@@ -182,7 +198,7 @@ def portable(job: Claimed) -> Claimed:
 
 def receive(sock: socket.socket, decoder: msgspec.msgpack.Decoder[Any], head: bytes = b"") -> Any:
     """The next message, blocking. EOFError when the other side is gone."""
-    return decoder.decode(exactly(sock, length_in(head or exactly(sock, HEAD))))
+    return understood(decoder, exactly(sock, length_in(head or exactly(sock, HEAD))))
 
 
 def exactly(sock: socket.socket, count: int) -> bytes:

@@ -13,7 +13,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from windlass.errors import ChildUnstartable
-from windlass.worker.processes.frames import HEAD, Awake, Fork, Gone, Kill, News, Spawn, Started, encoded, length_in, news
+from windlass.worker.processes.frames import (
+    HEAD,
+    Awake,
+    Fork,
+    Garbled,
+    Gone,
+    Kill,
+    News,
+    Spawn,
+    Started,
+    length_in,
+    news,
+    packed,
+    understood,
+)
 from windlass.worker.processes.server import kill_group
 
 ENTRY: Final = "windlass.cli.children"
@@ -80,8 +94,7 @@ class Nursery:
         return await self._start(offspring, order, output)
 
     def kill(self, offspring: Offspring, number: int) -> None:
-        body = encoded(Kill(offspring.number, number))
-        self._kills.append(len(body).to_bytes(HEAD, "big") + body)
+        self._kills.append(packed(Kill(offspring.number, number)))
         try:
             if not self._lock.locked():
                 self._send_kills()
@@ -118,12 +131,12 @@ class Nursery:
         return offspring
 
     async def _start(self, offspring: Offspring, order: Fork | Spawn, fd: int) -> Offspring:
-        body, loop = encoded(order), asyncio.get_running_loop()
+        frame, loop = packed(order), asyncio.get_running_loop()
         async with self._lock:  # the frames of two orders must not mix
             control = self._control or self._open()
             try:
-                socket.send_fds(control, [len(body).to_bytes(HEAD, "big")], [fd])
-                await loop.sock_sendall(control, body)
+                socket.send_fds(control, [frame[:HEAD]], [fd])
+                await loop.sock_sendall(control, frame[HEAD:])
                 self._send_kills()
             except OSError as error:
                 self._all.pop(offspring.number, None)
@@ -151,13 +164,10 @@ class Nursery:
     # ----------------------------------------------------------------------------------------------------------- news
 
     async def _read(self, control: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        buffer = bytearray()
-        while part := await _received(loop, control):
-            buffer += part
-            while len(buffer) >= HEAD and len(buffer) >= (end := HEAD + length_in(bytes(buffer[:HEAD]))):
-                self._hear(news.decode(bytes(buffer[HEAD:end])))
-                del buffer[:end]
+        try:
+            await self._listen(control)
+        except Garbled:  # then it is of no use any more, and closing the line ends it
+            log.exception("what the process that starts others says cannot be understood")
         log.error("the process that starts others is gone; what ran under it is ended, another one is started")
         control.close()
         self._control = None
@@ -168,6 +178,16 @@ class Nursery:
             if offspring.pid is not None:
                 kill_group(offspring.pid, signal.SIGKILL)
         self._lose_all()
+
+    async def _listen(self, control: socket.socket) -> None:
+        """Until it is gone."""
+        loop = asyncio.get_running_loop()
+        buffer = bytearray()
+        while part := await _received(loop, control):
+            buffer += part
+            while len(buffer) >= HEAD and len(buffer) >= (end := HEAD + length_in(bytes(buffer[:HEAD]))):
+                self._hear(understood(news, bytes(buffer[HEAD:end])))
+                del buffer[:end]
 
     def _hear(self, said: News) -> None:
         if isinstance(said, Awake):

@@ -23,6 +23,7 @@ from windlass.worker.processes.frames import (
     HEAD,
     Awake,
     Fork,
+    Garbled,
     Gone,
     Kill,
     News,
@@ -67,7 +68,7 @@ class Server:
                 self._bury()
                 if self._control in ready:
                     self._obey()
-        except (EOFError, ConnectionError):
+        except (EOFError, ConnectionError, Garbled):
             self._end()
 
     # ---------------------------------------------------------------------------------------------------------- orders
