@@ -109,6 +109,53 @@ def test_a_job_that_is_too_long_for_the_line_fails_alone(tmp_path: Path, monkeyp
     on_ground(tmp_path, play)
 
 
+# ------------------------------------------------------------------------------------------ what is said for another run
+
+
+def test_what_is_said_for_another_run_counts_for_nobody_and_that_child_gets_no_other_job(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        job, after = await tasks.speaks_for_another_run.enqueue(), await tasks.add.enqueue(1)
+        await ground.drain(children=1)
+        run = await ground.run(job.id)
+        assert (run.status, run.artifacts or (), run.log_path) == ("completed", (), None)
+        assert await job.result(timeout=1) != (await after.result(timeout=1))[1]
+
+    on_ground(tmp_path, play)
+
+
+def test_a_fork_that_returns_twice_does_not_end_the_next_job(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        await tasks.forks_and_both_return.enqueue()
+        victim = await tasks.fails_after_a_while.enqueue()
+        await ground.drain(children=1)
+        row = await ground.fetch(victim.id)
+        assert (row.state, row.last_error) == ("dead", "ValueError: mine")
+
+    on_ground(tmp_path, play)
+
+
+@pytest.mark.parametrize(("how", "code"), [("returns", 0), ("raises", 1), ("exits", 3)])
+def test_a_copy_that_comes_out_of_the_handler_ends_as_a_program_would(tmp_path: Path, how: str, code: int) -> None:
+    async def play(ground: Ground) -> None:
+        job = await tasks.waits_for_its_copy.enqueue(how)
+        await ground.drain(children=1)
+        assert await job.result(timeout=1) == code
+
+    on_ground(tmp_path, play)
+
+
+def test_copies_of_a_handler_have_no_part_in_its_line(tmp_path: Path) -> None:
+    """Nobody would understand those who speak at once."""
+
+    async def play(ground: Ground) -> None:
+        job = await tasks.logs_from_several_processes.enqueue()
+        await ground.drain(children=1)
+        run = await ground.run(job.id)
+        assert (run.status, run.log_path) == ("completed", None)
+
+    on_ground(tmp_path, play)
+
+
 # -------------------------------------------------------------------------------------------- programs that stop in order
 
 

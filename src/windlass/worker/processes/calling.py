@@ -29,6 +29,7 @@ from windlass.worker.processes.frames import (
     Gone,
     Hello,
     Line,
+    OfRun,
     Progress,
     Ready,
     Stop,
@@ -57,6 +58,7 @@ class Child:
         self._jobs = 0
         self._cpu = 0  # that it has used in all
         self._memory = 0  # that it used when it was last heard of
+        self._strangers = False  # somebody has said what is not of the run that it was given
 
     @staticmethod
     async def start(client: Client, nursery: Nursery, target: str) -> Child:
@@ -94,10 +96,11 @@ class Child:
 
     @property
     def worn(self) -> bool:
-        """It should make room for another one: it is gone, has run many jobs, or has kept much memory."""
+        """It should make room for another one: it is gone, does not speak alone, has run many jobs, or has kept much
+        memory."""
         settings = self._client.settings
         return (
-            self._offspring.gone.done() or self._jobs >= settings.child_jobs
+            self._offspring.gone.done() or self._strangers or self._jobs >= settings.child_jobs
             or 0 < settings.child_memory < 2 * self._memory
         )  # fmt: skip
 
@@ -122,10 +125,14 @@ class Child:
     async def _heard_out(self, held: Held) -> Ending | None:
         begun = False
         while True:
-            match said := await self._hear():
-                case None:
-                    gone = await self._offspring.gone
-                    return self._death(gone, cause_of(gone)) if begun else None
+            said = await self._hear()
+            if said is None:
+                gone = await self._offspring.gone
+                return self._death(gone, cause_of(gone)) if begun else None
+            if not isinstance(said, OfRun) or said.run != held.job.run_id:
+                self._hear_stranger(held, said)
+                continue
+            match said:
                 case Begun():
                     begun = True
                 case Progress():
@@ -138,6 +145,13 @@ class Child:
                 case Ended():
                     self._cpu, self._memory = said.cpu_so_far, said.memory
                     return Ending(said.told(), Report(cpu_us=said.cpu_us, peak_rss=said.peak_rss), said.traceback)
+
+    def _hear_stranger(self, held: Held, said: Struct) -> None:
+        """It counts for nobody. But somebody else is on this line, so no other job is given to this child."""
+        if not self._strangers:
+            kind = type(said).__name__
+            log.warning("job %s (%s): its process says %s for another run", held.job.id, held.task.name, kind)
+        self._strangers = True
 
     def _death(self, gone: Gone, cause: str) -> Ending:
         cpu = None if gone.cpu_us is None else max(gone.cpu_us - self._cpu, 0)

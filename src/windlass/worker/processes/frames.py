@@ -121,28 +121,34 @@ class Broken(Struct, frozen=True, tag=True):
     why: str
 
 
-class Begun(Struct, frozen=True, tag=True):
+class OfRun(Struct, frozen=True):
+    """What is said for one run names it: whoever speaks late, or is a copy of a handler, does not speak for the next."""
+
+    run: str
+
+
+class Begun(OfRun, frozen=True, tag=True):
     """From here on its death is the job's."""
 
 
-class Progress(Struct, frozen=True, tag=True):
+class Progress(OfRun, frozen=True, tag=True):
     fraction: float | None
     note: str | None
 
 
-class Line(Struct, frozen=True, tag=True):
+class Line(OfRun, frozen=True, tag=True):
     level: str
     text: str
 
 
-class Artifact(Struct, frozen=True, tag=True):
+class Artifact(OfRun, frozen=True, tag=True):
     path: str
 
 
 Kind = Literal["Succeeded", "Failed", "Rejected", "Snoozed", "Released", "WasCancelled"]
 
 
-class Ended(Struct, frozen=True, tag=True):
+class Ended(OfRun, frozen=True, tag=True):
     kind: Kind
     outcome: msgspec.Raw
     traceback: str | None
