@@ -43,4 +43,12 @@ PROCESSES: list[Planted] = [
      "                end_as_copy(None)\n", "                pass\n", ("lines: comes_out and returns",)),
     ("children: a copy that raises lives on as a child", HERE + "child.py",
      "                end_as_copy(error)\n", "                pass\n", ("lines: comes_out and raises",)),
+    ("children: helpers that a handler forks are deaf as well", HERE + "server.py",
+     "            let_copies_hear()\n", "", ("lines: can_terminate",)),
+    ("children: helpers forget what they would do when they are told to end", HERE + "copies.py",
+     "    if signal.getsignal(signal.SIGTERM) is deaf:\n", "    if signal.SIGTERM:\n", ("lines: can_terminate",)),
+    ("children: a helper that is ended at once does not hear of it", HERE + "copies.py",
+     "signal.SIG_BLOCK, {signal.SIGTERM}", "signal.SIG_BLOCK, ()", ("lines: can_terminate",)),
+    ("children: one that has forked keeps its signals blocked", HERE + "copies.py",
+     "after_in_parent=_go_on, ", "", ("lines: can_terminate",)),
 ]  # fmt: skip

@@ -199,6 +199,18 @@ def logs_from_several_processes() -> None:
 
 
 @app.task(run="process", retry=ONCE)
+def ends_its_own_helper(has_an_ear: bool) -> int | None:
+    if has_an_ear:
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(5))
+    helper = multiprocessing.get_context("fork").Process(target=time.sleep, args=(PATIENCE,))
+    helper.start()
+    helper.terminate()
+    helper.join(2)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()), "nothing is held back"
+    return helper.exitcode
+
+
+@app.task(run="process", retry=ONCE)
 def speaks_for_another_run() -> int:
     """As a copy of an earlier handler would that still had the line."""
     ended = frames.Ended("another", "Succeeded", msgspec.Raw(frames.encoded(Succeeded())), None, 0, 0, 0, 0)

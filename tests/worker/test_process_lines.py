@@ -156,6 +156,16 @@ def test_copies_of_a_handler_have_no_part_in_its_line(tmp_path: Path) -> None:
     on_ground(tmp_path, play)
 
 
+@pytest.mark.parametrize(("has_an_ear", "code"), [(False, -signal.SIGTERM), (True, 5)], ids=["usual", "its-own"])
+def test_a_handler_can_terminate_a_process_that_it_has_forked(tmp_path: Path, has_an_ear: bool, code: int) -> None:
+    async def play(ground: Ground) -> None:
+        job = await tasks.ends_its_own_helper.enqueue(has_an_ear)
+        await ground.drain(children=1)
+        assert await job.result(timeout=1) == code
+
+    on_ground(tmp_path, play)
+
+
 # -------------------------------------------------------------------------------------------- programs that stop in order
 
 

@@ -77,8 +77,8 @@ class App(Protocol):
 
 
 class Wire:
-    """This child's end of the line. A copy that a handler forks has none: nobody understands two that speak at once, and what
-    both of them say would happen twice."""
+    """This child's end of the line. A copy that a handler forks has none: nobody understands two that speak at once, and
+    what both of them say would happen twice."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

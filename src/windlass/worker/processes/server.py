@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from windlass.worker.processes.copies import deaf, let_copies_hear
 from windlass.worker.processes.frames import (
     HEAD,
     Awake,
@@ -53,8 +54,8 @@ class Server:
     def run(self) -> None:
         for fd in (self._wakes, self._woken):
             os.set_blocking(fd, False)
-        for number in QUIET:  # whoever stops a whole service means the worker, which lets its jobs finish
-            signal.signal(number, _nothing)
+        for number in QUIET:
+            signal.signal(number, deaf)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._wakes, selectors.EVENT_READ)
@@ -116,6 +117,7 @@ class Server:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            let_copies_hear()
             self._selector.close()
             self._control.close()
             os.close(self._wakes)
@@ -168,7 +170,3 @@ def kill_group(pid: int, number: int, *, alone: bool = True) -> None:
         if alone:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-
-
-def _nothing(number: int, frame: object) -> None:
-    """Not SIG_IGN, which a program that a child starts would inherit."""
