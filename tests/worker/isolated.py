@@ -198,6 +198,37 @@ def logs_from_several_processes() -> None:
         one.join()
 
 
+STRANGE = os.fsdecode(b"caf\xe9.csv")  # the name of a file that is no UTF-8
+
+
+@app.task(run="process", context=True, retry=ONCE)
+def speaks_of_a_strange_file(ctx: Context, how: str) -> None:
+    ctx.log("read %s", STRANGE)
+    logging.getLogger("shop").warning(STRANGE)
+    ctx.artifact(STRANGE)
+    ctx.progress(1, STRANGE)
+    match how:
+        case "raises":
+            raise ValueError(STRANGE)
+        case "rejects":
+            raise Reject(STRANGE)
+
+
+@app.task(run="process", retry=ONCE)
+def tells_where_it_is() -> list[str]:
+    return [ascii(word) for word in (*sys.argv, *sys.path)]
+
+
+prints_strange_words = app.command(
+    "prints_strange_words",
+    [sys.executable, "-c", "import os, sys; print(ascii([sys.argv[1], os.environ['STRANGE'], os.getcwd()]))", STRANGE],
+    env={"STRANGE": STRANGE},
+    cwd="{there}/" + STRANGE,
+    retry=ONCE,
+)
+cannot_be_said = app.command("cannot_be_said", ["true", "\ud800"], retry=ONCE)
+
+
 @app.task(run="process", retry=ONCE)
 def ends_its_own_helper(has_an_ear: bool) -> int | None:
     if has_an_ear:

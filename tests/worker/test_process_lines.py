@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from windlass.errors import ChildUnstartable
 from windlass.worker.processes import frames
-from windlass.worker.processes.calling import Child
+from windlass.worker.processes.calling import Child, introduction
 from windlass.worker.processes.nursery import Nursery
 
 from . import isolated as tasks
@@ -84,8 +85,7 @@ def test_a_child_that_does_not_understand_its_worker_ends(tmp_path: Path) -> Non
         with ours, theirs:
             try:
                 offspring = await nursery.fork(theirs, 0)
-                path = tuple(sys.path)
-                ours.sendall(frames.packed(frames.Hello("worker.isolated:app", path, (), tasks.app.client.url)))
+                ours.sendall(frames.packed(introduction("worker.isolated:app", tasks.app.client.url)))
                 said = await asyncio.to_thread(frames.receive, ours, frames.report)
                 assert isinstance(said, frames.Ready)
                 ours.sendall(b"who are you, and what is this?")
@@ -164,6 +164,68 @@ def test_a_handler_can_terminate_a_process_that_it_has_forked(tmp_path: Path, ha
         assert await job.result(timeout=1) == code
 
     on_ground(tmp_path, play)
+
+
+# ------------------------------------------------------------------------------------------------ words that are no UTF-8
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [("returns", None), ("raises", "ValueError: caf\\udce9.csv"), ("rejects", "caf\\udce9.csv")],
+)
+def test_a_handler_may_speak_of_a_file_whose_name_is_no_utf8(tmp_path: Path, how: str, error: str | None) -> None:
+    async def play(ground: Ground) -> None:
+        job = await tasks.speaks_of_a_strange_file.enqueue(how)
+        await ground.drain(children=1)
+        run = await ground.run(job.id)
+        assert (run.error, run.artifacts) == (error, ("caf\\udce9.csv",))
+        first, second = ground.log_of(run).splitlines()
+        assert (first.endswith("read caf\\udce9.csv"), second.endswith("shop: caf\\udce9.csv")) == (True, True)
+
+    on_ground(tmp_path, play)
+
+
+def test_a_child_is_told_where_it_is_whatever_the_names_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, tasks.STRANGE, tmp_path, "last"])
+    monkeypatch.setattr(sys, "argv", ["program", tasks.STRANGE, "\ud800"])
+
+    async def play(ground: Ground) -> None:
+        job = await tasks.tells_where_it_is.enqueue()
+        await ground.drain(children=1)
+        known = await job.result(timeout=1)
+        assert known[:3] == ["'program'", ascii(tasks.STRANGE), ascii("\\ud800")]
+        assert known[-2:] == [ascii(tasks.STRANGE), "'last'"], "a path that is no text is passed over, as it is here"
+
+    on_ground(tmp_path, play)
+
+
+def test_a_program_gets_words_that_are_no_utf8_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALSO_STRANGE", tasks.STRANGE)
+    there = tmp_path / tasks.STRANGE
+    there.mkdir()
+
+    async def play(ground: Ground) -> None:
+        job = await tasks.prints_strange_words.enqueue(there=str(tmp_path))
+        await ground.drain(children=1)
+        assert ground.log_of(await ground.run(job.id)) == ascii([tasks.STRANGE, tasks.STRANGE, str(there)]) + "\n"
+
+    on_ground(tmp_path, play)
+
+
+def test_words_that_no_program_can_be_given_are_that_jobs_failure(tmp_path: Path) -> None:
+    forgotten: list[object] = []
+
+    async def play(ground: Ground) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: forgotten.append(context["message"]))
+        job, after = await tasks.cannot_be_said.enqueue(), await tasks.add.enqueue(1)
+        await ground.drain(children=1)
+        row = await ground.fetch(job.id)
+        assert (row.state, row.last_error.split(":")[0]) == ("dead", "UnicodeEncodeError")
+        assert (await after.result(timeout=1))[0] == 2
+        gc.collect()
+
+    on_ground(tmp_path, play)
+    assert forgotten == [], "nobody waits for what was never asked for"
 
 
 # -------------------------------------------------------------------------------------------- programs that stop in order

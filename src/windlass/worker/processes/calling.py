@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -36,6 +37,7 @@ from windlass.worker.processes.frames import (
     length_in,
     packed,
     portable,
+    raw,
     report,
     understood,
 )
@@ -74,7 +76,7 @@ class Child:
             raise
         try:
             async with asyncio.timeout(STARTS_WITHIN):
-                child._say(Hello(target, tuple(sys.path), tuple(sys.argv), client.url))
+                child._say(introduction(target, client.url))
                 said = await child._hear()
         except TimeoutError:
             child.end()
@@ -195,6 +197,16 @@ class Ending(Struct, frozen=True):
     outcome: Outcome
     measured: Report
     traceback: str | None = None
+
+
+def introduction(target: str, url: str) -> Hello:
+    """Modules are looked for where this process looks: what is no text in `sys.path` is passed over here as well."""
+    path, argv = (tuple(raw(part) for part in _texts(parts)) for parts in (sys.path, sys.argv))
+    return Hello(raw(target), path, argv, raw(url))
+
+
+def _texts(parts: Iterable[object]) -> list[str]:
+    return [part for part in parts if isinstance(part, str)]
 
 
 def cause_of(gone: Gone) -> str:

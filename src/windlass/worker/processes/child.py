@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn, Protocol, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from windlass.client import Client
 from windlass.clock import SystemClock
@@ -54,6 +55,7 @@ from windlass.worker.processes.frames import (
     encoded,
     packed,
     receive,
+    sayable,
     word,
 )
 
@@ -140,11 +142,11 @@ class ToldContext(Context):
         assert self.progressed is not None, "it was just told"
         if note is not None or self.progressed == 1 or abs(self.progressed - self._told) >= STEP:
             self._told = self.progressed
-            self._execution.say(Progress(self.run_id, self.progressed, self.note))
+            self._execution.say(Progress(self.run_id, self.progressed, sayable(self.note)))
 
     def artifact(self, path: str) -> None:
         super().artifact(path)
-        self._execution.say(Artifact(self.run_id, self.artifacts[-1]))
+        self._execution.say(Artifact(self.run_id, sayable(self.artifacts[-1])))
 
 
 class Execution:
@@ -173,7 +175,7 @@ class Execution:
         return await parents_of(self._client.driver, self.job.id)
 
     def write_log(self, level: str, text: str) -> None:
-        self.say(Line(self.job.run_id, level, text))
+        self.say(Line(self.job.run_id, sayable(level), sayable(text)))
 
     def say(self, said: OfRun) -> None:
         self._wire.say(said)
@@ -221,9 +223,9 @@ class Child:
         before = measures.cpu_so_far()
         outcome, told = self._outcome(execution, begin.result_limit, runner)
         after, (peak, used) = measures.cpu_so_far(), measures.memory()
-        kind = cast("Kind", type(outcome).__name__)
-        run = execution.job.run_id
-        return Ended(run, kind, msgspec.Raw(encoded(outcome)), told, after - before, peak, after, used)
+        kind, run = cast("Kind", type(outcome).__name__), execution.job.run_id
+        words = encoded(type(outcome)(*map(sayable, astuple(outcome))))
+        return Ended(run, kind, msgspec.Raw(words), sayable(told), after - before, peak, after, used)
 
     def _outcome(self, execution: Execution, limit: int, runner: asyncio.Runner) -> tuple[Outcome, str | None]:
         task = self._app.tasks.get(execution.job.type)
@@ -279,15 +281,16 @@ def live(sock: socket.socket, load: Callable[[str], App]) -> None:
     wire = Wire(sock)
     hello = wire.hear()
     assert isinstance(hello, Hello), "a worker introduces itself first"
-    sys.path[:], sys.argv[:] = hello.path, hello.argv
+    sys.path[:], sys.argv[:] = map(os.fsdecode, hello.path), map(os.fsdecode, hello.argv)
+    url = os.fsdecode(hello.url)
     try:
-        app = load(hello.target)
+        app = load(os.fsdecode(hello.target))
     except BaseException as error:
-        wire.say(Broken(str(error) if isinstance(error, WindlassError) else describe(error)))
+        wire.say(Broken(sayable(str(error) if isinstance(error, WindlassError) else describe(error))))
         return
-    if scheme_of(hello.url) == "memory":
+    if scheme_of(url) == "memory":
         clock = SystemClock()
-        app.client = Client(hello.url, app.client.settings, driver=cast("Driver", OutOfReach()), clock=clock)
+        app.client = Client(url, app.client.settings, driver=cast("Driver", OutOfReach()), clock=clock)
     else:
-        app.client.url = hello.url
+        app.client.url = url
     Child(app, wire).live()

@@ -7,6 +7,7 @@ and nobody waits for the rest of a frame that it only seems to begin.
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any, Final, Literal, TypeAlias
 
@@ -34,13 +35,14 @@ class Fork(Struct, frozen=True, tag=True):
 
 
 class Spawn(Struct, frozen=True, tag=True):
-    """Start a program. Where its output goes comes along."""
+    """Start a program. Where its output goes comes along. Its words are bytes, as those of the operating system are: they
+    need not be text of any encoding."""
 
     number: int
     memory: int
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    cwd: str | None
+    command: tuple[bytes, ...]
+    environment: dict[bytes, bytes]
+    cwd: bytes | None
 
 
 class Kill(Struct, frozen=True, tag=True):
@@ -86,12 +88,13 @@ News: TypeAlias = Awake | Started | Unstarted | Gone
 
 
 class Hello(Struct, frozen=True, tag=True):
-    """Where the app is, where modules are looked for, how the program was started, and where its store is."""
+    """Where the app is, where modules are looked for, how the program was started, and where its store is. As bytes, since
+    each of them may hold the name of a file."""
 
-    target: str
-    path: tuple[str, ...]
-    argv: tuple[str, ...]
-    url: str
+    target: bytes
+    path: tuple[bytes, ...]
+    argv: tuple[bytes, ...]
+    url: bytes
 
 
 class Begin(Struct, frozen=True, tag=True):
@@ -195,6 +198,22 @@ def understood(decoder: msgspec.msgpack.Decoder[Any], body: bytes | msgspec.Raw)
         return decoder.decode(body)
     except Exception as error:  # of several kinds, by what is wrong with it
         raise Garbled(str(error)) from error
+
+
+def raw(text: str) -> bytes:
+    """As the operating system has it, where it can have such a thing at all."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
+
+
+def sayable(value: Any) -> Any:
+    """Text, or a tuple of texts, as a message can hold it: the name of a file, and so whatever speaks of one, may hold what
+    is no UTF-8. Anything else is left as it is."""
+    if isinstance(value, tuple):
+        return tuple(sayable(one) for one in value)
+    return str.encode(value, "utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def portable(job: Claimed) -> Claimed:

@@ -82,16 +82,19 @@ class Nursery:
 
     async def fork(self, sock: socket.socket, memory: int) -> Offspring:
         """A child that has this end of a socket. The caller closes its own copy."""
-        offspring = self._expect()
-        return await self._start(offspring, Fork(offspring.number, memory), sock.fileno())
+        number = self._next_number()
+        return await self._start(number, packed(Fork(number, memory)), sock.fileno())
 
     async def spawn(
         self, command: Sequence[str], environment: Mapping[str, str], cwd: str | None, output: int, memory: int
     ) -> Offspring:
-        """A program. Raises `ChildUnstartable` when there is none of that name, or it may not be run."""
-        offspring = self._expect()
-        order = Spawn(offspring.number, memory, tuple(command), dict(environment), cwd)
-        return await self._start(offspring, order, output)
+        """A program. Raises `ChildUnstartable` when there is none of that name, or it may not be run, and `ValueError` when
+        no program could be given such words."""
+        number = self._next_number()
+        words = tuple(map(os.fsencode, command))
+        variables = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+        order = packed(Spawn(number, memory, words, variables, None if cwd is None else os.fsencode(cwd)))
+        return await self._start(number, order, output)
 
     def kill(self, offspring: Offspring, number: int) -> None:
         self._kills.append(packed(Kill(offspring.number, number)))
@@ -125,13 +128,13 @@ class Nursery:
 
     # --------------------------------------------------------------------------------------------------------- orders
 
-    def _expect(self) -> Offspring:
+    def _next_number(self) -> int:
         self._numbers += 1
-        offspring = self._all[self._numbers] = Offspring(self._numbers, self)
-        return offspring
+        return self._numbers
 
-    async def _start(self, offspring: Offspring, order: Fork | Spawn, fd: int) -> Offspring:
-        frame, loop = packed(order), asyncio.get_running_loop()
+    async def _start(self, number: int, frame: bytes, fd: int) -> Offspring:
+        loop = asyncio.get_running_loop()
+        offspring = self._all[number] = Offspring(number, self)
         async with self._lock:  # the frames of two orders must not mix
             control = self._control or self._open()
             try:

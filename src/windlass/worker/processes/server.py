@@ -36,6 +36,7 @@ from windlass.worker.processes.frames import (
     order,
     packed,
     receive,
+    sayable,
 )
 from windlass.worker.processes.measures import bound_memory, usage_of
 
@@ -85,7 +86,7 @@ class Server:
                 try:
                     pid = self._fork(given, fd) if isinstance(given, Fork) else self._spawn(given, fd)
                 except (OSError, ValueError) as error:
-                    self._tell(Unstarted(given.number, str(error)))
+                    self._tell(Unstarted(given.number, sayable(str(error))))
                 else:
                     self._pids[given.number] = pid
                     self._tell(Started(given.number, pid))
@@ -134,8 +135,10 @@ class Server:
             os._exit(code)
 
     def _spawn(self, given: Spawn, fd: int) -> int:
+        command = [os.fsdecode(word) for word in given.command]  # as text, so that errors quote it as such
+        cwd = None if given.cwd is None else os.fsdecode(given.cwd)
         started = subprocess.Popen(  # noqa: S603 - the program and its arguments are a list, and no shell reads them
-            given.command, env=given.environment, cwd=given.cwd, stdin=subprocess.DEVNULL, stdout=fd, stderr=fd,
+            command, env=given.environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=fd, stderr=fd,
             start_new_session=True, preexec_fn=(lambda: bound_memory(given.memory)) if given.memory else None,
         )  # fmt: skip
         started.returncode = 0  # its end is waited for here, not by whoever collects this object
