@@ -29,6 +29,7 @@ from mutants_of_acceptance import ACCEPTANCE
 from mutants_of_groups import GROUPS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
+from mutants_of_processes import PROCESSES
 
 ROOT = Path(__file__).parent.parent
 
@@ -43,6 +44,7 @@ TIERS = {
         f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")
     ],
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
+    "lines": ["tests/worker/test_process_lines.py"],
     "simulator": ["tests/testing/test_seeds.py"],
     "schedules": ["tests/coordinator/test_firing.py", "tests/client/test_schedules.py"],
     "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],
@@ -473,10 +475,11 @@ MUTANTS = [
     Mutant("children: what one leaves behind goes on", "worker/processes/server.py",
            "kill_group(pid, signal.SIGKILL, alone=False)", "kill_group(pid, 0, alone=False)", ("isolation",)),
     Mutant("children: a death before the beginning is charged to the job", "worker/processes/calling.py",
-           "return self._death(gone) if begun else None", "return self._death(gone)", ("isolation",)),
+           "return self._death(gone, cause_of(gone)) if begun else None", "return self._death(gone, cause_of(gone))",
+           ("isolation",)),
     Mutant("children: an order is cut in two by a kill", "worker/processes/nursery.py",
            "if not self._lock.locked():", "if self._lock is not None:", ("isolation",)),
-    Mutant("children: jobs are claimed ahead of free lanes", "worker/processes/runner.py",
+    Mutant("children: jobs are claimed ahead of free lanes", "worker/lineup.py",
            "return max(self.size - self._busy - len(self._waiting), 0)", "return self.size", ("isolation",)),
     Mutant("logs: those of jobs that are there are removed as well", "worker/logkeeping.py",
            "job is not None and job not in there", "job is not None", ("isolation",)),
@@ -559,7 +562,7 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS))]
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES))]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:
