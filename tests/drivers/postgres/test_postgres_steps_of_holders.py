@@ -274,7 +274,7 @@ def test_limits_and_pauses_are_made_while_a_table_is_vacuumed(postgres_server: S
     async def play(tried: Line) -> None:
         with Link(tried.direct.place).open() as somebody, somebody.transaction():
             somebody.execute(f"lock table {tried.schema}.{table} in share update exclusive mode".encode())
-            changes = [PutLimit("k", 1), PauseLimit("type:work", True)]
+            changes: list[Alteration] = [PutLimit("k", 1), PauseLimit("type:work", True)]
             assert await tried.driver.alter(changes, now=tried.now()) == ["applied", "applied"]
 
     with line(postgres_server, 5) as tried:

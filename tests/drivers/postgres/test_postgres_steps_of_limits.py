@@ -31,6 +31,8 @@ from windlass.core.alterations import Alteration, PauseLimit, PutLimit, PutQueue
 from windlass.core.duties import RecountLimits
 from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Succeeded
+from windlass.drivers.ops import duties
+from windlass.drivers.postgres.dialect import DIALECT
 
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("type:work", {}), ("org:o", {"org_id": "o"}), ("tag:t", {"tags": ("t",)}), ("queue:default", {}), ("global", {}),
@@ -172,20 +174,6 @@ def test_two_claims_of_a_fair_queue_charge_both(stage: Stage) -> None:
         got = [job.id for job in outcome["one"] + outcome["two"]]
         assert len(got) == len(set(got)) == 4, outcome
         assert stage.ask("select share, finish from windlass.shares order by share") == [("=a", 2.0), ("=b", 2.0)], outcome
-        check(stage, outcome)
-
-
-@pytest.mark.parametrize("other", ["claim", "settle"])
-def test_counting_again_beside_workers_repairs_and_harms_nothing(stage: Stage, other: str) -> None:
-    """Somebody else's hand made a limit, of which those who run know nothing."""
-    enqueue(stage, new(), new())
-    jobs = claimed(stage, limit=1)
-    stage.run("insert into windlass.limits (key, max_used, used) values ('type:work', 5, 3)")
-    one = wish("one", limit=1)
-    for outcome in stage.every(lambda: {"leader": recount(), "worker": whole(one) if other == "claim" else settle(jobs)}):
-        outcome["leader"]
-        outcome["worker"]
-        stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
         check(stage, outcome)
 
 
