@@ -32,6 +32,7 @@ from mutants_of_listings import LISTINGS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
 from mutants_of_webhooks import WEBHOOKS
+from mutants_of_processes import PROCESSES
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,11 +47,13 @@ TIERS = {
         f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")
     ],
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
+    "lines": ["tests/worker/test_process_lines.py"],
     "simulator": ["tests/testing/test_seeds.py"],
     "schedules": ["tests/coordinator/test_firing.py", "tests/client/test_schedules.py"],
     "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],
     "recovery": ["tests/acceptance/test_recovery_matrix.py", "-k", "sqlite"],
     "repair": ["tests/acceptance/test_repair.py", "-k", "sqlite"],
+    "deaths": [f"tests/acceptance/test_recovery_of_{noun}.py" for noun in ("schedules", "holds")],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
@@ -61,6 +64,7 @@ TIERS = {
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
     "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
     "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
+    "mending": ["tests/drivers/postgres/test_postgres_steps_of_repair.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "deliveries": ["tests/worker/test_webhooks.py"],
     "in_process": ["tests/worker/test_hooks.py"],
@@ -470,15 +474,28 @@ MUTANTS = [
     Mutant("worker: a wish to cancel is not heard", "worker/holdings.py",
            '        if self.why is None or why == "lost":\n', '        if why == "cancel":\n            return\n'
            '        if self.why is None or why == "lost":\n'),
+    Mutant("fair: it is always the first org's turn", "core/fairness.py",
+           "key=lambda share: (self.start(share, taken.get(share, 0)), share)", "key=lambda share: share or str(taken)",
+           ("simulator: once_failed",)),
+    Mutant("fair: who was idle has saved up turns", "core/fairness.py",
+           "base = clock if before is None else max(before.finish, clock)",
+           "base = clock if before is None else before.finish", ("simulator: once_failed",)),
+    Mutant("limits: a pause of a key stops nothing", "core/limits.py",
+           "return limit.paused_at is not None or (limit", "return (limit", ("simulator: once_failed",)),
+    Mutant("limits: all queues together may give any number", "drivers/memory/limits.py",
+           "rules.room(tables.limits.get(key), now) != 0 for key in", "key for key in", ("simulator: once_failed",)),
+    Mutant("limits: there is always a token", "core/limits.py",
+           "return tokens if free is None else", "return max(tokens, 1) if free is None else", ("simulator: once_failed",)),
     Mutant("children: a lost lease does not hurry the end", "worker/processes/stopping.py",
            "self._hurried = lost\n", "lost = False\n", ("isolation",)),
     Mutant("children: what one leaves behind goes on", "worker/processes/server.py",
            "kill_group(pid, signal.SIGKILL, alone=False)", "kill_group(pid, 0, alone=False)", ("isolation",)),
     Mutant("children: a death before the beginning is charged to the job", "worker/processes/calling.py",
-           "return self._death(gone) if begun else None", "return self._death(gone)", ("isolation",)),
+           "return self._death(gone, cause_of(gone)) if begun else None", "return self._death(gone, cause_of(gone))",
+           ("isolation",)),
     Mutant("children: an order is cut in two by a kill", "worker/processes/nursery.py",
            "if not self._lock.locked():", "if self._lock is not None:", ("isolation",)),
-    Mutant("children: jobs are claimed ahead of free lanes", "worker/processes/runner.py",
+    Mutant("children: jobs are claimed ahead of free lanes", "worker/lineup.py",
            "return max(self.size - self._busy - len(self._waiting), 0)", "return self.size", ("isolation",)),
     Mutant("logs: those of jobs that are there are removed as well", "worker/logkeeping.py",
            "job is not None and job not in there", "job is not None", ("isolation",)),
@@ -563,7 +580,7 @@ def main(words: list[str]) -> int:
         mutant
         for mutant in [
             *MUTANTS,
-            *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *WEBHOOKS, *ACCESS, *LISTINGS)),
+            *(Mutant(*one) for one in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES, *WEBHOOKS, *ACCESS, *LISTINGS)),
         ]
         if all(word in mutant.what for word in words)
     ]

@@ -34,6 +34,11 @@ ACCEPTANCE: list[Planted] = [
      "        if expired:\n            yield from announce(SQL, expired, now)\n", "", ("promises: loss_is",)),
     ("events: what core decided is not announced", "worker/recovering.py",
      "return announced(webhooks, job, change)", "return change", ("recovery",)),
+    ("schedules: the next time and the jobs are two steps", "coordinator/firing.py",
+     "        [answer] = await client.driver.alter([change], now=now)\n    except",
+     "        from msgspec.structs import replace\n"
+     "        [answer] = await client.driver.alter([replace(change, jobs=())], now=now)\n"
+     "        await client.driver.enqueue(change.jobs, now=now)\n    except", ("deaths: sqlite",)),
     ("repair: who waited for a permit waits on", "drivers/ops/limits.py",
      "            yield from self.let_through(wrong, now)\n", "", ("repair",)),
     ("repair: every lease counts as lapsed", "core/recovery.py",

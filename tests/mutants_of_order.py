@@ -45,6 +45,8 @@ ORDER: list[Planted] = [
      "        yield from note(db, found, \"hold.expired\", actor, now)\n", "        yield from ()\n", ()),
     ("hold: one that has ended is renewed", OPS + "holds.py",
      "    if not is_valid(found, now):\n        return \"wrong_state\"\n    match", "    match", ()),
+    ("pg order: changes are not made one after the other", PG + "locking.py",
+     "        yield SQL.lock_order(names=Texts(ordered))\n", "        yield from ()\n", ("order: keeps_its_position",)),
     ("pg order: enqueues of a dense queue come in between", PG + "locking.py",
      "    if queues | ordered:\n        yield SQL.hold_queues(names=Texts(queues | ordered))\n",
      "    if queues:\n        yield SQL.hold_queues(names=Texts(queues))\n", ("order: nobody_gets_the_place or comes_while",)),

@@ -36,9 +36,10 @@ ONLY_POSTGRES = set(
     # locks, in their order
     "take lock_queues hold_queues lock_limits try_limits lock_groups lock_guards lock_jobs lock_ended hold_leader "
     "hold_templates lock_schedules lock_schedule_named "
-    "lock_holders replaceable try_guards limits_there begin_hold be_brief hold_runs undo_hold end_hold "
+    "lock_holders replaceable try_guards limits_there begin_hold be_brief hold_claims undo_hold end_hold "
     "lock_usage share_usage shared_rows_of concerning open_groups reach lock_open stopped_with members_in "
     "lock_order lock_hold lock_webhooks share_webhooks lock_waiting_events lock_deliveries "
+    "lock_open_for_long lock_order lock_hold "
     # claims that are under way while a queue is taken
     "claims_under_way still_under_way pause "
     # what was stored when a reply was lost; hearing of work; the server's health

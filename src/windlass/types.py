@@ -265,7 +265,7 @@ class Limit(Struct, frozen=True, kw_only=True, gc=False):
     burst: float | None = None
     tokens: float | None = None
     refilled_at: Micros | None = None
-    wake_at: Micros | None = None  # when a claim lets those through who wait for a token
+    wake_at: Micros | None = None  # when a claim lets those through who wait
     weight: float = 1.0  # of an org, in queues with order="fair"
     paused_at: Micros | None = None
     declared: str | None = None  # as a program last described it: only another description is obeyed

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .place import Place
+from .crashing import Crash
+from .place import Place, run
 
 
 def _made(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
@@ -37,3 +38,10 @@ def sql_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]
 def file_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """The Job Scheduler's own store."""
     yield from _made(request, tmp_path)
+
+
+@pytest.fixture
+def crash(sql_place: Place, tmp_path: Path) -> Iterator[Crash]:
+    made = Crash(sql_place, tmp_path)
+    yield made
+    run(made.close)

@@ -13,8 +13,10 @@ from random import Random
 from faults import crash
 from windlass import Windlass, current
 from windlass.clock import ManualClock
+from windlass.types import Micros
 
 QUEUE = "stories"
+HELD: Micros = 600_000
 DIED = 7
 
 
@@ -36,14 +38,25 @@ def scheduler(url: str, schema: str, log: str, clock: ManualClock, ending: str =
     return app
 
 
+async def hold(app: Windlass, clock: ManualClock, *, until_renewed: bool) -> None:
+    """Renewed after a third of its time, by its own clock and by the one that stands still."""
+    async with app.hold(QUEUE, by="the dead", expires_in=f"{HELD}us"):
+        if until_renewed:
+            clock.advance(HELD // 3)
+            await asyncio.sleep(60)
+
+
 async def main(url: str, schema: str, log: str, now: str, point: str) -> None:
     ending = "dies" if point == "inside the handler" else "fails" if point.startswith("failure") else ""
-    app = scheduler(url, schema, log, ManualClock(int(now)), ending)
+    clock = ManualClock(int(now))
+    app = scheduler(url, schema, log, clock, ending)
     await app.client.ready()
     if ":" in point:
         crash.at_commit(app.client.driver, point, lambda: os._exit(DIED))
     if point.startswith("enqueue"):
         await app.find_task("story").enqueue()
+    elif point.startswith(("acquire", "grant", "renew", "give_back")):
+        await hold(app, clock, until_renewed=point.startswith("renew"))
     else:
         await app.tick()
 

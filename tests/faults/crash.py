@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
+from windlass.core.alterations import Acquire, Alteration, Fire, Grant, ReleaseHold, Renew
 from windlass.core.changes import Ack, Fail, Release, Settlement
+from windlass.drivers.ops import people
+from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.postgres import keys as postgres_keys
 from windlass.drivers.postgres import leases as postgres_leases
 from windlass.drivers.postgres import settlement as postgres_settlement
@@ -27,7 +30,7 @@ from windlass.worker.settler import Settler
 
 from . import tasks
 
-Counts = Callable[[Any, Any], bool]  # (first argument, answer) -> this is the operation that is meant
+Counts = Callable[[Any, Any], bool]  # (what was asked for, answer) -> this is the operation that is meant
 
 
 def _hands_back(change: Settlement) -> bool:
@@ -40,6 +43,15 @@ def _took(answer: Any) -> bool:
     return bool(answer[0] if isinstance(answer, tuple) else answer)
 
 
+def _granted(wish: type[Alteration]) -> Counts:
+    return lambda changes, answers: any(
+        isinstance(change, wish) and answer == "applied" for change, answer in zip(changes, answers, strict=True)
+    )
+
+
+WISHES: Final[dict[str, type[Alteration]]] = {
+    "fire": Fire, "acquire": Acquire, "grant": Grant, "renew": Renew, "give_back": ReleaseHold,
+}  # fmt: skip
 OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     "enqueue": (jobs, "enqueue", lambda new, answers: True),
     "claim": (leases, "claim", lambda wish, jobs: _took(jobs)),
@@ -48,6 +60,7 @@ OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     "release": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
     "failure": (settlement, "settle", lambda changes, _: any(map(_hands_back, changes))),
     "recovery": (settlement, "settle", lambda changes, _: any(change.lapsed for change in changes)),
+    **{name: (people, "alter", _granted(wish)) for name, wish in WISHES.items()},
 }  # fmt: skip
 POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, whether it is one statement)
     "claim": [(postgres_leases, "claim_whole", False)],  # of jobs with limits: it has a commit to die before
@@ -58,6 +71,7 @@ POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, wh
     "failure": [(postgres_settlement, "settle_free", False)],
     "recovery": [(postgres_settlement, "settle_free", False)],
     "enqueue": [(postgres_keys, "enqueue", False)],  # of queues with dense positions, and of jobs with keys
+    **{name: [(people, "alter", False)] for name in WISHES},
 }
 CALLS: Final[dict[str, tuple[Any, str]]] = {
     "before_handler": (Held, "begin"),
@@ -112,6 +126,11 @@ def at_commit(driver: Any, point: str, die: Callable[[], None]) -> None:
         _at_commit_on_postgres(POSTGRES.get(point, POSTGRES[operation]), OPERATIONS[operation][2], step, die)
 
 
+def _asked(args: Sequence[Any]) -> Any:
+    """Of an operation's arguments, what it was asked for: the first, after the dialect where several stores share it."""
+    return next(arg for arg in args if not isinstance(arg, Dialect))
+
+
 def _nothing() -> None:
     pass
 
@@ -133,9 +152,9 @@ def _at_commit(driver: SqliteDriver, operation: tuple[Any, str, Counts], step: s
     meant: list[bool] = []  # whether the present transaction holds the operation
 
     def around(real: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Generator[Any, Any, Any]]:
-        def observed(first: Any, *rest: Any) -> Generator[Any, Any, Any]:
-            answer = yield from real(first, *rest)
-            if counts(first, answer):
+        def observed(*args: Any) -> Generator[Any, Any, Any]:
+            answer = yield from real(*args)
+            if counts(_asked(args), answer):
                 meant.append(True)
             return answer
 
@@ -158,11 +177,11 @@ def _at_commit_on_postgres(
 
     def around(at_once: bool) -> Callable[[Any], Any]:
         def wrapped(real: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Generator[Any, Any, Any]]:
-            def observed(first: Any, *rest: Any) -> Generator[Any, Any, Any]:
+            def observed(*args: Any) -> Generator[Any, Any, Any]:
                 if at_once and step == "before_commit":
                     die()
-                answer = yield from real(first, *rest)
-                if counts(first, answer):
+                answer = yield from real(*args)
+                if counts(_asked(args), answer):
                     if at_once:
                         die()
                     present.meant = True

@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
+import stat
 import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from windlass import Context, Reject, Retry, Snooze, Windlass, current, fixed
 from windlass.client import Client
 from windlass.config import settings_from
+from windlass.core.settle import Succeeded
 from windlass.types import Job, Run
 from windlass.worker import Worker
+from windlass.worker.processes import frames
 
 ONCE = Retry(max_attempts=1)
 PATIENCE = 30.0
@@ -147,6 +154,126 @@ def raises(what: str) -> object:
             raise SystemExit(3)
         case _:
             return object()
+
+
+@app.task(run="process", retry=ONCE)
+def forks_and_both_return() -> str:
+    """As a fork whose exec fails does: what is raised then climbs out of the handler in the copy, too."""
+    if os.fork() == 0:
+        time.sleep(0.1)
+    return "forked"
+
+
+@app.task(run="process", retry=ONCE, timeout="10s")
+def waits_for_its_copy(how: str) -> int:
+    if copy := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+    match how:
+        case "raises":
+            raise ValueError("in a copy")
+        case "exits":
+            sys.exit(3)
+    return 0
+
+
+@app.task(run="process", retry=ONCE)
+def fails_after_a_while() -> None:
+    time.sleep(0.3)
+    raise ValueError("mine")
+
+
+def _logs_long_lines() -> None:
+    for _ in range(20):
+        logging.getLogger("shop").warning("y" * 400_000)
+
+
+@app.task(run="process", retry=ONCE)
+def logs_from_several_processes() -> None:
+    logging.getLogger("shop").addHandler(logging.NullHandler())
+    logging.getLogger("shop").propagate = False
+    those = [multiprocessing.get_context("fork").Process(target=_logs_long_lines) for _ in range(3)]
+    for one in those:
+        one.start()
+    for one in those:
+        one.join()
+
+
+STRANGE = os.fsdecode(b"caf\xe9.csv")  # the name of a file that is no UTF-8
+
+
+@app.task(run="process", context=True, retry=ONCE)
+def speaks_of_a_strange_file(ctx: Context, how: str) -> None:
+    ctx.log("read %s", STRANGE)
+    logging.getLogger("shop").warning(STRANGE)
+    ctx.artifact(STRANGE)
+    ctx.progress(1, STRANGE)
+    match how:
+        case "raises":
+            raise ValueError(STRANGE)
+        case "rejects":
+            raise Reject(STRANGE)
+
+
+@app.task(run="process", retry=ONCE)
+def tells_where_it_is() -> list[str]:
+    return [ascii(word) for word in (*sys.argv, *sys.path)]
+
+
+prints_strange_words = app.command(
+    "prints_strange_words",
+    [sys.executable, "-c", "import os, sys; print(ascii([sys.argv[1], os.environ['STRANGE'], os.getcwd()]))", STRANGE],
+    env={"STRANGE": STRANGE},
+    cwd="{there}/" + STRANGE,
+    retry=ONCE,
+)
+cannot_be_said = app.command("cannot_be_said", ["true", "\ud800"], retry=ONCE)
+
+
+@app.task(run="process", retry=ONCE)
+def ends_its_own_helper(has_an_ear: bool) -> int | None:
+    if has_an_ear:
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(5))
+    helper = multiprocessing.get_context("fork").Process(target=time.sleep, args=(PATIENCE,))
+    helper.start()
+    helper.terminate()
+    helper.join(2)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()), "nothing is held back"
+    return helper.exitcode
+
+
+@app.task(run="process", retry=ONCE)
+def speaks_for_another_run() -> int:
+    """As a copy of an earlier handler would that still had the line."""
+    ended = frames.Ended("another", "Succeeded", msgspec.Raw(frames.encoded(Succeeded())), None, 0, 0, 0, 0)
+    for fd in line_of_this_child():
+        for said in (frames.Line("another", "INFO", "x"), frames.Artifact("another", "x"), frames.Ready(0), ended):
+            os.write(fd, frames.packed(said))
+    return os.getpid()
+
+
+def line_of_this_child() -> Iterator[int]:
+    """Its end of it, among the sockets that it has."""
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                yield fd
+        except OSError:
+            continue
+
+
+@app.task(run="process", retry=ONCE)
+def writes_on_the_line(garbage: str) -> None:
+    """As a library does that writes to a descriptor which is not its own. Then it goes on."""
+    for fd in line_of_this_child():
+        os.write(fd, bytes.fromhex(garbage))
+    time.sleep(2 * PATIENCE)
+
+
+polite = app.command(
+    "polite",
+    ["sh", "-c", "trap 'exit 0' TERM; touch {gate}.begun; while :; do sleep 0.02; done"],
+    retry=ONCE,
+)
 
 
 @app.task(context=True)

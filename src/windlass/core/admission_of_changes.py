@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final, get_args
 
@@ -58,6 +57,7 @@ POSITIONS: Final = frozenset(get_args(Positions))
 ORDERS: Final = frozenset(get_args(Order))
 ENDS: Final = frozenset(get_args(End))
 SIDES: Final = frozenset(get_args(Side))
+MOST: Final = 1e9  # of what is counted by the second
 
 
 def check_alterations(changes: Sequence[Alteration], by: By | None = None) -> None:
@@ -153,8 +153,10 @@ def check_put_limit(change: PutLimit) -> None:
     if change.burst is not None:
         if change.per_second is None:
             raise InvalidInput("burst", "is how many claims a rate lets pass at once; give the rate, too")
-        if not _is_finite(change.burst) or change.burst < 1:
-            raise InvalidInput("burst", f"must be at least 1, or nothing would ever pass, got {change.burst!r}")
+        if not _is_number(change.burst) or not 1 <= change.burst <= MOST:
+            raise InvalidInput(
+                "burst", f"must be at least 1, or nothing would ever pass, and at most 1e9, got {shown(change.burst)}"
+            )
     check_amount("weight", change.weight, "turns beside other orgs")
     if change.weight != 1 and not change.key.startswith("org:"):
         raise InvalidInput("weight", f"is of orgs, such as 'org:acme'; {change.key!r} is none")
@@ -170,12 +172,19 @@ def check_ageing(change: PutQueue) -> None:
 
 
 def check_amount(field: str, value: object, what: str) -> None:
-    if not _is_finite(value) or not 1e-6 <= value <= 1e9:  # type: ignore[operator]
-        raise InvalidInput(field, f"must be {what}, more than nothing and at most 1e9, got {value!r}")
+    if not _is_number(value) or not 1e-6 <= value <= MOST:  # type: ignore[operator]
+        raise InvalidInput(field, f"must be {what}, more than nothing and at most 1e9, got {shown(value)}")
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: object) -> bool:
+    """What is compared with bounds afterwards: nan and infinities pass none, and whole numbers may be beyond all floats."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shown(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 64:  # Python refuses to write the longest out
+        return f"a number of {value.bit_length()} bits"
+    return f"{value!r:.80}"
 
 
 def check_flag(field: str, value: object) -> None:

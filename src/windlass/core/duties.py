@@ -60,8 +60,8 @@ class RollUpUsage(Struct, frozen=True, kw_only=True):
 
 class RecountLimits(Struct, frozen=True, kw_only=True):
     """Where the permits of a limit are not those of the jobs that run, count again: every running job that it concerns
-    holds one, nobody else does. Those for whom there is room then may try again; jobs that were written by others into a
-    fair queue get their turn. At most `limit` limits."""
+    holds one, nobody else does. Those who wait for a key that has room may try again; jobs that were written by others
+    into a fair queue get their turn. At most `limit` limits."""
 
     limit: int = 1_000
 

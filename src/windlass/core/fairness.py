@@ -28,11 +28,6 @@ def share_of(org_id: str | None) -> str:
     return "" if org_id is None else f"={org_id}"
 
 
-def limit_key_of(share: str) -> str | None:
-    """The limit whose weight counts."""
-    return f"org:{share[1:]}" if share else None
-
-
 def virtual_time(shares: Collection[Share]) -> float:
     return max((share.started for share in shares), default=0.0)
 

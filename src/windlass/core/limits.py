@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.clock import SECOND
 from windlass.core.alterations import PutLimit
 from windlass.core.counters import refill, wait_for
 from windlass.errors import InvalidInput
@@ -20,6 +21,8 @@ from windlass.types import Limit, Micros
 GLOBAL: Final = "global"
 KINDS: Final = ("queue", "type", "key", "tag", "org")
 _DERIVED: Final = ("queue:", "type:", "tag:", "org:")  # those a job has by what it is
+LOOK_AGAIN: Final = SECOND  # after which a claim lets those through who could not be
+PARK_BITE: Final = 500  # how many jobs a claim parks before it keeps what it did and lets others at the rows
 
 
 def limit_key(text: object, field: str = "limit") -> str:
@@ -40,6 +43,16 @@ def limit_key(text: object, field: str = "limit") -> str:
 def is_derived(key: str) -> bool:
     """Whether a job has this key by its queue, type, org or tags, and so cannot name it itself."""
     return key == GLOBAL or key.startswith(_DERIVED)
+
+
+def kind_of(key: str) -> tuple[str, str]:
+    """By what a key concerns jobs: `global`; `queue`, `type`, `tag` or `org` and a name; or `key`, because they name it."""
+    if key == GLOBAL:
+        return GLOBAL, ""
+    if key.startswith(_DERIVED):
+        kind, _, name = key.partition(":")
+        return kind, name
+    return "key", key
 
 
 def caps(key: str) -> bool:
@@ -120,12 +133,18 @@ def parked(limit: Limit, now: Micros) -> Limit:
     return limit
 
 
-def let_through(limit: Limit, now: Micros, *, waiting: bool) -> Limit:
-    """Those for whom there is room may try again. While others still wait for a token, the next look is when it comes."""
-    if not has_rate(limit):
-        return limit
-    wake_at = next_token(limit, now) if waiting and not is_shut(limit) else None
+def let_through(limit: Limit, now: Micros, *, waiting: bool, missed: bool = False) -> Limit:
+    """Those for whom there is room may try again. While others still wait for a token, the next look is when it comes; when
+    one was missed, because somebody held it, it is soon."""
+    wake_at = next_token(limit, now) if has_rate(limit) and waiting and not is_shut(limit) else None
+    if missed:
+        wake_at = now + LOOK_AGAIN if wake_at is None else min(wake_at, now + LOOK_AGAIN)
     return limit if wake_at == limit.wake_at else replace(limit, wake_at=wake_at)
+
+
+def is_overlooked(limit: Limit | None, now: Micros) -> bool:
+    """Of a key that somebody waits for: there is room, and no claim is going to look at it by itself."""
+    return room(limit, now) != 0 and (limit is None or limit.wake_at is None)
 
 
 def declaration(change: PutLimit) -> str:
@@ -186,6 +205,12 @@ class Books:
         """Rows as they stand, which nobody else changes from here on."""
         for limit in limits:
             self.limits[limit.key] = self._before[limit.key] = limit
+
+    def copy(self) -> Books:
+        """To try what would become of them; nothing of it is written."""
+        books = Books(self._now)
+        books.limits.update(self.limits)
+        return books
 
     def cap(self, queue: str) -> int | None:
         """How many more the queue may give."""

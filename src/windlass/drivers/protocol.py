@@ -223,7 +223,8 @@ class Driver(Protocol):
         leases that need no decision (`Expire`: back to the queue, run_at None, lost + 1, run closed, the event
         `job.recovered` where a webhook asks for it); (2) promote every job whose time has come; (3) pick in the one total
         order over all queues named, skipping paused and held queues, other types, with `unhandled` what does not say
-        on_unknown="dead", and jobs without a permit (those are parked); (4) write state, token, expiry = now + lease_for,
+        on_unknown="dead", and jobs without a permit (those are parked, five hundred at most, then it answers what it has,
+        or goes on in another transaction when that is nothing); (4) write state, token, expiry = now + lease_for,
         worker, claimed_at, executions + 1, started_at (None with start=False) and the run row.
 
         Never answers a job under a valid lease or a finished one. `lease_for` <= 0 raises `InvalidLeaseDuration`.

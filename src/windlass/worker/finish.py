@@ -73,7 +73,8 @@ class Finisher:
             self._put(held, outcome_of(error), trace(error))
 
     def reported(self, held: Held, outcome: Outcome, traceback: str | None = None) -> None:
-        """How it ended, as the process in which it ran has told it, or as its death has."""
+        """How it ended, as the process in which it ran has told it, or as its death has. A success is one that a handler
+        has told: a program that was told to stop has none, whatever its exit code."""
         if held.ended:
             self._after_the_end(held, None)
         elif held.why is None or isinstance(outcome, Succeeded):

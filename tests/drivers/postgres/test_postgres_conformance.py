@@ -44,5 +44,8 @@ class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises, Transacti
     def later(self, column: str) -> str:
         return f"{column} + interval '1 microsecond'"
 
+    def endless(self) -> str:
+        return "'infinity'"
+
     def blob(self, digits: str) -> str:
         return f"decode('{digits}', 'hex')"

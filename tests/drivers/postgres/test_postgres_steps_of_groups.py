@@ -119,6 +119,22 @@ def test_a_parent_that_is_taken_over_while_its_child_waits_for_another_is_looked
         nobody_owes(stage, outcome)
 
 
+def test_who_took_over_from_a_parent_cannot_end_unseen_by_a_child_that_is_coming(stage: Stage) -> None:
+    """The child has waited for the parent's lock, and holds that of another: it looks again until it holds all heads."""
+    [parent] = running(stage, 1, retry_mode="new_job", crash_policy="fail")
+    [other] = enqueue(stage, new(run_at=NOW + LEASE))
+    child = new(after=(other, parent.id), after_rule="continue")
+
+    def taken_over_and_cancelled() -> Op[None]:
+        yield from end(parent, AGAIN)
+        yield from wanted(Cancel(f"{parent.id}-next"))
+
+    for outcome in stage.some(lambda: {"one": taken_over_and_cancelled(), "two": ask_for(child)}, rounds=15, seed=2):
+        outcome["one"], outcome["two"]
+        assert row(stage, child.id) == ("queued", 1, False), outcome
+        nobody_owes(stage, outcome)
+
+
 def test_two_children_that_come_while_their_parent_ends_are_both_released(stage: Stage) -> None:
     [parent] = running(stage, 1)
     one, two = new(after=(parent.id,)), new(after=(parent.id,))

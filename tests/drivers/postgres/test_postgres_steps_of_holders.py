@@ -28,7 +28,7 @@ from postgres.programs import (
 )  # fmt: skip
 from postgres.server import Server
 from postgres.stepping import Stage, transaction
-from windlass.core.alterations import Alteration, Cancel, PutGroup, PutLimit, PutQueue
+from windlass.core.alterations import Alteration, Cancel, PauseLimit, PutGroup, PutLimit, PutQueue
 from windlass.core.changes import Settlement
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.postgres import keys, leases, settlement
@@ -253,15 +253,29 @@ def test_a_new_limit_gives_up_before_it_stops_everybody(postgres_server: Server)
         [mine] = await tried.claimed()
         await tried.direct.enqueue([job_of()], now=tried.now())
         with Link(tried.direct.place).open() as somebody, somebody.transaction():
-            somebody.execute(f"update {tried.schema}.runs set worker_id = worker_id where false".encode())
+            somebody.execute(f"delete from {tried.schema}.barrier where false".encode())
             limit = asyncio.create_task(timed(tried.driver.alter([PutLimit("k", 1)], now=tried.now())))
             await asyncio.sleep(0.1)
-            took, answers = await timed(tried.driver.settle([ack(mine, tried.now())], now=tried.now()))
+            took, answers = await timed(tried.driver.settle([retry(mine, tried.now())], now=tried.now()))
             assert answers == ["applied"]
             assert took < 1
             _, answer = await limit
             assert isinstance(answer, StoreBusy)
         assert await tried.driver.alter([PutLimit("k", 1)], now=tried.now()) == ["applied"]
+
+    with line(postgres_server, 5) as tried:
+        asyncio.run(play(tried))
+
+
+@pytest.mark.parametrize("table", ["jobs", "runs"])
+def test_limits_and_pauses_are_made_while_a_table_is_vacuumed(postgres_server: Server, table: str) -> None:
+    """Which on a busy store is most of the time; by the lock that a vacuum has, and whoever makes an index meanwhile."""
+
+    async def play(tried: Line) -> None:
+        with Link(tried.direct.place).open() as somebody, somebody.transaction():
+            somebody.execute(f"lock table {tried.schema}.{table} in share update exclusive mode".encode())
+            changes: list[Alteration] = [PutLimit("k", 1), PauseLimit("type:work", True)]
+            assert await tried.driver.alter(changes, now=tried.now()) == ["applied", "applied"]
 
     with line(postgres_server, 5) as tried:
         asyncio.run(play(tried))

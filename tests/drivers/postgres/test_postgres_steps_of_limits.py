@@ -25,14 +25,14 @@ from postgres.programs import (
 )
 from postgres.programs import one_stage as one_stage
 from postgres.programs import stage as stage
-from postgres.stepping import Stage, transaction
+from postgres.stepping import Stage
 from windlass.clock import SECOND
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, PutQueue, RemoveLimit
 from windlass.core.duties import RecountLimits
+from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.ops import duties
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.statement import Op
 
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("type:work", {}), ("org:o", {"org_id": "o"}), ("tag:t", {"tags": ("t",)}), ("queue:default", {}), ("global", {}),
@@ -42,10 +42,6 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
 def used(stage: Stage, key: str) -> int:
     [(count,)] = stage.ask(f"select used::int from windlass.limits where key = '{key}'")
     return int(count)
-
-
-def recount() -> Op[Any]:
-    return (yield from transaction(duties.maintain(DIALECT, RecountLimits(), None, NOW)))
 
 
 @pytest.mark.parametrize(("key", "fields"), KINDS)
@@ -181,15 +177,13 @@ def test_two_claims_of_a_fair_queue_charge_both(stage: Stage) -> None:
         check(stage, outcome)
 
 
-@pytest.mark.parametrize("other", ["claim", "settle"])
-def test_counting_again_beside_workers_repairs_and_harms_nothing(stage: Stage, other: str) -> None:
-    """Somebody else's hand made a limit, of which those who run know nothing."""
-    enqueue(stage, new(), new())
-    jobs = claimed(stage, limit=1)
-    stage.run("insert into windlass.limits (key, max_used, used) values ('type:work', 5, 3)")
-    one = wish("one", limit=1)
-    for outcome in stage.every(lambda: {"leader": recount(), "worker": whole(one) if other == "claim" else settle(jobs)}):
-        outcome["leader"]
-        outcome["worker"]
+def test_a_queue_that_becomes_fair_and_a_permit_that_is_given_back_do_not_wait_in_a_ring(stage: Stage) -> None:
+    alter(stage, PutLimit("key:k", 1))
+    enqueue(stage, new(id="parks", limit_keys=("key:k",)), new(id="runs", priority=1, limit_keys=("key:k",)))
+    [job] = claimed(stage)
+    assert job.id == "runs"
+    for outcome in stage.every(lambda: {"person": wanted(PutQueue("default", order="fair")), "worker": settle([job])}):
+        assert (outcome["person"], outcome["worker"]) == (["applied"], ["applied"]), outcome
         stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
+        assert [one.id for one in stage.do(claim(wish("next"), NOW + LOOK_AGAIN))] == ["parks"], outcome
         check(stage, outcome)

@@ -109,6 +109,21 @@ def test_two_who_find_no_room_make_it_one_after_the_other(stage: Stage, dense: b
 
 
 @pytest.mark.parametrize(
+    ("dense", "change", "expected"), [(False, Move("f", "top"), "facbde"), (True, Move("a", "bottom"), "cbdefa")]
+)
+def test_who_keeps_its_position_while_room_is_made_is_not_moved_meanwhile(
+    stage: Stage, dense: bool, change: Alteration, expected: str
+) -> None:
+    """One of them has its fresh position already, so nobody locks its row: what keeps the two apart is the order's lock."""
+    crowded(stage, dense=dense)
+    programs = lambda: {"one": wanted(MoveBeside("c", "b", "before")), "two": wanted(change)}  # noqa: E731
+    for outcome in stage.some(programs, rounds=12, seed=6):
+        assert (outcome["one"], outcome["two"]) == (["applied"], ["applied"]), outcome
+        assert "".join(order(stage)) == expected, outcome
+        check(stage, outcome)
+
+
+@pytest.mark.parametrize(
     "make_room", [lambda: wanted(MoveBeside("c", "b", "before")), lambda: wanted(Renormalise("default")), tidy]
 )
 def test_whoever_comes_while_positions_are_made_afresh_stands_last(stage: Stage, make_room: Callable[[], Op[Any]]) -> None:

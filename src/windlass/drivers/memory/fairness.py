@@ -9,11 +9,18 @@ from msgspec.structs import replace
 from windlass.core import rows
 from windlass.core.duties import AgeJobs, Done
 from windlass.core.eligibility import dispatch_order, is_wanted
-from windlass.core.fairness import Turns, due_for_ageing, limit_key_of, served, share_of
+from windlass.core.fairness import Turns, due_for_ageing, served, share_of
 from windlass.core.sampling import due_since
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Claim
-from windlass.types import Job, Limit, Micros
+from windlass.types import Job, Micros
+
+
+def turns_of(tables: Tables, queue: str) -> Turns:
+    """By the weights of all orgs: one may come into it only while others are served."""
+    shares = {share: row for (name, share), row in tables.shares.items() if name == queue}
+    orgs = {key.removeprefix("org:"): limit for key, limit in tables.limits.items() if key.startswith("org:")}
+    return Turns(shares, {share_of(org_id): limit.weight for org_id, limit in orgs.items()})
 
 
 class Fairness:
@@ -23,13 +30,7 @@ class Fairness:
         self._tables = tables
         self._wish = wish
         fair = [name for name in queues if name in tables.queues and tables.queues[name].order == "fair"]
-        self._turns = {queue: self._open(queue) for queue in fair}
-
-    def _open(self, queue: str) -> Turns:
-        shares = {share: row for (name, share), row in self._tables.shares.items() if name == queue}
-        waiting = {share_of(self._tables.jobs[order[3]].org_id) for order in self._tables.ready[queue]}
-        limits = {share: self._tables.limits.get(limit_key_of(share) or "", Limit(key="")) for share in waiting}
-        return Turns(shares, {share: limit.weight for share, limit in limits.items()})
+        self._turns = {queue: turns_of(tables, queue) for queue in fair}
 
     def is_in_turn(self, job: Job) -> bool:
         turns = self._turns.get(job.queue)
@@ -60,9 +61,10 @@ def age_jobs(tables: Tables, duty: AgeJobs, now: Micros) -> Done:
     for queue in [row for _, row in sorted(tables.queues.items()) if row.age_after is not None and row.age_to is not None]:
         assert queue.age_after is not None, "filtered above"
         assert queue.age_to is not None, "filtered above"
-        ready = sorted((tables.jobs[order[3]] for order in tables.ready[queue.name]), key=dispatch_order)
+        parked = (job for job in tables.jobs.values() if job.queue == queue.name and job.parked_on is not None)
+        ready = (tables.jobs[order[3]] for order in tables.ready[queue.name])
         old = [
-            job for job in ready
+            job for job in sorted((*ready, *parked), key=dispatch_order)
             if job.priority < queue.age_to and due_for_ageing(due_since(job), job.aged_at, queue.age_after, now)
         ][: duty.limit]  # fmt: skip
         for job in old:

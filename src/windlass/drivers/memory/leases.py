@@ -12,6 +12,7 @@ from windlass.core.changes import Expire, storable
 from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import is_expired, is_promotable, is_wanted, needs_decision
 from windlass.core.guards import judge
+from windlass.core.limits import PARK_BITE
 from windlass.core.settle import riders_of
 from windlass.drivers.memory.dependencies import pay
 from windlass.drivers.memory.events import announce
@@ -26,6 +27,14 @@ from windlass.types import Claimed, Job, Micros
 
 def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
     check_claim(wish, now)
+    while True:
+        taken, more = claim_once(tables, wish, now)
+        if taken or not more:
+            return taken
+
+
+def claim_once(tables: Tables, wish: Claim, now: Micros) -> tuple[list[Claimed], bool]:
+    """What was taken, and whether it stopped because so many were parked, where a store lets others at its rows."""
     if wish.reclaim:
         end_stale(tables, wish.queues, wish.worker_id, now)
         take_back(tables, now, queues=wish.queues)
@@ -34,8 +43,9 @@ def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
     prefix = rows.run_prefix(wish.token, now)
     wake(tables, now)
     taken: list[Claimed] = []
+    parked = 0
     fair = Fairness(tables, queues, wish)
-    while len(taken) < wish.limit:
+    while len(taken) < wish.limit and parked < PARK_BITE:
         job = first(tables, [queue for queue in queues if may_give(tables, queue, now)], wish, fair)
         if job is None:
             break
@@ -44,8 +54,9 @@ def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
         if permits is not None:
             taken.append(lease(tables, job, wish, prefix, permits, now))
             fair.granted(job)
+        parked += permits is None
     fair.charge()
-    return taken
+    return taken, parked == PARK_BITE
 
 
 def promote(tables: Tables, queues: Sequence[str], now: Micros) -> None:

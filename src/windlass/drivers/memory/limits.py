@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -12,7 +13,8 @@ from windlass.core.alterations import AlterAnswer, PauseLimit, PutLimit, RemoveL
 from windlass.core.counters import give_back
 from windlass.core.duties import Done, RecountLimits
 from windlass.core.eligibility import dispatch_order
-from windlass.core.fairness import is_past, virtual_time
+from windlass.core.fairness import is_past, share_of, virtual_time
+from windlass.drivers.memory.fairness import turns_of
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Job, Limit, Micros
 
@@ -64,21 +66,39 @@ def wake(tables: Tables, now: Micros) -> None:
 
 def let_through(tables: Tables, keys: Iterable[str], now: Micros) -> None:
     """Of those who wait for a key, as many may try again as there is room: so many of every queue and type, because the
-    first ones might stand in a queue that nobody serves."""
+    first ones might stand in a queue that nobody serves; of a fair queue those whose orgs have the next turns."""
     for key in keys:
         limit = tables.limits.get(key)
         free = rules.room(limit, now)
-        passed: dict[tuple[str, str], int] = {}
-        waiting = False
-        for job in sorted((job for job in tables.jobs.values() if job.parked_on == key), key=dispatch_order):
-            kind = (job.queue, job.type)
-            if free is None or passed.get(kind, 0) < free:
-                passed[kind] = passed.get(kind, 0) + 1
-                tables.put(replace(job, ready=True, parked_on=None, updated_at=rows.touched(job, now)))
-            else:
-                waiting = True
+        waiting = sorted((job for job in tables.jobs.values() if job.parked_on == key), key=dispatch_order)
+        kinds = dict.fromkeys((job.queue, job.type) for job in waiting)
+        passed = waiting if free is None else [
+            job for kind in kinds
+            for job in next_of(tables, kind[0], [job for job in waiting if (job.queue, job.type) == kind], free)
+        ]  # fmt: skip
+        for job in passed:
+            tables.put(replace(job, ready=True, parked_on=None, updated_at=rows.touched(job, now)))
         if limit is not None:
-            put(tables, rules.let_through(limit, now, waiting=waiting))
+            put(tables, rules.let_through(limit, now, waiting=len(passed) < len(waiting)))
+
+
+def next_of(tables: Tables, queue: str, waiting: Sequence[Job], count: int) -> list[Job]:
+    """So many of those that wait in a queue, which come in the order of dispatch."""
+    if queue not in tables.queues or tables.queues[queue].order != "fair":
+        return list(waiting[:count])
+    turns = turns_of(tables, queue)
+    orgs: dict[str, list[Job]] = {}
+    for job in waiting:
+        orgs.setdefault(share_of(job.org_id), []).append(job)
+    passed: list[Job] = []
+    had: Counter[str] = Counter()
+    while len(passed) < count:
+        share = turns.next([share for share in orgs if had[share] < len(orgs[share])], had)
+        if share is None:
+            break
+        passed.append(orgs[share][had[share]])
+        had[share] += 1
+    return passed
 
 
 def put_limit(tables: Tables, change: PutLimit, now: Micros) -> AlterAnswer:
@@ -135,6 +155,8 @@ def recount(tables: Tables, duty: RecountLimits, now: Micros) -> Done:
     for limit in wrong:
         put(tables, replace(limit, used=count_in(tables, limit.key, now)))
     let_through(tables, [limit.key for limit in wrong], now)
+    waited_for = sorted({job.parked_on for job in tables.jobs.values() if job.parked_on is not None})
+    let_through(tables, [key for key in waited_for if rules.is_overlooked(tables.limits.get(key), now)], now)
     clocks = {
         queue: virtual_time([row for key, row in tables.shares.items() if key[0] == queue]) for queue, _ in tables.shares
     }

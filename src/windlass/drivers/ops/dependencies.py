@@ -166,7 +166,7 @@ def count_member(db: Dialect, group_id: str, ending: Ending, now: Micros) -> Op[
 def pass_on(db: Dialect, cancelled: Iterable[Row], now: Micros) -> Op[None]:
     """(waiting_on, limit keys, type, org, tags) of cancelled jobs: one of them may have been the one that was let through
     to a permit. Who is blocked never is."""
-    yield from db.gate.let_through({key for row in cancelled if row[0] == 0 for key in limits_of(row[1:])}, now)
+    yield from db.gate.pass_on({key for row in cancelled if row[0] == 0 for key in limits_of(row[1:])}, now)
 
 
 def hand_over(db: Dialect, parent_id: str, child_id: str, now: Micros) -> Op[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,11 +13,12 @@ from msgspec.structs import replace
 from windlass.core import limits as rules
 from windlass.core.alterations import AlterAnswer, PauseLimit, PutLimit, RemoveLimit
 from windlass.core.duties import Done, RecountLimits
-from windlass.drivers.ops.picking import Candidate
+from windlass.core.fairness import Turns
+from windlass.drivers.ops.picking import in_turn, turns_of
 from windlass.drivers.statement import Blocks, Op, Row
 from windlass.types import Job, Limit, Micros
 
-Kind = tuple[str, str, str, int | None]  # key, queue, type, how many of them may try again (None = all)
+Kind = tuple[str, str, str, int]  # key, queue, type, how many of them may try again
 
 
 def limit_in(row: Row) -> Limit:
@@ -31,14 +33,24 @@ class Gate(ABC):
     """What the limits of a SQL driver do alike. Whoever calls holds the rows of the keys."""
 
     sql: Blocks
+    passes_over: bool  # jobs that somebody else holds
 
     @abstractmethod
     def texts(self, values: Iterable[str]) -> Any:
         """A batch of texts as one parameter."""
 
     @abstractmethod
-    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
-        """Let so many of each kind be considered again, the first in dispatch order."""
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[list[int]]:
+        """Let so many of each kind be considered again, the first in dispatch order, of those whose queue takes no turns.
+        Answers for each that was let through which kind it is of. Never waits for a job that somebody else holds."""
+
+    @abstractmethod
+    def parked_firsts(self, key: str, queue: str, kind: str, counts: Mapping[str, int]) -> Op[dict[str, list[int]]]:
+        """So many of the first of each org that are parked on a key."""
+
+    @abstractmethod
+    def ints(self, values: Iterable[int]) -> Any:
+        """A batch of numbers as one parameter."""
 
     @abstractmethod
     def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
@@ -49,53 +61,25 @@ class Gate(ABC):
         """What a claim made of limits: permits as a delta, the bucket as it is under the lock."""
 
     @abstractmethod
+    def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
+        """When those are let through who wait for a token, and nothing else of the limits."""
+
+    @abstractmethod
+    def try_hold(self, keys: Sequence[str]) -> Op[list[str]]:
+        """Those of the keys whose limits nobody else holds; they are ours from here on. Never waits, so that it may come
+        after any other lock."""
+
+    @abstractmethod
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         """So many permits of each key, never more than are out."""
 
     @abstractmethod
-    def hold_runs(self) -> Op[None]:
-        """Nobody begins or ends a run until the transaction does. First of all locks."""
+    def hold_claims(self) -> Op[None]:
+        """Nobody begins a run, or ends one that touches others, until the transaction does. First of all locks."""
 
     def limits(self, keys: Iterable[str]) -> Op[dict[str, Limit]]:
         rows = yield self.sql.limits_of(keys=self.texts(sorted(set(keys))))
         return {row[0]: limit_in(row) for row in rows}
-
-    def admit(
-        self, candidates: Sequence[Candidate], books: rules.Books, now: Micros
-    ) -> Op[tuple[int, dict[int, tuple[str, ...]]]]:
-        """How many of the candidates were considered, and the permits of those that got all of theirs. The others are
-        parked; as soon as parking one lets another job through, the rest is left for a fresh pick, because that job may
-        stand before them. So it is when a queue may give no more than it did when they were picked."""
-        granted: dict[int, tuple[str, ...]] = {}
-        parked: dict[int, str] = {}
-        considered = 0
-        for one in candidates:
-            permits, full = books.admit(one.queue, one.keys)
-            if permits is None and full is None:
-                break
-            considered += 1
-            if permits is not None:
-                granted[one.seq] = permits
-                continue
-            assert full is not None, "neither admitted nor parked"
-            parked[one.seq] = full
-            others = [key for key in one.keys if key != full and key in books.limits]
-            if others:
-                yield from self._write(books, parked, now)
-                through = yield from self.let_through(others, now)
-                books.open((yield from self.limits(others)).values())
-                if through:
-                    break
-        yield from self._write(books, parked, now)
-        return considered, granted
-
-    def _write(self, books: rules.Books, parked: dict[int, str], now: Micros) -> Op[None]:
-        changes = books.changes()
-        if changes:
-            yield from self.write(changes)
-        if parked:
-            yield from self.park(parked, now)
-            parked.clear()
 
     def free(self, held: Iterable[Sequence[str]], now: Micros) -> Op[None]:
         """The permits of leases that have ended."""
@@ -103,6 +87,13 @@ class Gate(ABC):
         if permits:
             yield from self.give_back(permits)
             yield from self.let_through(permits, now)
+
+    def pass_on(self, keys: Iterable[str], now: Micros) -> Op[None]:
+        """Of a job that will not run: it may have been the one that was let through to a permit. Which keys it has may be
+        known only when their limits can no longer be waited for; what somebody else holds is left to a recount."""
+        names = sorted({key for key in keys if not rules.caps(key)})
+        if names:
+            yield from self.let_through((yield from self.try_hold(names)), now)
 
     def let_through(self, keys: Iterable[str], now: Micros) -> Op[bool]:
         """Of those who wait for a key, as many may try again as there is room, of every queue and type: the first ones
@@ -112,21 +103,58 @@ class Gate(ABC):
         if not names:
             return False
         parked = yield self.sql.parked_kinds(keys=self.texts(names))
-        rated = [row[0] for row in (yield self.sql.rated(keys=self.texts(names)))]
-        if not parked and not rated:
+        timed = [row[0] for row in (yield self.sql.timed(keys=self.texts(names)))]
+        if not parked and not timed:
             return False
-        limits = yield from self.limits({row[0] for row in parked} | set(rated))
-        rooms = {key: rules.room(limits.get(key), now) for key in {row[0] for row in parked}}
-        chosen = [(key, queue, kind, rooms[key]) for key, queue, kind in parked if rooms[key] != 0]
-        if chosen:
-            yield from self.unpark(chosen, now)
-        if rated:
-            waiting = {row[0] for row in (yield self.sql.parked_kinds(keys=self.texts(rated)))}
-            after = [rules.let_through(limits[key], now, waiting=key in waiting) for key in rated]
-            changed = [(limit, 0) for limit in after if limit != limits[limit.key]]
+        limits = yield from self.limits({row[0] for row in parked} | set(timed))
+        passed, short = yield from self._unpark(parked, limits, now)
+        missed: set[str] = set()
+        if short and self.passes_over:
+            left = yield self.sql.parked_kinds(keys=self.texts(sorted({kind[0] for kind in short})))
+            missed = {key for key, *kind in left if (key, *kind) in short}
+        if timed or missed:
+            asked = sorted({*timed, *missed} & limits.keys())
+            waiting = {row[0] for row in (yield self.sql.waited_for(keys=self.texts(asked)))}
+            after = [rules.let_through(limits[key], now, waiting=key in waiting, missed=key in missed) for key in asked]
+            changed = [limit for limit in after if limit.wake_at != limits[limit.key].wake_at]
             if changed:
-                yield from self.write(changed)
-        return bool(chosen)
+                yield from self.set_wakes(changed)
+        return passed
+
+    def _unpark(self, parked: Sequence[Row], limits: Mapping[str, Limit], now: Micros) -> Op[tuple[bool, set[Row]]]:
+        """Of these kinds (key, queue, type, whether they take turns) as many as there is room for. Whether any were, and
+        the kinds of which there were fewer than that."""
+        rooms = {row[0]: rules.room(limits.get(row[0]), now) for row in parked}
+        short = {row for row in parked if rooms[row[0]] is None}
+        through: list[Row] = []
+        if short:
+            free = sorted({row[0] for row in short})
+            through += yield self.sql.unpark_all(keys=self.texts(free), now=now)
+        plain = [(row, room) for row in parked if not row[3] and (room := rooms[row[0]])]
+        got: list[int] = []
+        if plain:
+            got = yield from self.unpark([(*row[:3], room) for row, room in plain], now)
+            counts = Counter(got)
+            short |= {row for n, (row, room) in enumerate(plain) if counts[n] < room}
+        fair = [(row, room) for row in parked if row[3] and (room := rooms[row[0]])]
+        seqs = yield from self._next_turns([(*row[:3], room) for row, room in fair])
+        if seqs:
+            taken = yield self.sql.unpark_these(seqs=self.ints(seqs), now=now)
+            short |= {row for row, _ in fair} if len(taken) < len(seqs) else set()
+            through += taken
+        return bool(through or got), short
+
+    def _next_turns(self, kinds: Sequence[Kind]) -> Op[list[int]]:
+        """Of each kind, whose queue is fair, those whose orgs have the next turns."""
+        found: list[int] = []
+        turns: dict[str, Turns] = {}
+        for key, queue, kind, room in kinds:
+            if queue not in turns:
+                turns[queue] = yield from turns_of(self.sql, queue)
+            shares = [row[0] for row in (yield self.sql.parked_shares(key=key, queue=queue, type=kind))]
+            first_of = partial(self.parked_firsts, key, queue, kind)
+            found += yield from in_turn(turns[queue], shares, room, first_of)
+        return found
 
     # ---------------------------------------------------------------------------------------------- what people ask for
 
@@ -144,7 +172,7 @@ class Gate(ABC):
 
     def count_in(self, key: str, now: Micros) -> Op[int]:
         """Every running job that the key concerns holds a permit of it; answers how many those are."""
-        kind, _, name = key.partition(":")
+        kind, name = rules.kind_of(key)
         yield self.sql.count_in(key=key, kind=kind, name=name, now=now)
         [(holders,)] = yield self.sql.count_holders(key=key)
         return int(holders)
@@ -175,15 +203,21 @@ class Gate(ABC):
     # ------------------------------------------------------------------------------------------------------- counting again
 
     def recount(self, duty: RecountLimits, now: Micros) -> Op[Done]:
-        """Looks first, without holding anybody up; what seems wrong is looked at again while nobody begins or ends."""
+        """Looks first, without holding anybody up; what seems wrong is looked at again while nobody begins or ends. Who
+        waits although there is room was let through by nobody, because somebody else held what had to be written."""
         wrong: list[str] = []
         if (yield from self.miscounted(duty)):
-            yield from self.hold_runs()
+            yield from self.hold_claims()
             wrong = yield from self.miscounted(duty)
             for limit in (yield from self.limits(wrong)).values():
                 used = yield from self.count_in(limit.key, now)
                 yield from self.store(replace(limit, used=used))
             yield from self.let_through(wrong, now)
+        waited_for = [row[0] for row in (yield self.sql.all_waited_for())]
+        limits = yield from self.limits(waited_for)
+        overlooked = [key for key in waited_for if rules.is_overlooked(limits.get(key), now)]
+        if overlooked:
+            yield from self.pass_on(overlooked, now)
         yield from self.adopt(duty, now)
         return Done(len(wrong), more=len(wrong) == duty.limit)
 

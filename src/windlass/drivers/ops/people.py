@@ -156,7 +156,7 @@ def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
     ended = [job.id] if job.awaited else []
     if job.group_id is not None:
         ended += yield from count_member(db, job.group_id, "cancelled", now)
-    yield from db.gate.let_through(keys_of(job), now)
+    yield from db.gate.pass_on(keys_of(job), now)
     yield from advance(db, ended, now)
     return "applied"
 

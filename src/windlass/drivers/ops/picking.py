@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from windlass.core.fairness import Share, Turns
 from windlass.core.limits import keys_of
 from windlass.drivers.rows import strings_in
-from windlass.drivers.statement import Blocks, Op, Row
+from windlass.drivers.statement import Blocks, Op, Row, T
 
 
 class Candidate(NamedTuple):
@@ -64,16 +64,18 @@ class Picking(ABC):
     def of_shares(self, queue: str, counts: Mapping[str, int]) -> Op[dict[str, list[Candidate]]]:
         """So many of the first ready jobs of each org that are wanted."""
 
-    def pick(self, queues: Mapping[str, int | None], limit: int) -> Op[list[Candidate]]:
-        """The next `limit` over these queues, of each no more than it may give (None = any number)."""
+    def pick(self, queues: Mapping[str, int | None], limit: int, ahead: int = 0) -> Op[list[Candidate]]:
+        """The next `limit` over these queues, of each no more than it may give (None = any number). `ahead`: so many at
+        least, where those that come first are likely to find no permit."""
         lines: list[list[Candidate]] = []
         for queue, most in queues.items():
             wanted = limit if most is None else min(limit, most)
+            wanted = wanted and max(wanted, ahead)
             if wanted and queue in self._fair:
                 lines.append((yield from self._in_turn(queue, wanted)))
             elif wanted:
                 lines.append((yield from self.line(queue, wanted)))
-        return merged(lines, limit) if lines else []
+        return merged(lines, max(limit, ahead)) if lines else []
 
     def offered(self, candidates: Sequence[Candidate]) -> None:
         for one in candidates:
@@ -97,39 +99,59 @@ class Picking(ABC):
     def _in_turn(self, queue: str, limit: int) -> Op[list[Candidate]]:
         turns = yield from self._turns_of(queue)
         waiting = [row[0] for row in (yield self.sql.fair_shares(queue=queue))]
-        known: dict[str, list[Candidate]] = {}
-        complete: set[str] = set()  # of which all that there is, is known
-        while True:
-            order, counts = _simulate(turns, waiting, known, complete, limit)
-            missing = {share: n for share, n in counts.items() if share not in complete and n > len(known.get(share, ()))}
-            found = (yield from self.of_shares(queue, missing)) if missing else {}
-            short = {share for share, count in missing.items() if len(found.get(share, ())) < count}
-            known.update((share, found.get(share, [])) for share in missing)
-            if not short:
-                heads = {share: iter(known[share]) for share in counts}
-                return [next(heads[share]) for share in order]
-            complete |= short
+        return (yield from in_turn(turns, waiting, limit, lambda counts: self.of_shares(queue, counts)))
 
     def _turns_of(self, queue: str) -> Op[Turns]:
         if queue not in self._turns:
-            shares = {row[0]: Share(row[1], row[2]) for row in (yield self.sql.shares_of(queue=queue))}
-            weights = {f"={row[0][4:]}": row[1] for row in (yield self.sql.weights())}
-            self._turns[queue] = Turns(shares, weights)
+            self._turns[queue] = yield from turns_of(self.sql, queue)
         return self._turns[queue]
 
 
-def _simulate(
-    turns: Turns, waiting: Sequence[str], known: Mapping[str, list[Candidate]], complete: set[str], limit: int
-) -> tuple[list[str], Counter[str]]:
-    """Whose turn it is `limit` times, as far as is known who has how many; and how many that asks of each."""
-    heads = [(turns.start(share), share) for share in waiting if share not in complete or known[share]]
+def turns_of(sql: Blocks, queue: str) -> Op[Turns]:
+    shares = {row[0]: Share(row[1], row[2]) for row in (yield sql.shares_of(queue=queue))}
+    weights = {f"={row[0][4:]}": row[1] for row in (yield sql.weights())}
+    return Turns(shares, weights)
+
+
+def in_turn(
+    turns: Turns, waiting: Sequence[str], limit: int, first_of: Callable[[Mapping[str, int]], Op[Mapping[str, list[T]]]]
+) -> Op[list[T]]:
+    """The first `limit` of those that wait, in the turns of their orgs; `first_of` answers so many of each. Who has none,
+    as most may where a claim wants few types, is found out of ever more orgs at a time."""
+    heads = [(turns.start(share), share) for share in waiting]
     heapify(heads)
-    order: list[str] = []
+    known: dict[str, list[T]] = {}
+    complete: set[str] = set()  # of which all that there is, is known
+    order: list[T] = []
     counts: Counter[str] = Counter()
+    ahead = 0
     while heads and len(order) < limit:
-        share = heappop(heads)[1]
-        order.append(share)
-        counts[share] += 1
-        if share not in complete or counts[share] < len(known[share]):
+        _, share = heads[0]
+        has, used = known.get(share, []), counts[share]
+        if used == len(has) and share not in complete:
+            ahead = max(limit - len(order), 2 * ahead)
+            asked = _foreseen(turns, heads, counts, complete, ahead)
+            found = yield from first_of(asked)
+            complete |= {share for share, count in asked.items() if len(found.get(share, ())) < count}
+            known.update((share, found.get(share, [])) for share in asked)
+            continue
+        heappop(heads)
+        if used < len(has):
+            order.append(has[used])
+            counts[share] += 1
             heappush(heads, (turns.start(share, counts[share]), share))
-    return order, counts
+    return order
+
+
+def _foreseen(
+    turns: Turns, heads: Sequence[tuple[float, str]], counts: Mapping[str, int], complete: Container[str], limit: int
+) -> dict[str, int]:
+    """How many of each are to be known for the next `limit` turns, as if all had as many."""
+    heads, asked = list(heads), dict[str, int]()
+    while heads and limit:
+        _, share = heappop(heads)
+        if share not in complete:
+            asked[share] = asked.get(share, counts.get(share, 0)) + 1
+            heappush(heads, (turns.start(share, asked[share]), share))
+            limit -= 1
+    return asked

@@ -180,28 +180,34 @@ class PostgresDriver:
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         self._check_open()
         check_claim(claim, now)
-        taken = await self._claims.submit(
+        took = await self._claims.submit(
             lambda link: self._claim(link, claim, now), lambda link: self._claim_again(link, claim, now)
         )
-        if taken:
+        while took.more and not took.jobs:  # each keeps what it did, and has the time of a call
+            took = await self._claims.submit(
+                lambda link: self._claim(link, claim, now, again=True), lambda link: self._claim_again(link, claim, now)
+            )
+        if took.jobs:
             self._waiting.look_soon()
-        return taken
+        return took.jobs
 
-    def _claim(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
+    def _claim(self, link: Link, claim: Claim, now: Micros, *, again: bool = False) -> leases.Took:
         for _ in range(leases.TRIES):
             if not self._limited:
                 taken, todo = link.run(leases.claim_at_once(claim, now))
                 if taken or todo == leases.NOTHING_ELSE:
-                    return taken
+                    return leases.Took(taken)
                 if todo == leases.CONTENDED:
                     continue
-            taken, self._limited = link.transact(leases.claim_whole(claim, now))
-            return taken
-        return []
+            took = link.transact(leases.claim_whole(claim, now, again=again))
+            self._limited = took.limited
+            return took
+        return leases.Took([])
 
-    def _claim_again(self, link: Link, claim: Claim, now: Micros) -> list[Claimed]:
+    def _claim_again(self, link: Link, claim: Claim, now: Micros) -> leases.Took:
         """What a first try takes that is still being stored, nobody sees and nobody renews: it lapses like any lease."""
-        return link.run(leases.claimed_before(claim, now)) or self._claim(link, claim, now)
+        taken = link.run(leases.claimed_before(claim, now))
+        return leases.Took(taken) if taken else self._claim(link, claim, now)
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
         self._check_open()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
-from windlass.core.limits import Books, caps_of
+from windlass.core.limits import caps_of
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.admitting import Admission
 from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
@@ -66,12 +67,20 @@ def claimed_before(wish: Claim, now: Micros) -> Op[list[Claimed]]:
     return claimed(rows, wish, now)
 
 
+class Took(NamedTuple):
+    """What a transaction claimed."""
+
+    jobs: list[Claimed]
+    limited: bool = False  # it met limits or turns
+    more: bool = False  # it stopped before the end of what is ready: see `Admission`
+
+
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
-    return (yield from claim_whole(wish, now))[0]
+    return (yield from claim_whole(wish, now)).jobs
 
 
-def claim_whole(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], bool]]:
-    """In a transaction: take back, promote, pick, take permits or park, lease. Tells also whether it met limits."""
+def claim_whole(wish: Claim, now: Micros, *, again: bool = False) -> Op[Took]:
+    """In a transaction: take back, promote, pick, take permits or park, lease. `again`: goes on where one stopped."""
     queues = list(dict.fromkeys(wish.queues))
     [(lapsed, _, limited, stale)] = yield SQL.glance(queues=Texts(queues), now=now)
     locked = Locked()
@@ -81,43 +90,48 @@ def claim_whole(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], bool]]:
         yield from take_back(queues, now, locked)
     queues = [row[0] for row in (yield SQL.open_queues(queues=Texts(queues)))]
     if not queues:
-        return [], False
+        return Took([])
     yield from promote(queues, now)
     if limited:
-        return (yield from claim_with_permits(queues, wish, now, locked))
+        return (yield from claim_with_permits(queues, wish, now, locked, again=again))
     rows = yield claim_statement(wish, now, look=False)
     if rows and rows[0][0] == LIMITED:  # since a moment ago
-        return (yield from claim_with_permits(queues, wish, now, locked))
-    return claimed(rows, wish, now) if rows and rows[0][1] is not None else [], False
+        return (yield from claim_with_permits(queues, wish, now, locked, again=again))
+    return Took(claimed(rows, wish, now) if rows and rows[0][1] is not None else [])
 
 
-def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Locked) -> Op[tuple[list[Claimed], bool]]:
+def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Locked, *, again: bool) -> Op[Took]:
     """Candidates and their keys are read without locks; then limits are locked, then those candidates that are still
     there. Others who claim at the same time wait at the limits they share, and nowhere else. What others hold, or
     cannot be waited for, is passed over."""
     yield from wake(now, locked)
     fair = {row[0] for row in (yield SQL.fair_queues())}.intersection(queues)
-    picking, books = PostgresPicking(wish, list(fair)), Books(now)
-    taken: list[Claimed] = []
+    picking, admission = PostgresPicking(wish, list(fair)), Admission(GATE, now, again=again)
+    books, taken = admission.books, list[Claimed]()
     books.open((yield from GATE.limits(key for queue in queues for key in caps_of(queue))).values())
     missed = 0
-    while len(taken) < wish.limit and missed < TRIES:
-        picked = yield from picking.pick({queue: books.cap(queue) for queue in queues}, wish.limit - len(taken))
+    while len(taken) < wish.limit and missed < TRIES and not admission.is_full:
+        wanted = wish.limit - len(taken)
+        picked = yield from picking.pick({queue: books.cap(queue) for queue in queues}, wanted, admission.ahead)
         if not picked:
             break
-        limits, elsewhere = yield from locked.lock(key for one in picked for key in (*one.keys, *caps_of(one.queue)))
-        books.open(limits.values())
-        wanted = [one.seq for one in picked if elsewhere.isdisjoint((*one.keys, *caps_of(one.queue)))]
-        still = {row[0] for row in (yield SQL.take(seqs=Ints(wanted)))}
+        unseen = admission.unseen(picked)
+        limits, elsewhere = (yield from locked.lock(unseen)) if unseen else ({}, set())
+        admission.open(limits, unseen - elsewhere)
+        usable = [one for one in picked if elsewhere.isdisjoint((*one.keys, *caps_of(one.queue)))]
+        reached = admission.reach(usable, wanted)  # no more are locked than are needed
+        if reached < len(usable):
+            picked, usable = picked[: picked.index(usable[reached])], usable[:reached]
+        still = {row[0] for row in (yield SQL.take(seqs=Ints(one.seq for one in usable)))}
         missed += len(still) < len(picked)
         picking.passed += [one.seq for one in picked if one.seq not in still]
         there = [one for one in picked if one.seq in still]
-        considered, permits = yield from GATE.admit(there, books, now)
+        considered, permits = yield from admission.admit(there, wanted)
         picking.offered(there[:considered])
         picking.granted([one for one in there[:considered] if one.seq in permits])
         taken += yield from lease(permits, wish, now)
     yield from picking.charge()
-    return taken, bool(fair or books.limits)
+    return Took(taken, bool(fair or books.limits), admission.is_full)
 
 
 def wake(now: Micros, locked: Locked) -> Op[None]:

@@ -24,13 +24,27 @@ Limits = dict[str, Limit]
 
 class PostgresGate(Gate):
     sql = SQL
+    passes_over = True
 
     def texts(self, values: Iterable[str]) -> Texts:
         return Texts(values)
 
-    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
+    def ints(self, values: Iterable[int]) -> Ints:
+        return Ints(values)
+
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[list[int]]:
         keys, queues, types, rooms = zip(*kinds, strict=True)
-        yield SQL.unpark(keys=Texts(keys), queues=Texts(queues), types=Texts(types), rooms=Ints(rooms), now=now)
+        rows = yield SQL.unpark(keys=Texts(keys), queues=Texts(queues), types=Texts(types), rooms=Ints(rooms), now=now)
+        return [row[0] - 1 for row in rows]
+
+    def parked_firsts(self, key: str, queue: str, kind: str, counts: Mapping[str, int]) -> Op[dict[str, list[int]]]:
+        rows = yield SQL.parked_firsts(
+            key=key, queue=queue, type=kind, shares=Texts(counts), counts=Ints(counts.values())
+        )  # fmt: skip
+        found: dict[str, list[int]] = {}
+        for share, seq in rows:
+            found.setdefault(share, []).append(seq)
+        return found
 
     def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
         yield SQL.park(seqs=Ints(places), keys=Texts(places.values()), now=now)
@@ -43,16 +57,23 @@ class PostgresGate(Gate):
             wake_at=Ints(row.wake_at for row in rows),
         )  # fmt: skip
 
+    def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
+        yield SQL.set_wakes(keys=Texts(row.key for row in limits), wake_at=Ints(row.wake_at for row in limits))
+
+    def try_hold(self, keys: Sequence[str]) -> Op[list[str]]:
+        elsewhere = {row[0] for row in (yield SQL.try_limits(keys=Texts(keys))) if not row[-1]}
+        return [key for key in keys if key not in elsewhere]
+
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         yield SQL.free_permits(keys=Texts(permits), permits=Ints(permits.values()))
 
-    def hold_runs(self) -> Op[None]:
+    def hold_claims(self) -> Op[None]:
         """Everybody waits behind one who waits for this, so none waits long, and in between they go on."""
         for tries_left in reversed(range(TRIES)):
             yield SQL.begin_hold()
             [(usual, _)] = yield SQL.be_brief(timeout=str(BRIEFLY))
             try:
-                yield SQL.hold_runs()
+                yield SQL.hold_claims()
             except Exception as error:
                 if not (tries_left and is_locked_out(error)):
                     raise
@@ -124,9 +145,9 @@ def lock(keys: Iterable[str]) -> Op[Limits]:
     return {row[0]: limit_in(row) for row in rows}
 
 
-def hold_runs_for_new(keys: Iterable[str]) -> Op[None]:
+def hold_claims_for_new(keys: Iterable[str]) -> Op[None]:
     """Before a limit is made that counts who runs: nobody begins or ends a run until the transaction does. First of all
     locks, as with all others who come to it."""
     names = set(keys)
     if names and len((yield SQL.limits_there(keys=Texts(names)))) < len(names):
-        yield from GATE.hold_runs()
+        yield from GATE.hold_claims()

@@ -55,7 +55,7 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
     on stays true, and two who name the same rows in another order do not wait for each other in a ring."""
     changes = [change.change if isinstance(change, Unchanged) else change for change in changes]
     yield from lock_schedules(changes)
-    yield from limits.hold_runs_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
+    yield from limits.hold_claims_for_new(change.key for change in changes if isinstance(change, PutLimit | PauseLimit))
     found = yield from named(changes, now)
     seqs = Ints(found)
     queues = {change.name for change in changes if isinstance(change, PutQueue)}
@@ -151,7 +151,9 @@ def hold_parents(ids: Sequence[str], *, ours: bool) -> Op[list[Row]]:
             )
         if open_heads.keys() <= held:
             return heads
-        held.update(row[0] for row in (yield SQL.lock_open(seqs=Ints(sorted(open_heads.keys() - held)))))
+        makes_runs = ours or any(row[3] in TERMINAL and row[3] != "succeeded" for row in heads)
+        lock = SQL.lock_open if makes_runs else SQL.lock_open_for_long
+        held.update(row[0] for row in (yield lock(seqs=Ints(sorted(open_heads.keys() - held)))))
 
 
 def named(changes: Sequence[Alteration], now: Micros) -> Op[set[int]]:

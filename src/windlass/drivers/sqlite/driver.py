@@ -123,7 +123,10 @@ class SqliteDriver:
         return self._writer.submit_sync(lambda: linking.enqueue(new, now), weight=jobs.weight(new))
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
-        return await self._write(lambda: leases.claim(claim, now))
+        taken, more = await self._write(lambda: leases.claim(claim, now))
+        while more and not taken:  # others write in between
+            taken, more = await self._write(lambda: leases.claim(claim, now, again=True))
+        return taken
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
         asked = tuple(renewals)

@@ -10,8 +10,9 @@ from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.guards import judge, rounds
-from windlass.core.limits import Books, caps_of
+from windlass.core.limits import caps_of
 from windlass.core.rows import run_prefix
+from windlass.drivers.ops.admitting import Admission
 from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
@@ -25,7 +26,8 @@ from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Claimed, Micros
 
 
-def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
+def claim(wish: Claim, now: Micros, *, again: bool = False) -> Op[tuple[list[Claimed], bool]]:
+    """What was taken, and whether it stopped before the end of what is ready, for the next one to go on: `Admission`."""
     check_claim(wish, now)
     queues = list(dict.fromkeys(wish.queues))
     [(lapsed, due, special, closed)] = yield SQL.glance(queues=to_json(queues), now=now)
@@ -39,34 +41,39 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
         yield from promote(queues, now)
     prefix = run_prefix(wish.token, now)
     if special:
-        return (yield from claim_with_permits(queues, wish, prefix, now))
+        return (yield from claim_with_permits(queues, wish, prefix, now, again=again))
     if len(queues) == 1:
         rows = yield pick_rows(queues[0], wish)
     else:
         rows = yield from rows_of((yield from pick(queues, wish)))
-    return (yield from lease(rows, wish, prefix, now))
+    return (yield from lease(rows, wish, prefix, now)), False
 
 
-def claim_with_permits(queues: list[str], wish: Claim, prefix: str, now: Micros) -> Op[list[Claimed]]:
+def claim_with_permits(
+    queues: list[str], wish: Claim, prefix: str, now: Micros, *, again: bool
+) -> Op[tuple[list[Claimed], bool]]:
     """There are limits, or queues that take turns."""
     yield from GATE.let_through([row[0] for row in (yield SQL.woken(now=now))], now)
     picking = SqlitePicking(wish, [row[0] for row in (yield SQL.fair_queues())])
-    books, taken = Books(now), list[Claimed]()
-    books.open((yield from GATE.limits(key for queue in queues for key in caps_of(queue))).values())
-    while len(taken) < wish.limit:
-        picked = yield from picking.pick({queue: books.cap(queue) for queue in queues}, wish.limit - len(taken))
+    admission, taken = Admission(GATE, now, again=again), list[Claimed]()
+    books, caps = admission.books, {key for queue in queues for key in caps_of(queue)}
+    admission.open((yield from GATE.limits(caps)), caps)
+    while len(taken) < wish.limit and not admission.is_full:
+        wanted = wish.limit - len(taken)
+        picked = yield from picking.pick({queue: books.cap(queue) for queue in queues}, wanted, admission.ahead)
         if not picked:
             break
-        wanted = {key for one in picked for key in one.keys} - books.limits.keys()
-        books.open((yield from GATE.limits(wanted)).values())
-        considered, permits = yield from GATE.admit(picked, books, now)
+        unseen = admission.unseen(picked)
+        if unseen:
+            admission.open((yield from GATE.limits(unseen)), unseen)
+        considered, permits = yield from admission.admit(picked, wanted)
         picking.offered(picked[:considered])
         picking.granted([one for one in picked[:considered] if one.seq in permits])
         taken += yield from lease((yield from rows_of(list(permits))), wish, prefix, now, permits)
     charges = picking.charges()
     if charges:
         yield SQL.charge_share.many(charges)
-    return taken
+    return taken, admission.is_full
 
 
 def rows_of(seqs: Sequence[int]) -> Op[list[Row]]:

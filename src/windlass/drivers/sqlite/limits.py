@@ -16,13 +16,27 @@ from windlass.types import Limit, Micros
 
 class SqliteGate(Gate):
     sql = SQL
+    passes_over = False
 
     def texts(self, values: Iterable[str]) -> str:
         return to_json(list(values))
 
-    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[None]:
-        for key, queue, kind, room in kinds:
-            yield SQL.unpark(key=key, queue=queue, type=kind, room=-1 if room is None else room, now=now)
+    def ints(self, values: Iterable[int]) -> str:
+        return to_json(list(values))
+
+    def unpark(self, kinds: Sequence[Kind], now: Micros) -> Op[list[int]]:
+        got: list[int] = []
+        for n, (key, queue, kind, room) in enumerate(kinds):
+            rows = yield SQL.unpark(key=key, queue=queue, type=kind, room=room, now=now)
+            got += [n] * len(rows)
+        return got
+
+    def parked_firsts(self, key: str, queue: str, kind: str, counts: Mapping[str, int]) -> Op[dict[str, list[int]]]:
+        found: dict[str, list[int]] = {}
+        for share, count in counts.items():
+            rows = yield SQL.parked_of_share(key=key, queue=queue, type=kind, share=share, limit=count)
+            found[share] = [row[0] for row in rows]
+        return found
 
     def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
         yield SQL.park.many([(key, now, seq) for seq, key in places.items()])
@@ -30,10 +44,17 @@ class SqliteGate(Gate):
     def write(self, changes: Sequence[tuple[Limit, int]]) -> Op[None]:
         yield SQL.write_limits.many([(n, row.tokens, row.refilled_at, row.wake_at, row.key) for row, n in changes])
 
+    def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
+        yield SQL.set_wake.many([(limit.wake_at, limit.key) for limit in limits])
+
+    def try_hold(self, keys: Sequence[str]) -> Op[list[str]]:
+        yield from ()
+        return list(keys)
+
     def give_back(self, permits: Mapping[str, int]) -> Op[None]:
         yield SQL.free_permits.many([(count, key) for key, count in permits.items()])
 
-    def hold_runs(self) -> Op[None]:
+    def hold_claims(self) -> Op[None]:
         yield from ()
 
 

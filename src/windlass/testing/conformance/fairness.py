@@ -86,6 +86,48 @@ class FairnessPromises(Suite):
         assert [job.id for job in await t.claim("q")] == [mine[1]]
 
     @promise
+    async def test_an_org_whose_job_is_let_through_in_a_claim_has_its_weight(self, t: Trial) -> None:
+        """None of its jobs was ready when the claim began; what it is charged is what its weight says."""
+        await t.alter(PutQueue("q", order="fair"))
+        for change in (PutLimit("org:x", weight=4.0), PutLimit("key:a", 1), PutLimit("key:b", 1)):
+            await t.alter(change)
+        holds_a, holds_b = await t.running(limit_keys=("key:a",)), await t.running(limit_keys=("key:b",))
+        await t.enqueue(queue="q", org_id="m", limit_keys=("key:b", "key:a"), priority=9)
+        first = await t.enqueue(queue="q", org_id="x", limit_keys=("key:b",))
+        assert await t.claim("q") == []  # both wait for b
+        await t.end(holds_b, Succeeded())  # m is let through, finds a full, and passes b on to x
+        assert [job.id for job in await t.claim("q")] == [first]
+        await t.end(holds_a, Succeeded())
+        await t.alter(PutLimit("key:a", 9))
+        await t.alter(PutLimit("key:b", 9))
+        for org in ("x", "y"):
+            for _ in range(4):
+                await t.enqueue(queue="q", org_id=org)
+        orgs = [job.org_id for job in await t.claim("q", limit=4)]
+        assert orgs == ["m", "y", "x", "x"]
+
+    @promise
+    async def test_a_permit_goes_to_the_org_whose_turn_it_is(self, t: Trial) -> None:
+        """The backlog of one behind a limited key does not keep another waiting for it; with weights, and by several."""
+        await t.alter(PutQueue("q", order="fair"))
+        await t.alter(PutLimit("key:gpu", 1))
+        await t.alter(PutLimit("org:heavy", weight=2.0))
+        for org, count in (("heavy", 9), ("light", 3)):
+            for _ in range(count):
+                await t.enqueue(queue="q", org_id=org, limit_keys=("key:gpu",))
+        orgs: list[str | None] = []
+        while jobs := await t.claim("q", limit=2):
+            assert len(jobs) == 1
+            orgs.append(jobs[0].org_id)
+            await t.end(jobs[0], Succeeded())
+            if len(orgs) == 6:
+                break
+        assert (orgs.count("heavy"), orgs.count("light")) == (4, 2)
+        await t.alter(PutLimit("key:gpu", 3))
+        later = [job.org_id for job in await t.claim("q")]
+        assert (later.count("heavy"), later.count("light")) == (2, 1)
+
+    @promise
     async def test_a_queue_may_become_fair_and_strict_again(self, t: Trial) -> None:
         """What waits takes part at once, in both directions; nothing is forgotten."""
         first = [await t.enqueue(queue="q", org_id="a") for _ in range(3)]
@@ -126,7 +168,23 @@ class FairnessPromises(Suite):
         assert (await t.job(young)).priority == 2
 
     @promise
-    async def test_only_what_is_ready_ages(self, t: Trial) -> None:
+    async def test_a_job_that_waits_for_a_permit_ages_too(self, t: Trial) -> None:
+        """It is due, and has not begun; those of a bite are the first in dispatch order of all that wait."""
+        await t.alter(PutQueue("q", age_after=MINUTE, age_to=2))
+        await t.alter(PutLimit("key:gpu", 1))
+        await t.enqueue(queue="q", limit_keys=("key:gpu",))
+        old = await t.enqueue(queue="q", limit_keys=("key:gpu",))
+        assert len(await t.claim("q")) == 1
+        ready = await t.enqueue(queue="q")
+        t.clock.advance(MINUTE)
+        assert await t.maintain(AgeJobs(limit=1)) == Done(1, more=True)
+        assert [job.priority for job in await t.jobs([old, ready])] == [1, 0]
+        assert await t.maintain(AgeJobs(limit=9)) == Done(1)
+        assert [job.priority for job in await t.jobs([old, ready])] == [1, 1]
+        assert (await t.job(old)).parked_on == "key:gpu"
+
+    @promise
+    async def test_only_what_is_due_ages(self, t: Trial) -> None:
         """A job that waits for its time does not grow old meanwhile; other queues are left alone."""
         await t.alter(PutQueue("q", age_after=MINUTE, age_to=9))
         later = await t.enqueue(queue="q", run_at=t.now + MINUTE)

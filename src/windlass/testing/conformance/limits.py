@@ -8,6 +8,7 @@ from windlass.clock import SECOND
 from windlass.core.alterations import PauseLimit, PutLimit, PutQueue, RemoveLimit, Revoke
 from windlass.core.changes import Ack
 from windlass.core.duties import Done, RecountLimits
+from windlass.core.limits import PARK_BITE
 from windlass.core.queries import AllLimits, LimitUses, NextRefill
 from windlass.core.settle import Succeeded
 from windlass.errors import InvalidInput
@@ -114,6 +115,21 @@ class LimitPromises(Suite):
         assert [job.id for job in await t.claim()] == [waiting]
 
     @promise
+    async def test_a_new_limit_counts_those_who_name_it_whatever_its_name(self, t: Trial) -> None:
+        """Also when it is called as one of the kinds is, or begins like one."""
+        for key in ("type", "queue", "org", "tag", "global:x"):
+            first, second = await t.enqueue(limit_keys=(key,)), await t.enqueue(limit_keys=(key,))
+            [job] = await t.claim(limit=1)
+            assert job.id == first
+            await t.alter(PutLimit(key, 1))
+            assert ((await limit(t, key)).used, await t.claim()) == (1, []), key
+            assert await t.maintain(RecountLimits()) == Done(0)
+            await t.end(job, Succeeded())
+            [job] = await t.claim()
+            assert job.id == second
+            await t.end(job, Succeeded())
+
+    @promise
     async def test_a_batch_of_successes_frees_all_it_held(self, t: Trial) -> None:
         """As many may run next as have ended."""
         await t.alter(PutLimit("key:k", 3))
@@ -136,6 +152,29 @@ class LimitPromises(Suite):
         assert await t.claim("a", "z") == []
         await t.end(holder, Succeeded())
         assert len(await t.claim("z")) == 1
+
+    # ------------------------------------------------------------------------------------------------------------ backlogs
+
+    @promise
+    async def test_a_claim_answers_what_it_has_when_it_parked_many(self, t: Trial) -> None:
+        """So that it holds nobody up for longer than a moment, whatever the number that waits; the next one goes on."""
+        await t.alter(PutLimit("key:k", 1))
+        ids = await t.enqueue_all(PARK_BITE + 2, limit_keys=("key:k",))
+        behind = await t.enqueue()
+        assert [job.id for job in await t.claim(limit=2)] == ids[:1]
+        assert [job.parked_on for job in await t.jobs(ids[-2:])] == ["key:k", None]
+        assert [job.id for job in await t.claim(limit=2)] == [behind]
+        assert (await t.job(ids[-1])).parked_on == "key:k"
+
+    @promise
+    async def test_a_claim_that_has_nothing_yet_gets_past_any_backlog(self, t: Trial) -> None:
+        """Nobody who asks for work is sent away because of jobs that cannot run, also when they wait for several keys."""
+        await t.alter(PutLimit("key:k", 1))
+        await t.alter(PutLimit("type:work", PARK_BITE))
+        await t.running(limit_keys=("key:k",))
+        await t.enqueue_all(2 * PARK_BITE + 1, limit_keys=("key:k",))
+        behind = await t.enqueue(type="other")
+        assert [job.id for job in await t.claim(limit=1)] == [behind]
 
     # ------------------------------------------------------------------------------------------------------------ changing
 
@@ -277,7 +316,9 @@ class LimitPromises(Suite):
         for change, field in (
             (PutLimit("k", -1), "max_used"), (PutLimit("", 1), "limit"), (PutLimit("k", 1, per_second=0.0), "rate"),
             (PutLimit("k", per_second=float("nan")), "rate"), (PutLimit("k", burst=2.0), "burst"),
-            (PutLimit("k", per_second=1.0, burst=0.5), "burst"), (PutLimit("k", weight=2.0), "weight"),
+            (PutLimit("k", per_second=1.0, burst=0.5), "burst"), (PutLimit("k", per_second=1.0, burst=1e300), "burst"),
+            (PutLimit("k", per_second=1.0, burst=10**400), "burst"), (PutLimit("k", per_second=10**400), "rate"),
+            (PutLimit("k", per_second=10**9000), "rate"), (PutLimit("k", weight=2.0), "weight"),
             (PutLimit("org:o", weight=-1.0), "weight"), (PauseLimit("queue:a", True), "limit"),
             (PutQueue("q", order="random"), "order"),  # type: ignore[arg-type]
             (PutQueue("q", age_after=1), "ageing"), (PutQueue("q", age_after=0, age_to=1), "ageing"),

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from windlass.core.alterations import PutLimit
 from windlass.core.changes import Report
+from windlass.core.duties import RecountLimits
 from windlass.core.settle import Failed
 from windlass.drivers.protocol import Driver
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -32,6 +34,10 @@ class SqlPromises(Suite):
     def blob(self, digits: str) -> str:
         return f"x'{digits}'"
 
+    def endless(self) -> str:
+        """A number that is larger than all others."""
+        return "9e999"
+
     def _refused(self, t: Trial, *statements: str) -> None:
         for statement in statements:
             with pytest.raises(Exception):  # noqa: B017, PT011 - the store's own error, whatever its class
@@ -47,6 +53,16 @@ class SqlPromises(Suite):
         assert (first.type, first.payload, second.type) == ("by hand", b"{}", "by hand too")
         assert (await t.job(first.id)).position < (await t.job(second.id)).position < (await t.job(third.id)).position
         assert await t.ack(first) == "applied"
+
+    @promise
+    async def test_a_recount_finds_who_waits_for_a_permit_that_is_there(self, t: Trial) -> None:
+        """Whoever should have let it through could not, or somebody's hand was at work: nobody waits for ever."""
+        await t.alter(PutLimit("key:k", 1))
+        job = await t.enqueue(limit_keys=("key:k",))
+        self.sql(t.driver, "update jobs set ready = not ready, parked_on = 'key:k'")
+        assert await t.claim() == []
+        await t.maintain(RecountLimits())
+        assert [one.id for one in await t.claim()] == [job]
 
     @promise
     async def test_a_job_without_a_type_is_refused(self, t: Trial) -> None:
@@ -208,3 +224,91 @@ class SqlPromises(Suite):
         self._refused(t, "insert into jobs (type, dedupe_key) values ('x', 'd')")
         self.sql(t.driver, f"insert into jobs (type, schedule_id, fire_at) values ('x', 's', {self.instant(5)})")  # noqa: S608
         self._refused(t, f"insert into jobs (type, schedule_id, fire_at) values ('x', 's', {self.instant(5)})")  # noqa: S608
+
+    def _rows(self, t: Trial, table: str, good: dict[str, str], *nonsense: dict[str, str]) -> None:
+        """One row that is stored, and others that differ from it in a few columns and are refused."""
+        for number, changed in enumerate(({}, *nonsense)):
+            row = {**good, **changed}
+            statement = f"insert into {table} ({', '.join(row)}) values ({', '.join(row.values())})"  # noqa: S608
+            if number == 0:
+                self.sql(t.driver, statement)
+                self.sql(t.driver, f"delete from {table}")  # noqa: S608 - what is refused then is not refused as a second one
+            else:
+                with pytest.raises(Exception, match=r"(?i)constraint"):
+                    self.sql(t.driver, statement)
+
+    @promise
+    async def test_a_schedule_that_makes_no_sense_is_refused(self, t: Trial) -> None:
+        """Its name, rule and zone are there; what it does about missed times and about overlaps is known; while it is
+        paused it has no next time."""
+        at = self.instant(t.now)
+        good = {
+            "schedule_id": "'s'", "template_id": "'t'", "name": "'n'", "cron_expression": "'@daily'", "next_trigger_at": at,
+            "created_at": at, "updated_at": at,
+        }  # fmt: skip
+        self._rows(
+            t, "schedules", good, {"schedule_id": "''"}, {"template_id": "''"}, {"name": "''"}, {"name": "null"},
+            {"cron_expression": "''"}, {"cron_expression": "null"}, {"timezone": "''"}, {"catch_up": "'some'"},
+            {"catch_up_cap": "0"}, {"catch_up_cap": "-1"}, {"overlap": "'maybe'"}, {"jitter": "-1"}, {"enabled": "false"},
+            {"enabled": "null"}, {"created_at": "null"},
+        )  # fmt: skip
+        self.sql(t.driver, f"insert into schedules ({', '.join(good)}) values ({', '.join(good.values())})")  # noqa: S608
+        again = {**good, "schedule_id": "'other'"}
+        self._refused(t, f"insert into schedules ({', '.join(again)}) values ({', '.join(again.values())})")  # noqa: S608
+
+    @promise
+    async def test_a_template_that_makes_no_sense_is_refused(self, t: Trial) -> None:
+        """It names a task and a queue, and its versions count from one, each once."""
+        at = self.instant(t.now)
+        good = {
+            "template_id": "'t'", "version": "1", "name": "'n'", "type": "'work'", "queue": "'q'",
+            "params": self.blob("7b7d"), "created_at": at,
+        }  # fmt: skip
+        self._rows(
+            t, "templates", good, {"template_id": "''"}, {"version": "0"}, {"version": "null"}, {"name": "''"},
+            {"type": "''"}, {"type": "null"}, {"queue": "''"}, {"queue": f"'{'q' * 201}'"}, {"params": "null"},
+            {"created_at": "null"},
+        )  # fmt: skip
+        self.sql(t.driver, f"insert into templates ({', '.join(good)}) values ({', '.join(good.values())})")  # noqa: S608
+        again = {**good, "template_id": "'other'"}
+        self._refused(t, f"insert into templates ({', '.join(again)}) values ({', '.join(again.values())})")  # noqa: S608
+
+    @promise
+    async def test_a_group_that_makes_no_sense_is_refused(self, t: Trial) -> None:
+        """Its members are counted once each, and it ends with the last of them."""
+        at = self.instant(t.now)
+        good = {"group_id": "'g'", "total": "2", "remaining": "1", "failed": "1", "created_at": at}
+        self._rows(
+            t, "groups", good, {"mode": "'some'"}, {"on_failure": "'panic'"}, {"total": "3"}, {"remaining": "2"},
+            {"total": "0", "remaining": "-1"}, {"total": "0", "remaining": "0", "failed": "0"},
+            {"succeeded": "-1", "failed": "2"}, {"cancelled": "-1", "failed": "2"}, {"failed": "-1", "remaining": "3"},
+            {"finished_at": at}, {"remaining": "0", "succeeded": "1"}, {"created_at": "null"}, {"group_id": "null"},
+        )  # fmt: skip
+
+    @promise
+    async def test_a_limit_that_makes_no_sense_is_refused(self, t: Trial) -> None:
+        """Permits are counted from none; a rate is whole, lets something pass, and is nothing by halves; a weight is more
+        than nothing: claims divide by both."""
+        at = self.instant(t.now)
+        rate = {"tokens": "1.0", "burst": "2.0", "per_second": "0.5", "refilled_at": at}
+        good = {"key": "'k'", "used": "1", "max_used": "1", "weight": "2.0", "wake_at": at, **rate}
+        self._rows(
+            t, "limits", good, {"key": "''"}, {"key": "null"}, {"used": "-1"}, {"used": "null"}, {"max_used": "-1"},
+            *({column: "null"} for column in rate), {"tokens": "-0.5"}, {"tokens": "2.5"}, {"per_second": "0.0"},
+            {"per_second": "-1.0"}, {"burst": "0.5", "tokens": "0.5"}, {"weight": "0.0"}, {"weight": "-1.0"},
+            {"weight": "null"}, dict.fromkeys(rate, "null"), {"weight": self.endless()}, {"per_second": self.endless()},
+            {"burst": self.endless()},
+        )  # fmt: skip
+        self._rows(t, "limits", {"key": "'k'"})
+
+    @promise
+    async def test_a_queue_or_a_share_that_makes_no_sense_is_refused(self, t: Trial) -> None:
+        """How it orders, places and ages its jobs is known; a turn does not end before it begins."""
+        at = self.instant(t.now)
+        good = {"name": "'q'", "age_after": "5", "age_to": "9", "created_at": at, "updated_at": at}
+        self._rows(
+            t, "queues", good, {"name": "''"}, {"name": f"'{'q' * 201}'"}, {"positions": "'random'"},
+            {"fairness": "'a bit'"}, {"age_after": "null"}, {"age_to": "null"}, {"age_after": "0"}, {"age_after": "-5"},
+        )  # fmt: skip
+        share = {"queue": "'q'", "share": "'=o'", "started": "1.0", "finish": "1.5"}
+        self._rows(t, "shares", share, {"finish": "0.5"}, {"started": "null"}, {"queue": "null"})

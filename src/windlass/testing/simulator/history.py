@@ -60,6 +60,10 @@ SOMETIMES: Final = {
     "told_again": "a message reached its receiver more than once",
     "taken_by_another": "a message was taken by somebody else at the same moment",
     "sent_too_late": "somebody sent a message after his time for it was over",
+    "capped": "jobs were left because their queue, or all queues together, may give no more",
+    "cap_lowered": "a limit was lowered below what runs",
+    "key_paused": "a job waited for a type or an org that was paused",
+    "took_turns": "one claim took jobs of several orgs in turn",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 

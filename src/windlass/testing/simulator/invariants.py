@@ -5,8 +5,8 @@ written once more here, in other words than in `core`, so that a mistake there i
 
 Conservation, one lease per job, stale calls change nothing, liveness, attempts, terminal is final, finished ⇔ terminal,
 uniqueness, valid leases within limits, dispatch order and kept places (`same_job`), pause, holds, pruning, and batches of
-settlements that are cut off at any point. Schedules: each time once, none missed. Left out: how many a rate lets through,
-turns of orgs and ageing, which the model checks; dependencies, enqueueing in the caller's transaction.
+settlements that are cut off at any point. Schedules: each time once, none missed. Rates, turns of orgs, paused keys. Left
+out: ageing, which the model checks; dependencies, enqueueing in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from windlass.core.alterations import Cancel, Replay, Revoke
 from windlass.core.changes import OUTCOME_OF, Release, Settlement
 from windlass.core.dependencies import FAILED_BEFORE
 from windlass.core.eligibility import dispatch_order
-from windlass.core.limits import concerns
 from windlass.drivers.protocol import Claim, Renewal
+from windlass.testing.simulator.bounds import Bounds
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
 from windlass.testing.simulator.history import History, Lease
@@ -40,10 +40,6 @@ OWNED: Final = (
     "state", "lease_token", "lease_expires_at", "executions", "attempts", "skipped", "lost", "last_token", "last_outcome",
     "finished_at",
 )  # fmt: skip
-
-
-def is_concerned(job: Job, key: str) -> bool:
-    return concerns(key, queue=job.queue, kind=job.type, org_id=job.org_id, tags=job.tags, limit_keys=job.limit_keys)
 
 
 class Rows(Leaving, Protocol):
@@ -92,6 +88,7 @@ class Checker:
         self.rhythm: Final = Rhythm(world.history)
         self.holding: Final = Holding(world.history)
         self.telling: Final = Telling(world.history)
+        self.bounds: Final = Bounds(world.history, rows)
         self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
 
     def observe(self, call: Call) -> bool:
@@ -130,6 +127,7 @@ class Checker:
             self.succession.judge(call, self.rows, changed, gone)
             self.rhythm.judge(call)
             self.holding.judge(call, self.rows)
+            self.bounds.judge(call, self._known)
         match call.method:  # answers are judged against the rows as they were before the call
             case "claim" if call.error is None:
                 self._claimed(call)
@@ -151,8 +149,8 @@ class Checker:
             if self.rows.cheap:
                 self._check_runs(job, last=2)
         self.telling.judge(call, self.rows)
-        if any(job.permits or (old is not None and old.permits) for old, job in changed):
-            self.check_limits()
+        if any(job.state == "running" or (old is not None and old.state == "running") for old, job in changed):
+            self.bounds.check()
         if any(job.dedupe_key is not None for _, job in changed):
             self.check_unique()
 
@@ -170,7 +168,7 @@ class Checker:
 
     def _claimed(self, call: Call) -> None:
         wish: Claim = call.batch
-        rows, last = self.rows.jobs(), None
+        rows, last, fair = self.rows.jobs(), None, self.bounds.fair(wish.queues)
         for claimed in call.answer:
             self._handles[claimed.handle] = claimed.id
             job = rows[self.ids[claimed.id]]
@@ -188,21 +186,26 @@ class Checker:
             queue = self.rows.queue(job.queue)
             require(queue is None or queue.paused_at is None, "a paused queue starts nothing", job.id)
             require(job.queue in wish.queues, "a claim answers what it was asked for", job.id)
-            require(last is None or last < dispatch_order(job), "a claim answers in dispatch order", job.id)
-            last = dispatch_order(job)
+            if job.queue not in fair:
+                require(last is None or last < dispatch_order(job), "a claim answers in dispatch order", job.id)
+                last = dispatch_order(job)
         require(len(call.answer) <= wish.limit, "a claim answers no more than it was asked for")
         if last is not None:
-            self._nobody_was_passed_over(wish, last)
+            self._nobody_was_passed_over(wish, last, fair)
         if not wish.start and call.answer:
             self._history.sometimes("prefetched")
 
-    def _nobody_was_passed_over(self, wish: Claim, last: tuple[int, int, Micros, int]) -> None:
+    def _nobody_was_passed_over(self, wish: Claim, last: tuple[int, int, Micros, int], fair: Collection[str]) -> None:
+        full = self.bounds.full(wish.queues)
         for job in self.rows.jobs().values():
             if job.state != "queued" or not job.ready or job.queue not in wish.queues or wish.unhandled:
                 continue
             queue = self.rows.queue(job.queue)
             is_open = (queue is None or queue.paused_at is None) and job.queue not in self.holding.held
-            suits = (wish.types is None or job.type in wish.types) and is_open
+            suits = (wish.types is None or job.type in wish.types) and is_open and job.queue not in fair
+            if suits and job.queue in full:
+                self._history.sometimes("capped")
+                continue
             require(not suits or dispatch_order(job) > last, "no ready job is passed over", job.id)
 
     def _guarded(self, call: Call) -> None:
@@ -331,16 +334,6 @@ class Checker:
 
     # ----------------------------------------------------------------------------------------------------- as a whole
 
-    def check_limits(self) -> None:
-        jobs = self.rows.jobs().values()
-        for limit in self.rows.limits():
-            held = sum(limit.key in job.permits for job in jobs)
-            concerned = sum(job.state == "running" and is_concerned(job, limit.key) for job in jobs)
-            require(held == concerned, "who runs holds its permits", f"{limit.key}: {held} hold one of {concerned}")
-            require(limit.used == held, "no permit leaks", f"{limit.key}: {limit.used} are out, {held} jobs hold one")
-            within = limit.max_used is None or held <= limit.max_used
-            require(within, "a limit bounds valid leases", f"{limit.key}: {held} of {limit.max_used}")
-
     def check_unique(self) -> None:
         seen: dict[str, str] = {}
         for job in self.rows.jobs().values():
@@ -371,7 +364,7 @@ class Checker:
             ids = {job.id for job in self.rows.jobs().values()} | self.pruned
             for job_id in self._history.acknowledged:
                 require(job_id in ids, "nothing acknowledged is lost", job_id)
-            self.check_limits()
+            self.bounds.check()
             self.check_unique()
             self.check_groups()
             missed = self.rhythm.outstanding()

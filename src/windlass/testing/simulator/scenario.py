@@ -27,7 +27,6 @@ from windlass.core.alterations import (
     Move,
     MoveBeside,
     PutGroup,
-    PutLimit,
     Renormalise,
     Replay,
     RunNow,
@@ -42,6 +41,7 @@ from windlass.drivers.protocol import Driver
 from windlass.errors import DuplicateId, HoldLost, InvalidInput, ResourceBusy, StoreError
 from windlass.holds import QueueHold
 from windlass.subscriptions import Nobody
+from windlass.testing.simulator import bounds
 from windlass.testing.simulator.conduct import Conduct
 from windlass.testing.simulator.faults import Faults, FaultyDriver
 from windlass.testing.simulator.history import History
@@ -49,7 +49,6 @@ from windlass.testing.simulator.rhythm import schedules
 from windlass.testing.simulator.store import Store, run_now
 from windlass.testing.simulator.telling import WEBHOOK, Caller
 from windlass.testing.simulator.work import (
-    CAREFUL,
     GROUP,
     LENGTHS,
     PLAIN,
@@ -71,7 +70,6 @@ LEADER_LEASE: Final[Micros] = 3 * SECOND
 PRODUCERS: Final = ("p1", "p2")
 ENDS: Final[tuple[End, ...]] = ("top", "bottom")
 SIDES: Final[tuple[Side, ...]] = ("before", "after")
-LIMITS: Final = {"l1": 1, "l2": 2, f"type:{CAREFUL}": 4, "org:o": 3}
 SCHEDULED: Final = 1_000_000  # the number of what schedules make
 MEMBERS: Final = 1_000  # the group is declared larger than it gets: jobs join it as they come
 PATIENCE: Final[Micros] = 1_200 * SECOND  # after the last fault: every retry, every stepped clock, and then some
@@ -140,6 +138,7 @@ class Fleet:
         self.telling.is_on = seed % 8 == 5 and worker in FIRES
         self.callers: list[Caller] = []
         self._is_held = seed % 10 in (6, 9)  # not drawn: what other seeds tell stays as it was
+        self._is_bounded = bounds.are_there(seed)
         self.world.on_exit = self._forget
 
     # -------------------------------------------------------------------------------------------------------- a seed
@@ -147,10 +146,9 @@ class Fleet:
     def run(self) -> None:
         world = self.world
         group = PutGroup(GROUP, MEMBERS, on_failure=self._on_failure)
-        shared: list[Alteration] = [
-            *(PutLimit(key, most) for key, most in LIMITS.items()), PutLimit("l3", per_second=2.0, burst=2.0),
-            group,
-        ]  # fmt: skip
+        shared: list[Alteration] = [*bounds.always(), group]
+        if self._is_bounded:
+            shared += bounds.at_first(world.random)
         if self.telling.is_on:
             shared.append(WEBHOOK)
         if self._has_schedules:
@@ -162,7 +160,7 @@ class Fleet:
             self._hire(f"w{number + 1}")
         for name in PRODUCERS:
             world.spawn(name, self._produce)
-        world.spawn("operator", self._meddle)
+        self._operator = world.spawn("operator", self._meddle)
         if self._is_held:
             holder = world.spawn("holder", self._hold)
             world.at(world.now + holder.random.randrange(int(1.5 * self.faults.horizon)), holder.kill)
@@ -201,6 +199,8 @@ class Fleet:
                 process.kill()
         for queue in QUEUES:
             run_now(self.store.driver.alter([SetPaused(queue, False)], now=self.world.now))
+        if self._is_bounded:
+            self.store.apply(self._operator, "alter", bounds.in_the_end(), now=self.world.now)
 
     def _is_at_rest(self) -> bool:
         if (
@@ -309,7 +309,8 @@ class Fleet:
                     duty = Prune(succeeded=kept, dead=kept, limit=10)
                     await driver.maintain(duty, epoch=None, now=process.clock.now())
                 else:
-                    await driver.alter([rng.choice(wishes)], now=process.clock.now())
+                    bounded = self._is_bounded and rng.random() < 0.5
+                    await driver.alter([bounds.wish(rng) if bounded else rng.choice(wishes)], now=process.clock.now())
             except StoreError:
                 continue
 

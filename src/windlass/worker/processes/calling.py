@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec import Struct
@@ -15,6 +17,7 @@ from windlass.core.changes import Report
 from windlass.core.settle import Failed, Outcome
 from windlass.errors import ChildUnstartable, ProcessDied
 from windlass.policies import qualified_name
+from windlass.worker.failure import outcome_of, trace
 from windlass.worker.holdings import Held
 from windlass.worker.processes.frames import (
     HEAD,
@@ -23,22 +26,28 @@ from windlass.worker.processes.frames import (
     Begun,
     Broken,
     Ended,
+    Garbled,
     Gone,
     Hello,
     Line,
+    OfRun,
     Progress,
     Ready,
     Stop,
     length_in,
     packed,
     portable,
+    raw,
     report,
+    understood,
 )
 from windlass.worker.processes.nursery import Nursery, Offspring
 from windlass.worker.processes.stopping import Stopper
 
 STARTS_WITHIN: Final = 60.0  # seconds for importing the app
+GARBLED: Final = "its line is garbled"  # a library has closed or written to what is not its own
 DIED: Final = tuple(qualified_name(kind) for kind in ProcessDied.__mro__ if issubclass(kind, BaseException))
+log: Final = logging.getLogger("windlass.worker")
 
 
 class Child:
@@ -51,6 +60,7 @@ class Child:
         self._jobs = 0
         self._cpu = 0  # that it has used in all
         self._memory = 0  # that it used when it was last heard of
+        self._strangers = False  # somebody has said what is not of the run that it was given
 
     @staticmethod
     async def start(client: Client, nursery: Nursery, target: str) -> Child:
@@ -66,11 +76,14 @@ class Child:
             raise
         try:
             async with asyncio.timeout(STARTS_WITHIN):
-                child._say(Hello(target, tuple(sys.path), tuple(sys.argv), client.url))
+                child._say(introduction(target, client.url))
                 said = await child._hear()
         except TimeoutError:
             child.end()
             raise ChildUnstartable(f"importing {target} took longer than {STARTS_WITHIN:g} s") from None
+        except Garbled as error:
+            child.end()
+            raise ChildUnstartable(f"a child process that imports {target}: {GARBLED} ({error})") from None
         except BaseException:
             child.end()
             raise
@@ -85,10 +98,11 @@ class Child:
 
     @property
     def worn(self) -> bool:
-        """It should make room for another one: it is gone, has run many jobs, or has kept much memory."""
+        """It should make room for another one: it is gone, does not speak alone, has run many jobs, or has kept much
+        memory."""
         settings = self._client.settings
         return (
-            self._offspring.gone.done() or self._jobs >= settings.child_jobs
+            self._offspring.gone.done() or self._strangers or self._jobs >= settings.child_jobs
             or 0 < settings.child_memory < 2 * self._memory
         )  # fmt: skip
 
@@ -98,13 +112,29 @@ class Child:
     async def call(self, held: Held) -> Ending | None:
         """Run its handler. None when the child was gone before it could begin: then nothing has happened."""
         self._jobs += 1
+        try:
+            begin = packed(Begin(portable(held.job), self._client.settings.result_limit))
+        except Exception as error:  # it cannot be put into words, or there are too many
+            return Ending(outcome_of(error), Report(), trace(error))
+        self._writer.write(begin)
+        try:
+            return await self._heard_out(held)
+        except Garbled as error:
+            log.error("job %s (%s): %s, so its process is killed: %s", held.job.id, held.task.name, GARBLED, error)
+            self.end()
+            return self._death(await self._offspring.gone, GARBLED)
+
+    async def _heard_out(self, held: Held) -> Ending | None:
         begun = False
-        self._say(Begin(portable(held.job), self._client.settings.result_limit))
         while True:
-            match said := await self._hear():
-                case None:
-                    gone = await self._offspring.gone
-                    return self._death(gone) if begun else None
+            said = await self._hear()
+            if said is None:
+                gone = await self._offspring.gone
+                return self._death(gone, cause_of(gone)) if begun else None
+            if not isinstance(said, OfRun) or said.run != held.job.run_id:
+                self._hear_stranger(held, said)
+                continue
+            match said:
                 case Begun():
                     begun = True
                 case Progress():
@@ -118,9 +148,16 @@ class Child:
                     self._cpu, self._memory = said.cpu_so_far, said.memory
                     return Ending(said.told(), Report(cpu_us=said.cpu_us, peak_rss=said.peak_rss), said.traceback)
 
-    def _death(self, gone: Gone) -> Ending:
+    def _hear_stranger(self, held: Held, said: Struct) -> None:
+        """It counts for nobody. But somebody else is on this line, so no other job is given to this child."""
+        if not self._strangers:
+            kind = type(said).__name__
+            log.warning("job %s (%s): its process says %s for another run", held.job.id, held.task.name, kind)
+        self._strangers = True
+
+    def _death(self, gone: Gone, cause: str) -> Ending:
         cpu = None if gone.cpu_us is None else max(gone.cpu_us - self._cpu, 0)
-        return Ending(Failed(f"ProcessDied: {cause_of(gone)}", DIED), Report(None, gone.code, cpu, gone.peak_rss))
+        return Ending(Failed(f"ProcessDied: {cause}", DIED), Report(None, gone.code, cpu, gone.peak_rss))
 
     def end(self) -> None:
         """It ends by itself when its line is closed, and whatever it has started with it. One that holds Python's lock in
@@ -134,8 +171,8 @@ class Child:
         self._writer.write(packed(said))
 
     async def _hear(self) -> Any:
-        """What it says next; None when it is gone. A process that it has left behind may hold its end of the line open, so
-        its death is listened for as well; but what it said before that comes first."""
+        """What it says next; None when it is gone. Raises `Garbled`. A process that it has left behind may hold its end of
+        the line open, so its death is listened for as well; but what it said before that comes first."""
         reading = asyncio.ensure_future(self._frame())
         try:
             await asyncio.wait({reading, self._offspring.gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -149,8 +186,8 @@ class Child:
     async def _frame(self) -> Any:
         try:
             head = await self._reader.readexactly(HEAD)
-            return report.decode(await self._reader.readexactly(length_in(head)))
-        except (asyncio.IncompleteReadError, ConnectionError, EOFError):
+            return understood(report, await self._reader.readexactly(length_in(head)))
+        except (asyncio.IncompleteReadError, ConnectionError):
             return None
 
 
@@ -160,6 +197,16 @@ class Ending(Struct, frozen=True):
     outcome: Outcome
     measured: Report
     traceback: str | None = None
+
+
+def introduction(target: str, url: str) -> Hello:
+    """Modules are looked for where this process looks: what is no text in `sys.path` is passed over here as well."""
+    path, argv = (tuple(raw(part) for part in _texts(parts)) for parts in (sys.path, sys.argv))
+    return Hello(raw(target), path, argv, raw(url))
+
+
+def _texts(parts: Iterable[object]) -> list[str]:
+    return [part for part in parts if isinstance(part, str)]
 
 
 def cause_of(gone: Gone) -> str:

@@ -13,13 +13,17 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, NoReturn, Protocol, cast
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from windlass.client import Client
 from windlass.clock import SystemClock
@@ -45,12 +49,13 @@ from windlass.worker.processes.frames import (
     Hello,
     Kind,
     Line,
+    OfRun,
     Progress,
     Ready,
-    Report,
     encoded,
     packed,
     receive,
+    sayable,
     word,
 )
 
@@ -74,13 +79,22 @@ class App(Protocol):
 
 
 class Wire:
-    """This child's end of the line."""
+    """This child's end of the line. A copy that a handler forks has none: nobody understands two that speak at once, and
+    what both of them say would happen twice."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._lock = threading.Lock()
+        self._is_ours = True
+        os.register_at_fork(after_in_child=self._let_go)
 
-    def say(self, said: Report) -> None:
+    def _let_go(self) -> None:
+        self._is_ours = False
+        self._sock.close()
+
+    def say(self, said: Struct) -> None:
+        if not self._is_ours:
+            return
         frame = packed(said)
         try:
             with self._lock:
@@ -98,14 +112,29 @@ def end_with_all() -> NoReturn:
     os._exit(1)
 
 
+def end_as_copy(error: BaseException | None) -> NoReturn:
+    """A copy that the handler has forked, and that came out of the handler as well, as one whose exec has failed does. It
+    ends as a program would; the job is the other one's."""
+    code = 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        code = error.code or 0
+    elif error is not None:
+        code = 1
+        traceback.print_exception(error)
+    with suppress(BaseException):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
 class ToldContext(Context):
     """What a handler tells goes to the worker at once, so that it is known when the child dies."""
 
-    __slots__ = ("_told", "_wire")
+    __slots__ = ("_execution", "_told")
 
-    def __init__(self, running: Execution, wire: Wire) -> None:
-        super().__init__(running)
-        self._wire = wire
+    def __init__(self, execution: Execution) -> None:
+        super().__init__(execution)
+        self._execution = execution
         self._told = -1.0
 
     def progress(self, fraction: float, note: str | None = None) -> None:
@@ -113,11 +142,11 @@ class ToldContext(Context):
         assert self.progressed is not None, "it was just told"
         if note is not None or self.progressed == 1 or abs(self.progressed - self._told) >= STEP:
             self._told = self.progressed
-            self._wire.say(Progress(self.progressed, self.note))
+            self._execution.say(Progress(self.run_id, self.progressed, sayable(self.note)))
 
     def artifact(self, path: str) -> None:
         super().artifact(path)
-        self._wire.say(Artifact(self.artifacts[-1]))
+        self._execution.say(Artifact(self.run_id, sayable(self.artifacts[-1])))
 
 
 class Execution:
@@ -133,7 +162,7 @@ class Execution:
 
     def context(self) -> Context:
         if self._context is None:
-            self._context = ToldContext(self, self._wire)
+            self._context = ToldContext(self)
         return self._context
 
     def is_interrupted(self) -> bool:
@@ -146,7 +175,10 @@ class Execution:
         return await parents_of(self._client.driver, self.job.id)
 
     def write_log(self, level: str, text: str) -> None:
-        self._wire.say(Line(level, text))
+        self.say(Line(self.job.run_id, sayable(level), sayable(text)))
+
+    def say(self, said: OfRun) -> None:
+        self._wire.say(said)
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -161,6 +193,7 @@ class Child:
         self._wire = wire
         self._orders: SimpleQueue[Begin] = SimpleQueue()
         self._current: Execution | None = None
+        self._pid = os.getpid()
 
     def live(self) -> None:
         threading.Thread(target=self._listen, name="windlass-listener", daemon=True).start()
@@ -168,14 +201,14 @@ class Child:
         with asyncio.Runner() as runner, captured():
             while True:
                 begin = self._orders.get()
-                self._wire.say(Begun())
+                self._wire.say(Begun(begin.job.run_id))
                 self._wire.say(self._execute(begin, runner))
 
     def _listen(self) -> None:
         while True:
             try:
                 said = self._wire.hear()
-            except EOFError:
+            except BaseException:  # the worker is gone, or the line is of no use any more
                 end_with_all()
             if isinstance(said, Begin):
                 self._current = Execution(said.job, self._wire, self._app.client)
@@ -188,10 +221,11 @@ class Child:
         assert execution is not None, "it was made before the order was put"
         measures.forget_peak()
         before = measures.cpu_so_far()
-        outcome, traceback = self._outcome(execution, begin.result_limit, runner)
+        outcome, told = self._outcome(execution, begin.result_limit, runner)
         after, (peak, used) = measures.cpu_so_far(), measures.memory()
-        kind = cast("Kind", type(outcome).__name__)
-        return Ended(kind, msgspec.Raw(encoded(outcome)), traceback, after - before, peak, after, used)
+        kind, run = cast("Kind", type(outcome).__name__), execution.job.run_id
+        words = encoded(type(outcome)(*map(sayable, astuple(outcome))))
+        return Ended(run, kind, msgspec.Raw(words), sayable(told), after - before, peak, after, used)
 
     def _outcome(self, execution: Execution, limit: int, runner: asyncio.Runner) -> tuple[Outcome, str | None]:
         task = self._app.tasks.get(execution.job.type)
@@ -207,11 +241,18 @@ class Child:
                 value = runner.run(awaited, context=copy_context())
             else:
                 value = copy_context().run(task.function, *args, **kwargs)
+            if self._is_copy():
+                end_as_copy(None)
             return outcome_of_value(task, value, limit), None
         except BaseException as error:
+            if self._is_copy():
+                end_as_copy(error)
             return outcome_of(error), trace(error)
         finally:
             enter(None)
+
+    def _is_copy(self) -> bool:
+        return os.getpid() != self._pid
 
 
 async def _interruptible(
@@ -240,15 +281,16 @@ def live(sock: socket.socket, load: Callable[[str], App]) -> None:
     wire = Wire(sock)
     hello = wire.hear()
     assert isinstance(hello, Hello), "a worker introduces itself first"
-    sys.path[:], sys.argv[:] = hello.path, hello.argv
+    sys.path[:], sys.argv[:] = map(os.fsdecode, hello.path), map(os.fsdecode, hello.argv)
+    url = os.fsdecode(hello.url)
     try:
-        app = load(hello.target)
+        app = load(os.fsdecode(hello.target))
     except BaseException as error:
-        wire.say(Broken(str(error) if isinstance(error, WindlassError) else describe(error)))
+        wire.say(Broken(sayable(str(error) if isinstance(error, WindlassError) else describe(error))))
         return
-    if scheme_of(hello.url) == "memory":
+    if scheme_of(url) == "memory":
         clock = SystemClock()
-        app.client = Client(hello.url, app.client.settings, driver=cast("Driver", OutOfReach()), clock=clock)
+        app.client = Client(url, app.client.settings, driver=cast("Driver", OutOfReach()), clock=clock)
     else:
-        app.client.url = hello.url
+        app.client.url = url
     Child(app, wire).live()

@@ -1,10 +1,13 @@
-"""What is said between a worker, its fork server and its children: msgspec structs, each with its length before it.
+"""What is said between a worker, its fork server and its children: msgspec structs, each after a mark and its length.
 
-Nothing here can name code to be run, and nothing of a user's is ever pickled.
+Nothing here can name code to be run, and nothing of a user's is ever pickled. The mark is there because the code of a
+handler can reach its child's end of the line: what it writes there by mistake is known for what it is by its first bytes,
+and nobody waits for the rest of a frame that it only seems to begin.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,7 +19,8 @@ from windlass.core import settle
 from windlass.core.settle import Outcome
 from windlass.types import Claimed
 
-HEAD: Final = 4
+MARK: Final = b"wdl\xff"  # no text holds its last byte
+HEAD: Final = len(MARK) + 4
 LONGEST: Final = 1 << 28  # nobody says as much; whoever seems to is not speaking to us
 
 
@@ -31,13 +35,14 @@ class Fork(Struct, frozen=True, tag=True):
 
 
 class Spawn(Struct, frozen=True, tag=True):
-    """Start a program. Where its output goes comes along."""
+    """Start a program. Where its output goes comes along. Its words are bytes, as those of the operating system are: they
+    need not be text of any encoding."""
 
     number: int
     memory: int
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    cwd: str | None
+    command: tuple[bytes, ...]
+    environment: dict[bytes, bytes]
+    cwd: bytes | None
 
 
 class Kill(Struct, frozen=True, tag=True):
@@ -83,12 +88,13 @@ News: TypeAlias = Awake | Started | Unstarted | Gone
 
 
 class Hello(Struct, frozen=True, tag=True):
-    """Where the app is, where modules are looked for, how the program was started, and where its store is."""
+    """Where the app is, where modules are looked for, how the program was started, and where its store is. As bytes, since
+    each of them may hold the name of a file."""
 
-    target: str
-    path: tuple[str, ...]
-    argv: tuple[str, ...]
-    url: str
+    target: bytes
+    path: tuple[bytes, ...]
+    argv: tuple[bytes, ...]
+    url: bytes
 
 
 class Begin(Struct, frozen=True, tag=True):
@@ -118,28 +124,34 @@ class Broken(Struct, frozen=True, tag=True):
     why: str
 
 
-class Begun(Struct, frozen=True, tag=True):
+class OfRun(Struct, frozen=True):
+    """What is said for one run names it: whoever speaks late, or is a copy of a handler, does not speak for the next."""
+
+    run: str
+
+
+class Begun(OfRun, frozen=True, tag=True):
     """From here on its death is the job's."""
 
 
-class Progress(Struct, frozen=True, tag=True):
+class Progress(OfRun, frozen=True, tag=True):
     fraction: float | None
     note: str | None
 
 
-class Line(Struct, frozen=True, tag=True):
+class Line(OfRun, frozen=True, tag=True):
     level: str
     text: str
 
 
-class Artifact(Struct, frozen=True, tag=True):
+class Artifact(OfRun, frozen=True, tag=True):
     path: str
 
 
 Kind = Literal["Succeeded", "Failed", "Rejected", "Snoozed", "Released", "WasCancelled"]
 
 
-class Ended(Struct, frozen=True, tag=True):
+class Ended(OfRun, frozen=True, tag=True):
     kind: Kind
     outcome: msgspec.Raw
     traceback: str | None
@@ -149,7 +161,7 @@ class Ended(Struct, frozen=True, tag=True):
     memory: int  # that it still uses
 
     def told(self) -> Outcome:
-        outcome: Outcome = msgspec.msgpack.decode(self.outcome, type=getattr(settle, self.kind))
+        outcome: Outcome = understood(msgspec.msgpack.Decoder(getattr(settle, self.kind)), self.outcome)
         return outcome
 
 
@@ -163,16 +175,45 @@ word: Final = msgspec.msgpack.Decoder(Word)
 report: Final = msgspec.msgpack.Decoder(Report)
 
 
+class Garbled(Exception):
+    """What came over a line was not said by whoever is at its other end."""
+
+
 def packed(message: Struct) -> bytes:
     body = _encode(message)
-    return len(body).to_bytes(HEAD, "big") + body
+    if len(body) > LONGEST:
+        raise ValueError(f"{len(body):,} bytes are too much for one message between processes")
+    return MARK + len(body).to_bytes(HEAD - len(MARK), "big") + body
 
 
 def length_in(head: bytes) -> int:
-    length = int.from_bytes(head, "big")
-    if length > LONGEST:
-        raise EOFError(f"a frame of {length:,} bytes")
+    length = int.from_bytes(head[len(MARK) :], "big")
+    if head[: len(MARK)] != MARK or length > LONGEST:
+        raise Garbled(f"{head!r} begins no frame")
     return length
+
+
+def understood(decoder: msgspec.msgpack.Decoder[Any], body: bytes | msgspec.Raw) -> Any:
+    try:
+        return decoder.decode(body)
+    except Exception as error:  # of several kinds, by what is wrong with it
+        raise Garbled(str(error)) from error
+
+
+def raw(text: str) -> bytes:
+    """As the operating system has it, where it can have such a thing at all."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
+
+
+def sayable(value: Any) -> Any:
+    """Text, or a tuple of texts, as a message can hold it: the name of a file, and so whatever speaks of one, may hold what
+    is no UTF-8. Anything else is left as it is."""
+    if isinstance(value, tuple):
+        return tuple(sayable(one) for one in value)
+    return str.encode(value, "utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def portable(job: Claimed) -> Claimed:
@@ -182,7 +223,7 @@ def portable(job: Claimed) -> Claimed:
 
 def receive(sock: socket.socket, decoder: msgspec.msgpack.Decoder[Any], head: bytes = b"") -> Any:
     """The next message, blocking. EOFError when the other side is gone."""
-    return decoder.decode(exactly(sock, length_in(head or exactly(sock, HEAD))))
+    return understood(decoder, exactly(sock, length_in(head or exactly(sock, HEAD))))
 
 
 def exactly(sock: socket.socket, count: int) -> bytes:

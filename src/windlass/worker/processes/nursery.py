@@ -13,7 +13,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from windlass.errors import ChildUnstartable
-from windlass.worker.processes.frames import HEAD, Awake, Fork, Gone, Kill, News, Spawn, Started, encoded, length_in, news
+from windlass.worker.processes.frames import (
+    HEAD,
+    Awake,
+    Fork,
+    Garbled,
+    Gone,
+    Kill,
+    News,
+    Spawn,
+    Started,
+    length_in,
+    news,
+    packed,
+    understood,
+)
 from windlass.worker.processes.server import kill_group
 
 ENTRY: Final = "windlass.cli.children"
@@ -68,20 +82,22 @@ class Nursery:
 
     async def fork(self, sock: socket.socket, memory: int) -> Offspring:
         """A child that has this end of a socket. The caller closes its own copy."""
-        offspring = self._expect()
-        return await self._start(offspring, Fork(offspring.number, memory), sock.fileno())
+        number = self._next_number()
+        return await self._start(number, packed(Fork(number, memory)), sock.fileno())
 
     async def spawn(
         self, command: Sequence[str], environment: Mapping[str, str], cwd: str | None, output: int, memory: int
     ) -> Offspring:
-        """A program. Raises `ChildUnstartable` when there is none of that name, or it may not be run."""
-        offspring = self._expect()
-        order = Spawn(offspring.number, memory, tuple(command), dict(environment), cwd)
-        return await self._start(offspring, order, output)
+        """A program. Raises `ChildUnstartable` when there is none of that name, or it may not be run, and `ValueError` when
+        no program could be given such words."""
+        number = self._next_number()
+        words = tuple(map(os.fsencode, command))
+        variables = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+        order = packed(Spawn(number, memory, words, variables, None if cwd is None else os.fsencode(cwd)))
+        return await self._start(number, order, output)
 
     def kill(self, offspring: Offspring, number: int) -> None:
-        body = encoded(Kill(offspring.number, number))
-        self._kills.append(len(body).to_bytes(HEAD, "big") + body)
+        self._kills.append(packed(Kill(offspring.number, number)))
         try:
             if not self._lock.locked():
                 self._send_kills()
@@ -112,18 +128,18 @@ class Nursery:
 
     # --------------------------------------------------------------------------------------------------------- orders
 
-    def _expect(self) -> Offspring:
+    def _next_number(self) -> int:
         self._numbers += 1
-        offspring = self._all[self._numbers] = Offspring(self._numbers, self)
-        return offspring
+        return self._numbers
 
-    async def _start(self, offspring: Offspring, order: Fork | Spawn, fd: int) -> Offspring:
-        body, loop = encoded(order), asyncio.get_running_loop()
+    async def _start(self, number: int, frame: bytes, fd: int) -> Offspring:
+        loop = asyncio.get_running_loop()
+        offspring = self._all[number] = Offspring(number, self)
         async with self._lock:  # the frames of two orders must not mix
             control = self._control or self._open()
             try:
-                socket.send_fds(control, [len(body).to_bytes(HEAD, "big")], [fd])
-                await loop.sock_sendall(control, body)
+                socket.send_fds(control, [frame[:HEAD]], [fd])
+                await loop.sock_sendall(control, frame[HEAD:])
                 self._send_kills()
             except OSError as error:
                 self._all.pop(offspring.number, None)
@@ -151,13 +167,10 @@ class Nursery:
     # ----------------------------------------------------------------------------------------------------------- news
 
     async def _read(self, control: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        buffer = bytearray()
-        while part := await _received(loop, control):
-            buffer += part
-            while len(buffer) >= HEAD and len(buffer) >= (end := HEAD + length_in(bytes(buffer[:HEAD]))):
-                self._hear(news.decode(bytes(buffer[HEAD:end])))
-                del buffer[:end]
+        try:
+            await self._listen(control)
+        except Garbled:  # then it is of no use any more, and closing the line ends it
+            log.exception("what the process that starts others says cannot be understood")
         log.error("the process that starts others is gone; what ran under it is ended, another one is started")
         control.close()
         self._control = None
@@ -168,6 +181,16 @@ class Nursery:
             if offspring.pid is not None:
                 kill_group(offspring.pid, signal.SIGKILL)
         self._lose_all()
+
+    async def _listen(self, control: socket.socket) -> None:
+        """Until it is gone."""
+        loop = asyncio.get_running_loop()
+        buffer = bytearray()
+        while part := await _received(loop, control):
+            buffer += part
+            while len(buffer) >= HEAD and len(buffer) >= (end := HEAD + length_in(bytes(buffer[:HEAD]))):
+                self._hear(understood(news, bytes(buffer[HEAD:end])))
+                del buffer[:end]
 
     def _hear(self, said: News) -> None:
         if isinstance(said, Awake):

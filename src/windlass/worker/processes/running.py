@@ -91,7 +91,7 @@ async def run_program(client: Client, nursery: Nursery, finisher: Finisher, held
         offspring.signal(signal.SIGKILL)  # when we are cancelled, nobody will wait for it
         reading.cancel()
     await _collect(held, program)
-    return _ending(gone, output)
+    return _ending(gone, output, stopped=stopper.called)
 
 
 async def _started(
@@ -131,9 +131,10 @@ def _found(patterns: tuple[str, ...], cwd: str | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _ending(gone: Gone, output: Output) -> Ending:
+def _ending(gone: Gone, output: Output, *, stopped: bool) -> Ending:
+    """Exit code 0 is how a well-behaved program ends when it is told to stop half-way, so after that it means nothing."""
     measured = Report(exit_code=gone.code, cpu_us=gone.cpu_us, peak_rss=gone.peak_rss)
-    if gone.code == 0:
+    if gone.code == 0 and not stopped:
         return Ending(Succeeded(), measured)
     cause = "it is gone" if gone.code is None else _cause(gone.code)
     words = output.words()
@@ -141,4 +142,4 @@ def _ending(gone: Gone, output: Output) -> Ending:
 
 
 def _cause(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
+    return f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"

@@ -19,10 +19,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from windlass.worker.processes.copies import deaf, let_copies_hear
 from windlass.worker.processes.frames import (
     HEAD,
     Awake,
     Fork,
+    Garbled,
     Gone,
     Kill,
     News,
@@ -34,6 +36,7 @@ from windlass.worker.processes.frames import (
     order,
     packed,
     receive,
+    sayable,
 )
 from windlass.worker.processes.measures import bound_memory, usage_of
 
@@ -52,8 +55,8 @@ class Server:
     def run(self) -> None:
         for fd in (self._wakes, self._woken):
             os.set_blocking(fd, False)
-        for number in QUIET:  # whoever stops a whole service means the worker, which lets its jobs finish
-            signal.signal(number, _nothing)
+        for number in QUIET:
+            signal.signal(number, deaf)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._wakes, selectors.EVENT_READ)
@@ -67,7 +70,7 @@ class Server:
                 self._bury()
                 if self._control in ready:
                     self._obey()
-        except (EOFError, ConnectionError):
+        except (EOFError, ConnectionError, Garbled):
             self._end()
 
     # ---------------------------------------------------------------------------------------------------------- orders
@@ -83,7 +86,7 @@ class Server:
                 try:
                     pid = self._fork(given, fd) if isinstance(given, Fork) else self._spawn(given, fd)
                 except (OSError, ValueError) as error:
-                    self._tell(Unstarted(given.number, str(error)))
+                    self._tell(Unstarted(given.number, sayable(str(error))))
                 else:
                     self._pids[given.number] = pid
                     self._tell(Started(given.number, pid))
@@ -115,6 +118,7 @@ class Server:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            let_copies_hear()
             self._selector.close()
             self._control.close()
             os.close(self._wakes)
@@ -131,8 +135,10 @@ class Server:
             os._exit(code)
 
     def _spawn(self, given: Spawn, fd: int) -> int:
+        command = [os.fsdecode(word) for word in given.command]  # as text, so that errors quote it as such
+        cwd = None if given.cwd is None else os.fsdecode(given.cwd)
         started = subprocess.Popen(  # noqa: S603 - the program and its arguments are a list, and no shell reads them
-            given.command, env=given.environment, cwd=given.cwd, stdin=subprocess.DEVNULL, stdout=fd, stderr=fd,
+            command, env=given.environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=fd, stderr=fd,
             start_new_session=True, preexec_fn=(lambda: bound_memory(given.memory)) if given.memory else None,
         )  # fmt: skip
         started.returncode = 0  # its end is waited for here, not by whoever collects this object
@@ -167,7 +173,3 @@ def kill_group(pid: int, number: int, *, alone: bool = True) -> None:
         if alone:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-
-
-def _nothing(number: int, frame: object) -> None:
-    """Not SIG_IGN, which a program that a child starts would inherit."""

@@ -37,6 +37,11 @@ class Stopper:
         patience = min(self._settings.kill_after, self._settings.silence // 6) if lost else self._settings.kill_after
         self._timer = asyncio.get_running_loop().call_later(patience / SECOND, self._offspring.signal, signal.SIGKILL)
 
+    @property
+    def called(self) -> bool:
+        """It was asked to stop, whether or not it had ended by then: nobody can tell."""
+        return self._timer is not None
+
     def stand_down(self) -> None:
         """It has ended."""
         if self._timer is not None:

@@ -119,7 +119,7 @@ alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
 create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where state = 'queued' and ready;
 create index jobs_fair     on windlass.jobs (queue, share, priority desc, position, created_at, seq) where state = 'queued' and ready and share is not null;
 create index jobs_waiting  on windlass.jobs (queue, run_at) where state = 'queued' and not ready and waiting_on = 0 and parked_on is null;
-create index jobs_parked   on windlass.jobs (parked_on, queue, type, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
+create index jobs_parked   on windlass.jobs (parked_on, queue, type, share, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
 create index jobs_blocked  on windlass.jobs (queue) where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on windlass.jobs (queue, lease_expires_at, seq) where state = 'running';
 create index jobs_finished on windlass.jobs (state, finished_at, seq) where finished_at is not null;
@@ -303,7 +303,8 @@ create table windlass.groups (
   cancelled   bigint  not null default 0 check (cancelled >= 0),
   created_at  timestamptz not null,
   finished_at timestamptz,
-  constraint members_conserved check (total = remaining + succeeded + failed + cancelled)
+  constraint members_conserved check (total = remaining + succeeded + failed + cancelled),
+  constraint ends_with_the_last check ((remaining = 0) = (finished_at is not null))
 );
 
 -- One row per key: global, queue:x, type:y, key:z, tag:t, org:o. Concurrency (used, max_used) and rate (tokens) alike.
@@ -315,14 +316,24 @@ create table windlass.limits (
   burst       double precision,
   per_second  double precision,
   refilled_at timestamptz,
-  wake_at     timestamptz,                                  -- when a claim lets those through who wait for a token
+  wake_at     timestamptz,                                  -- when a claim lets those through who wait
   weight      double precision not null default 1,
   paused_at   timestamptz,
   declared    text,                                         -- as a program last described it
+  constraint key_named       check (length(key) > 0),
   constraint permits_bounded check (used >= 0 and (max_used is null or max_used >= 0)),
   constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
-                                    and (tokens is null or (tokens >= 0 and tokens <= burst)))
+                                    and (tokens is null) = (refilled_at is null)
+                                    and (tokens is null or (tokens >= 0 and tokens <= burst))),
+  constraint rate_passes     check (per_second is null or (per_second > 0 and per_second < 'infinity'
+                                                           and burst >= 1 and burst < 'infinity')),
+  constraint wakes_by_a_rate check (wake_at is null or per_second is not null),
+  constraint weight_positive check (weight > 0 and weight < 'infinity')
 );
+
+-- Holds nothing. Whoever is about to begin or end runs locks it in a way that all others share, whoever makes a limit that has
+-- to count them in one that none does: sql/limits.sql, hold_claims.
+create table windlass.barrier ();
 
 create index limits_waking on windlass.limits (wake_at) where wake_at is not null;
 
@@ -332,7 +343,8 @@ create table windlass.shares (
   share   text collate "C" not null,
   started double precision not null,
   finish  double precision not null,
-  primary key (queue, share)
+  primary key (queue, share),
+  constraint turns_go_on check (finish >= started)
 );
 
 -- --------------------------------------------------------------------------------------------- queues and the fleet
@@ -348,7 +360,7 @@ create table windlass.queues (
   age_to     integer,                                       -- up to this one
   created_at timestamptz not null,
   updated_at timestamptz not null,
-  constraint ageing_whole check ((age_after is null) = (age_to is null))
+  constraint ageing_whole check ((age_after is null) = (age_to is null) and (age_after is null or age_after > 0))
 );
 
 create table windlass.queue_stats (
@@ -410,7 +422,9 @@ create table windlass.templates (
   settings    text,
   archived_at timestamptz,
   created_at  timestamptz not null,
-  primary key (template_id, version)
+  primary key (template_id, version),
+  constraint template_whole check (version >= 1 and length(template_id) > 0 and length(name) > 0 and length(type) > 0
+                                   and length(queue) between 1 and 200)
 );
 create unique index templates_name on windlass.templates (name, version);
 
@@ -432,6 +446,8 @@ create table windlass.schedules (
   next_trigger_at   timestamptz,
   created_at        timestamptz not null,
   updated_at        timestamptz not null,
+  constraint schedule_whole     check (length(schedule_id) > 0 and length(template_id) > 0 and length(name) > 0
+                                       and length(cron_expression) > 0 and length(timezone) > 0),
   constraint catch_up_known     check (catch_up in ('skip', 'last', 'all') and catch_up_cap >= 1),
   constraint overlap_known      check (overlap in ('allow', 'skip', 'queue-one')),
   constraint paused_has_no_next check (enabled or next_trigger_at is null),

@@ -14,7 +14,13 @@ select asked, last.id, last.seq, last.state from chain cross join lateral (
  where next is null;
 
 -- name: lock_open
--- Those that have not ended, in the order of their numbers.
+-- Those that have not ended, in the order of their numbers. Who comes with a parent that is dead is skipped, which makes
+-- runs; who does that says so before it holds anything: see `hold_runs`.
+with nothing as (update windlass.runs set status = status where false)
+select seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq for update;
+
+-- name: lock_open_for_long
+-- The same without a word: in a transaction that may be long, nobody should have to wait for it who makes a limit.
 select seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq for update;
 
 -- name: link_jobs
@@ -126,8 +132,8 @@ update windlass.dependencies set parent_id = :child_id where parent_id = :parent
 
 -- name: owing
 -- Ended jobs whose dependants were not all told. What another sweep is paying is left to it. Some of those may have to be
--- skipped, which makes runs; who does that says so before it holds anything: see `hold_runs`.
-with nothing as (update windlass.runs set status = status where false)
+-- skipped, which makes runs; who does that says so before it holds anything: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false)
 select id from windlass.jobs where awaited and finished_at is not null order by seq limit :limit for update skip locked;
 
 -- name: skip_jobs

@@ -7,8 +7,8 @@
 -- promote, limits or turns to respect) it takes nothing and says so in the first column. Without `look` it was done as far as others
 -- allow: what they hold at this moment must not keep anybody from what is ready. Limits that concern none of the picked jobs
 -- cost them little; when one does, everything is left to a transaction that locks limits first. Inside a transaction nothing
--- may be picked before that is known, because what is picked stays locked.
-with glance as materialized (
+-- may be picked before that is known, because what is picked stays locked. `nothing`: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false), glance as materialized (
   select closed,
          case when fair or exists (select from windlass.limits where key in ('global', 'queue:' || :queue))
                 or exists (select from windlass.limits where wake_at <= windlass.at(:now))
@@ -70,7 +70,7 @@ select case when todo = 0 and (select barred from barred) then 2 else todo end,
 -- name: claim_many
 -- The same over several queues. Which queue gives how many is decided without locks, in the one order over all of them;
 -- then each gives that many. So nothing is locked that is not taken, and nobody else finds a queue empty in vain.
-with open_queues as materialized (
+with nothing as (delete from windlass.barrier where false), open_queues as materialized (
   select queue from unnest(:queues::text[]) as asked (queue)
    where not exists (select from windlass.queues where name = queue and paused_at is not null)
      and not exists (select from windlass.reservations as hold where hold.queue = asked.queue and status = 'ACTIVE')
@@ -168,8 +168,8 @@ select exists (select from windlass.jobs
 
 -- name: promote
 -- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing. What another
--- claim is promoting is stepped over. Who comes by here is about to begin runs, and says so first: see `hold_runs`.
-with nothing as (update windlass.runs set status = status where false)
+-- claim is promoting is stepped over. Who comes by here is about to begin runs, and says so first: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false)
 update windlass.jobs set ready = true, updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs
@@ -239,8 +239,8 @@ select seq, wish from extended;
 
 -- name: lapsed
 -- Leases that core/eligibility.py: needs_decision leaves to the driver, without locks. Whoever is about to end runs says so
--- before it looks at what they hold: see `hold_runs`.
-with nothing as (update windlass.runs set status = status where false)
+-- before it looks at what they hold: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false)
 select seq, permits::text from windlass.jobs
  where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
    and crash_policy = 'requeue' and cancel_requested_at is null

@@ -8,15 +8,15 @@ select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_
 
 -- name: lock_limits
 -- Always in the order of their keys, and before any job: two that need the same rows never wait for each other in a ring.
--- Whoever looks for limits is seen as one who is about to begin or end runs, from before the look: see `hold_runs`.
-with nothing as (update windlass.runs set status = status where false)
+-- Whoever looks for limits is seen as one who is about to begin or end runs, from before the look: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false)
 select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
        windlass.micros(paused_at), declared
   from windlass.limits where key = any(:keys::text[]) order by key for update;
 
 -- name: try_limits
 -- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
-with nothing as (update windlass.runs set status = status where false), free as materialized (
+with nothing as (delete from windlass.barrier where false), free as materialized (
   select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at) as refilled_at,
          windlass.micros(wake_at) as wake_at, weight, windlass.micros(paused_at) as paused_at, declared
     from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
@@ -29,8 +29,9 @@ select key, free.max_used, free.used, free.per_second, free.burst, free.tokens, 
 -- Limits with a token for those who wait.
 select key from windlass.limits where wake_at <= windlass.at(:now) order by key;
 
--- name: rated
-select key from windlass.limits where key = any(:keys::text[]) and per_second is not null order by key;
+-- name: timed
+-- Limits that are looked at again at some time: because of a rate, or because somebody who waits was missed.
+select key from windlass.limits where key = any(:keys::text[]) and (per_second is not null or wake_at is not null) order by key;
 
 -- name: write_limits
 -- Permits are a delta; the bucket is what became of it under the lock.
@@ -39,6 +40,11 @@ update windlass.limits set used = used + taken.permits, tokens = taken.tokens, r
   from unnest(:keys::text[], :permits::bigint[], :tokens::double precision[], :refilled_at::bigint[], :wake_at::bigint[])
        as taken (key, permits, tokens, refilled_at, wake_at)
  where limits.key = taken.key and limits.key = any(:keys::text[]);
+
+-- name: set_wakes
+update windlass.limits set wake_at = windlass.at(next.wake_at)
+  from unnest(:keys::text[], :wake_at::bigint[]) as next (key, wake_at)
+ where limits.key = next.key and limits.key = any(:keys::text[]);
 
 -- name: free_permits
 update windlass.limits set used = greatest(used - ended.permits, 0)
@@ -50,9 +56,24 @@ update windlass.jobs set ready = false, parked_on = parked.key, updated_at = win
   from unnest(:seqs::bigint[], :keys::text[]) as parked (seq, key)
  where jobs.seq = parked.seq and jobs.seq = any(:seqs::bigint[]);
 
+-- name: waited_for
+select key from unnest(:keys::text[]) as asked (key)
+ where exists (select from windlass.jobs where parked_on = asked.key and state = 'queued');
+
+-- name: all_waited_for
+-- Found by jumping through the index.
+with recursive keys (key) as (
+  (select parked_on from windlass.jobs where state = 'queued' and parked_on is not null order by parked_on limit 1)
+  union all
+  select (select later.parked_on from windlass.jobs as later where later.state = 'queued' and later.parked_on > keys.key
+           order by later.parked_on limit 1)
+    from keys where keys.key is not null
+)
+select key from keys where key is not null;
+
 -- name: parked_kinds
--- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
--- number of jobs that wait.
+-- Of which queues and types jobs wait for these keys, and whether they take turns, found by jumping through the index: the
+-- cost does not grow with the number of jobs that wait.
 with recursive kinds (key, queue, type) as (
   select asked.key, first.queue, first.type from unnest(:keys::text[]) as asked (key) cross join lateral (
     select jobs.queue, jobs.type from windlass.jobs where parked_on = asked.key and state = 'queued'
@@ -63,27 +84,80 @@ with recursive kinds (key, queue, type) as (
      where parked_on = kinds.key and state = 'queued' and (jobs.queue, jobs.type) > (kinds.queue, kinds.type)
      order by jobs.queue, jobs.type limit 1) as later
 )
-select key, queue, type from kinds;
+select key, queue, type, turns from kinds cross join (values (false), (true)) as either (turns)
+ where case when turns then exists (
+         select from windlass.jobs
+          where parked_on = kinds.key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
+            and share is not null)
+       else exists (
+         select from windlass.jobs
+          where parked_on = kinds.key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
+            and share is null) end;
 
 -- name: unpark
--- So many of each kind, the first in dispatch order; null = all.
+-- So many of each kind that takes no turns, the first in dispatch order. Answers the place of the kind of each. What somebody
+-- holds is passed over: it may be a caller, who takes as long as he likes.
+with first as materialized (
+  select first.seq, asked.place
+    from unnest(:keys::text[], :queues::text[], :types::text[], :rooms::bigint[]) with ordinality
+         as asked (key, queue, type, room, place)
+   cross join lateral (
+    select seq from windlass.jobs
+     where parked_on = asked.key and state = 'queued' and jobs.queue = asked.queue and jobs.type = asked.type and share is null
+     order by share, priority desc, position, created_at, seq limit asked.room
+       for update skip locked) as first
+), through as (
+  update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
+   where seq = any(array(select seq from first))
+)
+select place from first;
+
+-- name: unpark_all
+-- Of keys that bound nobody.
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
- where parked_on is not null and state = 'queued'
-   and seq = any(array(
-     select first.seq
-       from unnest(:keys::text[], :queues::text[], :types::text[], :rooms::bigint[]) as asked (key, queue, type, room)
-      cross join lateral (
-       select seq from windlass.jobs
-        where parked_on = asked.key and state = 'queued' and jobs.queue = asked.queue and jobs.type = asked.type
-        order by priority desc, position, created_at, seq limit asked.room) as first));
+ where seq = any(array(
+   select seq from windlass.jobs where parked_on = any(:keys::text[]) and state = 'queued' for update skip locked))
+returning seq;
+
+-- name: unpark_these
+update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
+ where seq = any(array(
+   select seq from windlass.jobs where seq = any(:seqs::bigint[]) and case when parked_on is not null then state end = 'queued'
+    order by seq for update skip locked))
+returning seq;
+
+-- name: parked_shares
+-- Whose jobs of a kind wait for a key, found by jumping through the index.
+with recursive orgs (share) as (
+  (select share from windlass.jobs
+    where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share is not null
+    order by share limit 1)
+  union all
+  select (select later.share from windlass.jobs as later
+           where later.parked_on = :key and later.state = 'queued' and later.queue = :queue and later.type = :type
+             and later.share > orgs.share
+           order by later.share limit 1)
+    from orgs where orgs.share is not null
+)
+select share from orgs where share is not null;
+
+-- name: parked_firsts
+-- So many of the first of each org.
+select asked.share, found.seq from unnest(:shares::text[], :counts::bigint[]) as asked (share, count) cross join lateral (
+  select seq from windlass.jobs
+   where parked_on = :key and state = 'queued' and queue = :queue and type = :type and jobs.share = asked.share
+   order by priority desc, position, created_at, seq
+   limit asked.count) as found;
 
 -- name: limits_there
 select key from windlass.limits where key = any(:keys::text[]);
 
--- name: hold_runs
+-- name: hold_claims
 -- Waits for all who are beginning or ending runs, and keeps others from it, so that a new limit counts each of them: those
--- before by what they have stored, those after because they see the limit. Enqueues, long as they may take, are not in it.
-lock table windlass.runs in share row exclusive mode;
+-- before by what they have stored, those after because they see the limit. Each of them has a lock on this table, which holds
+-- nothing, from before it looks at anything. A table of its own, because a vacuum of `runs`, which on a busy store goes
+-- on most of the time, would be waited for too. A plain success is not in it: it touches its own row only, under its lock.
+lock table windlass.barrier in share row exclusive mode;
 
 -- name: begin_hold
 savepoint hold;
@@ -230,20 +304,32 @@ update windlass.jobs set share = case when org_id is null then '' else '=' || or
     limit :limit for update skip locked));
 
 -- name: share_jobs
--- A queue becomes fair, or strict again.
+-- A queue becomes fair, or strict again. What somebody holds is passed over: who holds a job may wait for a limit that is held
+-- by one who waits for a job of ours. It is adopted later.
 update windlass.jobs set share = case when :fair then case when org_id is null then '' else '=' || org_id end end,
                          updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair
-    order by seq for update));
+    order by seq for update skip locked));
 
 -- name: age
+-- What is ready, or would be if there were a permit.
 update windlass.jobs set priority = priority + 1, aged_at = windlass.at(:now), updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs
-    where queue = :queue and state = 'queued' and ready and priority < :age_to
-      and greatest(queued_at, run_at, aged_at) <= windlass.at(:before)
-    order by priority desc, position, created_at, seq limit :limit
+    where seq = any(array(
+      select seq from (
+        (select seq, priority, position, created_at from windlass.jobs
+          where queue = :queue and state = 'queued' and ready and priority < :age_to
+            and greatest(queued_at, run_at, aged_at) <= windlass.at(:before)
+          order by priority desc, position, created_at, seq limit :limit)
+        union all
+        select seq, priority, position, created_at from windlass.jobs
+         where queue = :queue and state = 'queued' and parked_on is not null and priority < :age_to
+           and greatest(queued_at, run_at, aged_at) <= windlass.at(:before)) as old
+       order by priority desc, position, created_at, seq limit :limit))
+      and case when ready or parked_on is not null then state end = 'queued'
+    order by seq
       for update skip locked))
 returning seq;
 

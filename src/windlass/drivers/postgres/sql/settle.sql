@@ -23,15 +23,15 @@ select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, l
 
 -- name: shared_rows_of
 -- Groups that jobs belong to and permits that their leases hold, before anything is locked. The group is frozen; permits
--- change only with the lease, whose token is looked at under the lock, or by one whom `hold_runs` makes wait: whoever is about
+-- change only with the lease, whose token is looked at under the lock, or by one whom `hold_claims` makes wait: whoever is about
 -- to end runs says so here, before it holds anything.
-with nothing as (update windlass.runs set status = status where false)
+with nothing as (delete from windlass.barrier where false)
 select group_id, permits::text from windlass.jobs
  where seq = any(:seqs::bigint[]) and (group_id is not null or permits is not null);
 
 -- name: concerning
 -- The same of jobs that people change, with the keys for which others may wait behind them.
-with nothing as (update windlass.runs set status = status where false)
+with nothing as (delete from windlass.barrier where false)
 select group_id, permits::text, limit_keys::text, type, org_id, tags::text from windlass.jobs where seq = any(:seqs::bigint[]);
 
 -- name: ack

@@ -99,7 +99,7 @@ create table jobs (
 create index jobs_ready    on jobs (queue, priority desc, position, created_at) where state = 'queued' and ready = 1;
 create index jobs_fair     on jobs (queue, share, priority desc, position, created_at) where state = 'queued' and ready = 1 and share is not null;
 create index jobs_waiting  on jobs (queue, run_at)                              where state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null;
-create index jobs_parked   on jobs (parked_on, queue, type, priority desc, position, created_at) where state = 'queued' and parked_on is not null;
+create index jobs_parked   on jobs (parked_on, queue, type, share, priority desc, position, created_at) where state = 'queued' and parked_on is not null;
 create index jobs_blocked  on jobs (queue)                                      where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on jobs (queue, lease_expires_at)                    where state = 'running';
 create index jobs_finished on jobs (state, finished_at)                         where finished_at is not null;
@@ -261,7 +261,8 @@ create table groups (
   cancelled  integer not null default 0 check (cancelled >= 0),
   created_at integer not null,
   finished_at integer,
-  constraint members_conserved check (total = remaining + succeeded + failed + cancelled)
+  constraint members_conserved check (total = remaining + succeeded + failed + cancelled),
+  constraint ends_with_the_last check ((remaining = 0) = (finished_at is not null))
 ) strict, without rowid;
 
 -- One row per key: global, queue:x, type:y, key:z, tag:t, org:o. Concurrency (used, max_used) and rate (tokens) alike.
@@ -273,13 +274,19 @@ create table limits (
   burst       real,
   per_second  real,
   refilled_at integer,
-  wake_at     integer,                                     -- when a claim lets those through who wait for a token
+  wake_at     integer,                                     -- when a claim lets those through who wait
   weight      real not null default 1,
   paused_at   integer,
   declared    text,                                        -- as a program last described it
+  constraint key_named       check (length(key) > 0),
   constraint permits_bounded check (used >= 0 and (max_used is null or max_used >= 0)),
   constraint bucket_whole    check ((tokens is null) = (burst is null) and (tokens is null) = (per_second is null)
-                                    and (tokens is null or (tokens >= 0 and tokens <= burst)))
+                                    and (tokens is null) = (refilled_at is null)
+                                    and (tokens is null or (tokens >= 0 and tokens <= burst))),
+  constraint rate_passes     check (per_second is null or (per_second > 0 and per_second < 9e999
+                                                           and burst >= 1 and burst < 9e999)),
+  constraint wakes_by_a_rate check (wake_at is null or per_second is not null),
+  constraint weight_positive check (weight > 0 and weight < 9e999)
 ) strict, without rowid;
 
 create index limits_waking on limits (wake_at) where wake_at is not null;
@@ -290,7 +297,8 @@ create table shares (
   share   text not null,
   started real not null,
   finish  real not null,
-  primary key (queue, share)
+  primary key (queue, share),
+  constraint turns_go_on check (finish >= started)
 ) strict, without rowid;
 
 -- --------------------------------------------------------------------------------------------- queues and the fleet
@@ -306,7 +314,7 @@ create table queues (
   age_to     integer,                                      -- up to this one
   created_at integer not null,
   updated_at integer not null,
-  constraint ageing_whole check ((age_after is null) = (age_to is null))
+  constraint ageing_whole check ((age_after is null) = (age_to is null) and (age_after is null or age_after > 0))
 ) strict, without rowid;
 
 create table queue_stats (
@@ -368,7 +376,9 @@ create table templates (
   settings    text,
   archived_at integer,
   created_at  integer not null,
-  primary key (template_id, version)
+  primary key (template_id, version),
+  constraint template_whole check (version >= 1 and length(template_id) > 0 and length(name) > 0 and length(type) > 0
+                                   and length(queue) between 1 and 200)
 ) strict, without rowid;
 create unique index templates_name on templates (name, version);
 
@@ -390,6 +400,8 @@ create table schedules (
   next_trigger_at   integer,
   created_at        integer not null,
   updated_at        integer not null,
+  constraint schedule_whole     check (length(schedule_id) > 0 and length(template_id) > 0 and length(name) > 0
+                                       and length(cron_expression) > 0 and length(timezone) > 0 and enabled in (0, 1)),
   constraint catch_up_known     check (catch_up in ('skip', 'last', 'all') and catch_up_cap >= 1),
   constraint overlap_known      check (overlap in ('allow', 'skip', 'queue-one')),
   constraint paused_has_no_next check (enabled = 1 or next_trigger_at is null),

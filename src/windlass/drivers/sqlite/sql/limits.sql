@@ -9,11 +9,16 @@ select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, wei
 -- Limits with a token for those who wait.
 select key from limits where wake_at <= :now order by key;
 
--- name: rated
-select key from limits where key in (select value from json_each(:keys)) and per_second is not null order by key;
+-- name: timed
+-- Limits that are looked at again at some time: because of a rate, or because somebody who waits was missed.
+select key from limits
+ where key in (select value from json_each(:keys)) and (per_second is not null or wake_at is not null) order by key;
 
 -- name: write_limits
 update limits set used = used + :taken, tokens = :tokens, refilled_at = :refilled_at, wake_at = :wake_at where key = :key;
+
+-- name: set_wake
+update limits set wake_at = :wake_at where key = :key;
 
 -- name: free_permits
 update limits set used = max(used - :returned, 0) where key = :key;
@@ -21,9 +26,25 @@ update limits set used = max(used - :returned, 0) where key = :key;
 -- name: park
 update jobs set ready = 0, parked_on = :key, updated_at = max(:now, updated_at + 1) where seq = :seq;
 
+-- name: waited_for
+select value from json_each(:keys)
+ where exists (select 1 from jobs indexed by jobs_parked where parked_on = value and state = 'queued');
+
+-- name: all_waited_for
+-- Found by jumping through the index.
+with recursive keys (key) as (
+  select (select parked_on from jobs indexed by jobs_parked
+           where state = 'queued' and parked_on is not null order by parked_on limit 1)
+  union all
+  select (select parked_on from jobs indexed by jobs_parked
+           where state = 'queued' and parked_on > keys.key order by parked_on limit 1)
+    from keys where keys.key is not null
+)
+select key from keys where key is not null;
+
 -- name: parked_kinds
--- Of which queues and types jobs wait for these keys, found by jumping through the index: the cost does not grow with the
--- number of jobs that wait. In two jumps, because a comparison of pairs would walk over all of one queue and type.
+-- Of which queues and types jobs wait for these keys, and whether they take turns, found by jumping through the index: the
+-- cost does not grow with the number of jobs that wait. In two jumps, because a comparison of pairs would walk over all of one queue and type.
 with recursive kinds (key, queue, type) as (
   select asked.value, jobs.queue, jobs.type from json_each(:keys) as asked join jobs on jobs.seq = (
     select seq from jobs as first indexed by jobs_parked
@@ -36,14 +57,56 @@ with recursive kinds (key, queue, type) as (
     (select seq from jobs as later indexed by jobs_parked
       where parked_on = kinds.key and state = 'queued' and later.queue > kinds.queue order by later.queue, later.type limit 1))
 )
-select key, queue, type from kinds;
+select key, queue, type, 0 from kinds where exists (
+  select 1 from jobs as waiting indexed by jobs_parked
+   where parked_on = kinds.key and state = 'queued' and waiting.queue = kinds.queue and waiting.type = kinds.type
+     and share is null)
+union all
+select key, queue, type, 1 from kinds where exists (
+  select 1 from jobs as waiting indexed by jobs_parked
+   where parked_on = kinds.key and state = 'queued' and waiting.queue = kinds.queue and waiting.type = kinds.type
+     and share is not null);
 
 -- name: unpark
+-- So many of a kind that takes no turns, the first in dispatch order.
 update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
  where seq in (
    select seq from jobs as waiting indexed by jobs_parked
-    where parked_on = :key and state = 'queued' and waiting.queue = :queue and waiting.type = :type
-    order by priority desc, position, created_at, seq limit :room);
+    where parked_on = :key and state = 'queued' and waiting.queue = :queue and waiting.type = :type and share is null
+    order by priority desc, position, created_at, seq limit :room)
+returning seq;
+
+-- name: unpark_all
+-- Of keys that bound nobody.
+update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
+ where seq in (
+   select seq from jobs as waiting indexed by jobs_parked
+    where parked_on in (select value from json_each(:keys)) and state = 'queued')
+returning seq;
+
+-- name: unpark_these
+update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
+ where seq in (select value from json_each(:seqs))
+returning seq;
+
+-- name: parked_shares
+-- Whose jobs of a kind wait for a key, found by jumping through the index.
+with recursive orgs (share) as (
+  select (select share from jobs indexed by jobs_parked
+           where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share is not null
+           order by share limit 1)
+  union all
+  select (select later.share from jobs as later indexed by jobs_parked
+           where parked_on = :key and state = 'queued' and queue = :queue and type = :type and later.share > orgs.share
+           order by later.share limit 1)
+    from orgs where orgs.share is not null
+)
+select share from orgs where share is not null;
+
+-- name: parked_of_share
+select seq from jobs indexed by jobs_parked
+ where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share = :share
+ order by priority desc, position, created_at, seq limit :limit;
 
 -- name: count_in
 -- core/limits.py: concerns
@@ -165,11 +228,19 @@ update jobs set share = case when :fair then case when org_id is null then '' el
  where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair;
 
 -- name: age
+-- What is ready, or would be if there were a permit.
 update jobs set priority = priority + 1, aged_at = :now, updated_at = max(:now, updated_at + 1)
  where seq in (
-   select seq from jobs indexed by jobs_ready
-    where queue = :queue and state = 'queued' and ready = 1 and priority < :age_to
-      and max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before
+   select seq from (
+     select * from (
+       select seq, priority, position, created_at from jobs indexed by jobs_ready
+        where queue = :queue and state = 'queued' and ready = 1 and priority < :age_to
+          and max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before
+        order by priority desc, position, created_at, seq limit :limit)
+     union all
+     select seq, priority, position, created_at from jobs indexed by jobs_parked
+      where queue = :queue and state = 'queued' and parked_on is not null and priority < :age_to
+        and max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before)
     order by priority desc, position, created_at, seq limit :limit)
 returning seq;
 
