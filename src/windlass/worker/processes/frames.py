@@ -72,6 +72,12 @@ class Unstarted(Struct, frozen=True, tag=True):
     why: str
 
 
+class Signalled(Struct, frozen=True, tag=True):
+    """A signal was sent, or came too late to be."""
+
+    number: int
+
+
 class Gone(Struct, frozen=True, tag=True):
     """It has ended: a code, or a negative number for the signal that killed it; None when nobody can tell."""
 
@@ -81,7 +87,7 @@ class Gone(Struct, frozen=True, tag=True):
     peak_rss: int | None = None
 
 
-News: TypeAlias = Awake | Started | Unstarted | Gone
+News: TypeAlias = Awake | Started | Unstarted | Signalled | Gone
 
 
 # ------------------------------------------------------------------------------------------------------------ to a child
@@ -159,6 +165,7 @@ class Ended(OfRun, frozen=True, tag=True):
     peak_rss: int
     cpu_so_far: int  # of this child in all
     memory: int  # that it still uses
+    spent: bool  # what this run has left behind goes on: no other one should be beside it
 
     def told(self) -> Outcome:
         outcome: Outcome = understood(msgspec.msgpack.Decoder(getattr(settle, self.kind)), self.outcome)
