@@ -31,8 +31,8 @@ from mutants_of_groups import GROUPS
 from mutants_of_listings import LISTINGS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
-from mutants_of_webhooks import WEBHOOKS
 from mutants_of_processes import PROCESSES
+from mutants_of_webhooks import WEBHOOKS
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -357,11 +357,11 @@ class Meddler:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
-    async def alter(self, changes: Any, *, now: int) -> Any:
+    async def alter(self, changes: Any, *, now: int, **by: Any) -> Any:
         if self.times:
             self.times -= 1
             await self._meddle()
-        return await self._driver.alter(changes, now=now)
+        return await self._driver.alter(changes, now=now, **by)
 
 
 def test_a_job_that_matches_no_more_is_left_alone(tell: Tell) -> None:
@@ -376,7 +376,7 @@ def test_a_job_that_matches_no_more_is_left_alone(tell: Tell) -> None:
             await place.admin.retry("a")
             await place.end(Failed("KeyError: 'x'"))
 
-        place.client._driver = Meddler(driver, meddle)
+        place.client._driver = cast("Any", Meddler(driver, meddle))
         answer = await place.admin.bulk("delete", Filter(error="Timeout"))
         assert (answer.done, answer.left) == (("b",), {"a": "it does not match any more"})
         assert await place.ids() == ["a"]
@@ -397,7 +397,7 @@ def test_a_job_that_still_matches_is_changed_though_others_write_to_it(tell: Tel
             await driver.extend([renewal], lease_for=30 * SECOND, now=place.now)
 
         meddler = Meddler(driver, beat)
-        place.client._driver = meddler
+        place.client._driver = cast("Any", meddler)
         assert (await place.admin.bulk("cancel", Filter(state="running"))).done == ("a",)
         await place.put("b")
         [job] = await place.claim()

@@ -15,9 +15,9 @@ from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report, Settlement
 from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
-from windlass.drivers.protocol import Claim, Claimed, Renewal
+from windlass.drivers.protocol import Claim, Renewal
 from windlass.records import WorkerInfo
-from windlass.types import Micros, NewJob
+from windlass.types import Claimed, Micros, NewJob
 
 MINUTE: Final = 60 * SECOND
 DAY: Final = 24 * 60 * MINUTE
@@ -166,9 +166,13 @@ class Past:
         )
         got = await self.claim("exports", 2, now - 7 * MINUTE, "worker-us-1", lease=60 * MINUTE)
         await driver.extend(
-            [Renewal(job.handle, job.token, now - 7 * MINUTE, 0.4 + place / 3, "4,100 of 9,800 rows") for place, job in enumerate(got)],
-            lease_for=60 * MINUTE, now=now - SECOND,
-        )  # fmt: skip
+            [
+                Renewal(job.handle, job.token, now - 7 * MINUTE, 0.4 + place / 3, "4,100 of 9,800 rows")
+                for place, job in enumerate(got)
+            ],
+            lease_for=60 * MINUTE,
+            now=now - SECOND,
+        )
         later = [self.job("mail", "mail.send_receipt", now, run_at=now + (place + 1) * 11 * MINUTE) for place in range(14)]
         await driver.enqueue(later, now=now)
         await self.admin.pause("gpu")

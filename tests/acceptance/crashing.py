@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from windlass import Windlass
 from windlass.core.queries import AllEvents
 from windlass.records import Event

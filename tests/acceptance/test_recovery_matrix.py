@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from msgspec.structs import replace
 
 from windlass.core.recovery import CRASH_ERROR
 

@@ -87,10 +87,12 @@ async def staged(app: Windlass) -> Ids:
 
     await driver.settle(
         [
-            Ack(**said("done"), result=payload), Fail(**said("dead"), kind="exhausted", reason=error, error=error, attempts=4),
+            Ack(**said("done"), result=payload),
+            Fail(**said("dead"), kind="exhausted", reason=error, error=error, attempts=4),
             Again(**said("retrying"), run_at=now + 300 * SECOND, attempts=1, error=error),
-        ], now=now - MINUTE,
-    )  # fmt: skip
+        ],
+        now=now - MINUTE,
+    )
     await driver.enqueue([jobs[name] for name in names[4:]], now=now)
     await admin.cancel(jobs["cancelled"].id, EVIL)
     await driver.beat(
@@ -126,9 +128,35 @@ def paths(ids: Ids) -> list[str]:
         f"/jobs/{one}" for one in (ids.ready, ids.scheduled, ids.running, ids.done, ids.dead, ids.retrying, ids.cancelled)
     ]
     return [
-        "/", "/?span=24h&latency=run", "/jobs", "/jobs?state=dead", f"/jobs?queue={evil}&type={evil}&org={evil}&tag={evil}",
-        "/jobs?type=none", "/jobs/new", *jobs, "/dead-letters", "/dead-letters?by=type", "/dead-letters?by=list",
-        "/dead-letters?span=1h&queue=none", "/schedules", f"/schedules?edit={evil}", "/schedules?new=1", "/schedules?only=paused",
-        "/queues", f"/queues/{evil}", "/workers", "/groups", f"/groups/{ids.group}", "/templates", f"/templates/{evil}",
-        "/holds", "/usage", "/usage?span=30d&by=org", "/audit", f"/audit?actor={evil}", "/tokens", "/settings", "/sign-in",
-    ]  # fmt: skip
+        "/",
+        "/?span=24h&latency=run",
+        "/jobs",
+        "/jobs?state=dead",
+        f"/jobs?queue={evil}&type={evil}&org={evil}&tag={evil}",
+        "/jobs?type=none",
+        "/jobs/new",
+        *jobs,
+        "/dead-letters",
+        "/dead-letters?by=type",
+        "/dead-letters?by=list",
+        "/dead-letters?span=1h&queue=none",
+        "/schedules",
+        f"/schedules?edit={evil}",
+        "/schedules?new=1",
+        "/schedules?only=paused",
+        "/queues",
+        f"/queues/{evil}",
+        "/workers",
+        "/groups",
+        f"/groups/{ids.group}",
+        "/templates",
+        f"/templates/{evil}",
+        "/holds",
+        "/usage",
+        "/usage?span=30d&by=org",
+        "/audit",
+        f"/audit?actor={evil}",
+        "/tokens",
+        "/settings",
+        "/sign-in",
+    ]

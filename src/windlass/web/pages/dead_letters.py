@@ -59,12 +59,19 @@ async def show(request: Request[Letters, None]) -> Page:
     asked = request.query
     now = request.app.client.now()
     shown = {
-        "asked": asked, "few": FEW, "live": address(asked, "/live/dead-letters", open=asked.open),
-        "kinds": [(by, word, address(asked, by=by)) for by, word in (("error", "By error"), ("type", "By type"), ("list", "List"))],
+        "asked": asked,
+        "few": FEW,
+        "live": address(asked, "/live/dead-letters", open=asked.open),
+        "kinds": [
+            (by, word, address(asked, by=by)) for by, word in (("error", "By error"), ("type", "By type"), ("list", "List"))
+        ],
         "spans": [(span, word, address(asked, span=span)) for span, word in SPAN_WORDS.items()],
-        "narrowed": [(name, value, address(asked, **{name: ""})) for name, value in asdict(asked).items()
-                     if name in ("queue", "type", "error") and value],
-    }  # fmt: skip
+        "narrowed": [
+            (name, value, address(asked, **{name: ""}))
+            for name, value in asdict(asked).items()
+            if name in ("queue", "type", "error") and value
+        ],
+    }
     more: dict[str, Any]
     if asked.by == "list":
         listed = await request.admin.dead_letters(filter_of(asked, now), limit=50, cursor=asked.cursor or None)

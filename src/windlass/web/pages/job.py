@@ -31,11 +31,22 @@ async def show(request: Request[Shown, None]) -> Page:
     log = await log_of(request, job, own)
     here = f"/jobs/{part(job.id)}"
     shown = {
-        "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "more_runs": max(len(own) - RUNS, 0),
-        "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here, "reveal": reveal,
-        "work": sum(run.took or 0 for run in own), "waiting": sum(run.waited or 0 for run in own),
-        "live": f"/live{here}" + query({"run": request.query.run, "reveal": "1" if reveal else None}) if job.label not in ("succeeded", "dead", "cancelled") else None,
-    }  # fmt: skip
+        "detail": detail,
+        "job": job,
+        "why": why,
+        "runs": list(reversed(own[-RUNS:])),
+        "more_runs": max(len(own) - RUNS, 0),
+        "bars": drawn(detail, own),
+        "log": log,
+        "lines": lines_of(log),
+        "here_path": here,
+        "reveal": reveal,
+        "work": sum(run.took or 0 for run in own),
+        "waiting": sum(run.waited or 0 for run in own),
+        "live": f"/live{here}" + query({"run": request.query.run, "reveal": "1" if reveal else None})
+        if job.label not in ("succeeded", "dead", "cancelled")
+        else None,
+    }
     return await page(request, "job.html", "jobs", shown)
 
 

@@ -59,16 +59,18 @@ async def page(request: Request[Any, Any], template: str, here: str, shown: Mapp
 
 
 async def beside(request: Request[Any, Any]) -> dict[str, Any]:
-    """What the navigation tells: how much there is, and who leads. Who sees a part of the store is told nothing of it all."""
+    """What the navigation tells: how much there is, and who leads. Who sees a part of the store is told nothing of all."""
     if is_narrow(request.principal):
         return {"tallies": {}, "leader": None, "narrow": True}
     queues = (await pulse_of(request.http).recent()).queues
     counts = {label: sum(queue.counts.get(label, 0) for queue in queues) for label in LABELS}
     fleet = await request.admin.workers()
     tallies = {
-        "jobs": sum(counts[label] for label in LABELS if label not in TERMINAL), "dead-letters": counts["dead"],
-        "queues": len(queues), "workers": sum(worker.alive for worker in fleet.workers),
-    }  # fmt: skip
+        "jobs": sum(counts[label] for label in LABELS if label not in TERMINAL),
+        "dead-letters": counts["dead"],
+        "queues": len(queues),
+        "workers": sum(worker.alive for worker in fleet.workers),
+    }
     return {"tallies": tallies, "leader": fleet.leader, "narrow": False}
 
 
