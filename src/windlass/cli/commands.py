@@ -32,8 +32,8 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   repeat    schedules list, show, preview   rules that make jobs, and when they will
             schedules create, update, pause, resume, run, delete
             templates list, show, put, archive, delete
-  tell      webhooks list, create, test     signed messages to other programs
-            webhooks deliveries, replay     what was sent, and sending it again
+  tell      webhooks list, show, create, update, enable, disable, rotate, delete
+            webhooks test, deliveries, replay             signed messages to other programs
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
