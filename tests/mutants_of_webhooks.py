@@ -86,7 +86,7 @@ WEBHOOKS: list[Planted] = [
     ("deliveries: who stops drops what is under way", "worker/worker.py",
      "        await self._within(STOPS, self._deliverer.idle())\n", "", ("deliveries: moment",)),
     # answers and signatures
-    ("answers: a redirect is a success", "core/webhooks.py", "200 <= self.status < 300", "200 <= self.status < 400",
+    ("answers: a redirect is a success", "core/webhooks.py", "200 <= self.status < 300", "200 <= self.status < 500",
      ("outgoing: two_hundreds or redirect",)),
     ("answers: Retry-After is not heard", "core/webhooks.py", "return max(pause, min(asked, LONGEST_PAUSE))", "return pause",
      ("core",)),

@@ -38,8 +38,8 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   access    tokens list, create, revoke     who may come in over HTTP
             audit                           who changed what
             usage                           what ran, and what it cost
-  tell      webhooks list, create, test     signed messages to other programs
-            webhooks deliveries, replay     what was sent, and sending it again
+  tell      webhooks list, show, create, update, enable, disable, rotate, delete
+            webhooks test, deliveries, replay             signed messages to other programs
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
