@@ -67,4 +67,11 @@ PROCESSES: list[Planted] = [
      "        words = tuple(map(os.fsencode, command))\n",
      "        self._all[number] = Offspring(number, self)\n        words = tuple(map(os.fsencode, command))\n",
      ("lines: no_program",)),
+    ("children: a late signal is not waited for", HERE + "calling.py",
+     "await self._offspring.quiet(SIGNALLED_WITHIN) and not self.worn", "not self.worn", ("lines: too_late",)),
+    ("children: one that is being killed gets the next job", HERE + "calling.py",
+     "return not self.worn and await self._offspring.quiet(SIGNALLED_WITHIN) and not self.worn",
+     "return not self._offspring.gone.done()", ("lines: too_late and SIGKILL",)),
+    ("children: nobody is told that a signal was sent", HERE + "server.py",
+     "                self._tell(Signalled(given.number))\n", "", ("isolation: child_goes_on",)),
 ]  # fmt: skip

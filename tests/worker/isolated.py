@@ -251,6 +251,20 @@ def speaks_for_another_run() -> int:
     return os.getpid()
 
 
+@app.task(run="process", timeout="100ms", retry=ONCE)
+def ends_late(gate: str) -> None:
+    """Out of time, and by itself."""
+    Path(f"{gate}.begun").write_text(str(os.getppid()))
+    deadline = time.monotonic() + PATIENCE
+    while not Path(gate).exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+@app.task(run="process", retry=ONCE)
+def runs_a_program(seconds: float) -> int:
+    return subprocess.run(["sleep", str(seconds)], check=False).returncode
+
+
 def line_of_this_child() -> Iterator[int]:
     """Its end of it, among the sockets that it has."""
     for fd in range(3, 64):

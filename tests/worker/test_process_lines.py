@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import sys
@@ -226,6 +227,33 @@ def test_words_that_no_program_can_be_given_are_that_jobs_failure(tmp_path: Path
 
     on_ground(tmp_path, play)
     assert forgotten == [], "nobody waits for what was never asked for"
+
+
+# ------------------------------------------------------------------------------------------------------- late signals
+
+
+@pytest.mark.parametrize("kill_after", ["300ms", "1h"], ids=["SIGKILL", "SIGTERM"])
+def test_a_signal_that_comes_too_late_does_not_hit_the_next_job(tmp_path: Path, kill_after: str) -> None:
+    """The fork server is slow, as on a loaded machine: the handler ends by itself before its signals are sent."""
+
+    async def play(ground: Ground) -> None:
+        gate, begun = tmp_path / "gate", tmp_path / "gate.begun"
+        late, victim = await tasks.ends_late.enqueue(str(gate)), await tasks.runs_a_program.enqueue(1.0)
+        async with ground.working(children=1):
+            await ground.until(lambda: begun.exists() and begun.read_text())
+            fork_server = int(begun.read_text())
+            os.kill(fork_server, signal.SIGSTOP)
+            try:
+                await asyncio.sleep(0.7)  # its timeout and kill_after pass
+                gate.touch()
+                await ground.until_ended(late.id)
+                await asyncio.sleep(0.3)  # the next one could begin
+            finally:
+                os.kill(fork_server, signal.SIGCONT)
+            row = await ground.until_state(victim.id, "succeeded", "dead")
+            assert (row.last_error, row.result) == ("", b"0")
+
+    on_ground(tmp_path, play, kill_after=kill_after)
 
 
 # -------------------------------------------------------------------------------------------- programs that stop in order

@@ -45,6 +45,7 @@ from windlass.worker.processes.nursery import Nursery, Offspring
 from windlass.worker.processes.stopping import Stopper
 
 STARTS_WITHIN: Final = 60.0  # seconds for importing the app
+SIGNALLED_WITHIN: Final = 1.0  # seconds in which a signal is sent, else another child is made
 GARBLED: Final = "its line is garbled"  # a library has closed or written to what is not its own
 DIED: Final = tuple(qualified_name(kind) for kind in ProcessDied.__mro__ if issubclass(kind, BaseException))
 log: Final = logging.getLogger("windlass.worker")
@@ -98,13 +99,17 @@ class Child:
 
     @property
     def worn(self) -> bool:
-        """It should make room for another one: it is gone, does not speak alone, has run many jobs, or has kept much
-        memory."""
+        """It should make room for another one: it is gone or being killed, does not speak alone, has run many jobs, or has
+        kept much memory."""
         settings = self._client.settings
         return (
-            self._offspring.gone.done() or self._strangers or self._jobs >= settings.child_jobs
+            self._offspring.gone.done() or self._offspring.doomed or self._strangers or self._jobs >= settings.child_jobs
             or 0 < settings.child_memory < 2 * self._memory
         )  # fmt: skip
+
+    async def fit(self) -> bool:
+        """It may be given another job. A signal that was meant for the one before, and is sent late, must not hit that."""
+        return not self.worn and await self._offspring.quiet(SIGNALLED_WITHIN) and not self.worn
 
     def stopper(self, held: Held) -> Stopper:
         return Stopper(held, self._offspring, self._client.settings, lambda: self._say(Stop()))

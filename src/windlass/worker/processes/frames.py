@@ -72,6 +72,12 @@ class Unstarted(Struct, frozen=True, tag=True):
     why: str
 
 
+class Signalled(Struct, frozen=True, tag=True):
+    """A signal was sent, or came too late to be."""
+
+    number: int
+
+
 class Gone(Struct, frozen=True, tag=True):
     """It has ended: a code, or a negative number for the signal that killed it; None when nobody can tell."""
 
@@ -81,7 +87,7 @@ class Gone(Struct, frozen=True, tag=True):
     peak_rss: int | None = None
 
 
-News: TypeAlias = Awake | Started | Unstarted | Gone
+News: TypeAlias = Awake | Started | Unstarted | Signalled | Gone
 
 
 # ------------------------------------------------------------------------------------------------------------ to a child

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from windlass.errors import ChildUnstartable
@@ -21,6 +22,7 @@ from windlass.worker.processes.frames import (
     Gone,
     Kill,
     News,
+    Signalled,
     Spawn,
     Started,
     length_in,
@@ -45,12 +47,31 @@ class Offspring:
         loop = asyncio.get_running_loop()
         self.started: Final[asyncio.Future[None]] = loop.create_future()
         self.gone: Final[asyncio.Future[Gone]] = loop.create_future()
+        self.doomed = False  # it is being killed
+        self._under_way = 0  # signals of which nobody knows yet that they were sent
+        self._quiet = asyncio.Event()
+        self._quiet.set()
 
     def signal(self, number: int) -> None:
         """To its whole group. The fork server sends it, since only who waits for a process knows that its number is still
         its own."""
         if not self.gone.done():
+            self.doomed = self.doomed or number == signal.SIGKILL
+            self._under_way += 1
+            self._quiet.clear()
             self._nursery.kill(self, number)
+
+    def was_signalled(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._quiet.set()
+
+    async def quiet(self, seconds: float) -> bool:
+        """Whether no signal is under way to it any more, after so much patience."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._quiet.wait()
+        return self._quiet.is_set()
 
 
 class Nursery:
@@ -203,6 +224,9 @@ class Nursery:
             offspring.pid = said.pid
             if not offspring.started.done():
                 offspring.started.set_result(None)
+            return
+        if isinstance(said, Signalled):
+            offspring.was_signalled()
             return
         del self._all[said.number]
         if isinstance(said, Gone):

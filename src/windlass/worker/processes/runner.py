@@ -101,7 +101,7 @@ class Processes(Lineup):
     async def _call(self, held: Held, child: Child | None) -> Child | None:
         """Answers the child that the next job may use."""
         for _ in range(EVAPORATIONS):
-            if child is None or child.worn:
+            if child is None or not await child.fit():
                 if child is not None:
                     child.end()
                 child = await self._started(held, self._new_child)

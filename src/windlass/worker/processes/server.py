@@ -29,6 +29,7 @@ from windlass.worker.processes.frames import (
     Kill,
     News,
     Order,
+    Signalled,
     Spawn,
     Started,
     Unstarted,
@@ -81,6 +82,7 @@ class Server:
             case Kill():
                 if given.number in self._pids:
                     kill_group(self._pids[given.number], given.signal)
+                self._tell(Signalled(given.number))
             case Fork() | Spawn():
                 assert fd is not None, "its end of the line comes along"
                 try:
