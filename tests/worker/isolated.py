@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -244,7 +245,7 @@ def ends_its_own_helper(has_an_ear: bool) -> int | None:
 @app.task(run="process", retry=ONCE)
 def speaks_for_another_run() -> int:
     """As a copy of an earlier handler would that still had the line."""
-    ended = frames.Ended("another", "Succeeded", msgspec.Raw(frames.encoded(Succeeded())), None, 0, 0, 0, 0)
+    ended = frames.Ended("another", "Succeeded", msgspec.Raw(frames.encoded(Succeeded())), None, 0, 0, 0, 0, False)
     for fd in line_of_this_child():
         for said in (frames.Line("another", "INFO", "x"), frames.Artifact("another", "x"), frames.Ready(0), ended):
             os.write(fd, frames.packed(said))
@@ -263,6 +264,64 @@ def ends_late(gate: str) -> None:
 @app.task(run="process", retry=ONCE)
 def runs_a_program(seconds: float) -> int:
     return subprocess.run(["sleep", str(seconds)], check=False).returncode
+
+
+@app.task(run="process", context=True, retry=ONCE)
+def leaves_a_thread(ctx: Context) -> int:
+    def later() -> None:
+        for number in range(20):
+            time.sleep(0.02)
+            ctx.log("of the job before, %d", number)
+            ctx.artifact(f"before{number}.csv")
+            ctx.progress(1, "before")
+
+    threading.Thread(target=later, daemon=True).start()
+    return os.getpid()
+
+
+@app.task(run="process", context=True, retry=ONCE)
+async def leaves_work_in_the_pool(ctx: Context) -> int:
+    def later() -> None:
+        for number in range(20):
+            time.sleep(0.02)
+            ctx.log("of the job before, %d", number)
+
+    asyncio.get_running_loop().run_in_executor(None, later)
+    return os.getpid()
+
+
+@app.task(run="process", retry=ONCE)
+def leaves_a_process() -> int:
+    subprocess.Popen(["sleep", str(PATIENCE)])
+    return os.getpid()
+
+
+@app.task(run="process", retry=ONCE)
+def naps(seconds: float) -> int:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@app.task(run="process", retry=ONCE)
+def sets_a_timer(timer: int) -> int:
+    signal.setitimer(timer, 0.3)
+    return os.getpid()
+
+
+@app.task(run="process", retry=ONCE)
+def goes_elsewhere() -> int:
+    os.chdir("/")
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return os.getpid()
+
+
+@app.task(run="process", retry=ONCE)
+def is_told_to_end() -> tuple[str, int]:
+    """As one whose whole service is stopped."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    return os.getcwd(), os.getpid()
 
 
 def line_of_this_child() -> Iterator[int]:

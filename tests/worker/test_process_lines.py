@@ -7,14 +7,16 @@ import gc
 import os
 import signal
 import socket
+import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from windlass.errors import ChildUnstartable
-from windlass.worker.processes import frames
+from windlass.worker.processes import frames, leftovers
 from windlass.worker.processes.calling import Child, introduction
 from windlass.worker.processes.nursery import Nursery
 
@@ -254,6 +256,103 @@ def test_a_signal_that_comes_too_late_does_not_hit_the_next_job(tmp_path: Path, 
             assert (row.last_error, row.result) == ("", b"0")
 
     on_ground(tmp_path, play, kill_after=kill_after)
+
+
+# --------------------------------------------------------------------------------------------- what a job leaves behind
+
+
+def test_what_a_left_thread_says_is_not_written_to_the_next_job(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        await tasks.leaves_a_thread.enqueue()
+        victim = await tasks.naps.enqueue(0.3)
+        await ground.drain(children=1)
+        row, run = await ground.fetch(victim.id), await ground.run(victim.id)
+        assert (run.status, run.artifacts or (), run.log_path, row.progress) == ("completed", (), None, None)
+
+    on_ground(tmp_path, play)
+
+
+def test_what_is_said_after_the_end_is_not_even_sent(tmp_path: Path) -> None:
+    """The pool of the event loop is the child's, so it goes on; were it heard, its child would not be used again."""
+
+    async def play(ground: Ground) -> None:
+        jobs = [await tasks.leaves_work_in_the_pool.enqueue(), await tasks.naps.enqueue(0.3), await tasks.naps.enqueue(0)]
+        await ground.drain(children=1)
+        assert len({await job.result(timeout=1) for job in jobs}) == 1
+        assert [(await ground.run(job.id)).log_path for job in jobs] == [None] * 3
+
+    on_ground(tmp_path, play)
+
+
+@pytest.mark.parametrize("what", ["leaves_a_thread", "leaves_a_process"])
+def test_a_child_in_which_something_goes_on_gets_no_other_job(tmp_path: Path, what: str) -> None:
+    async def play(ground: Ground) -> None:
+        first, second = await getattr(tasks, what).enqueue(), await tasks.naps.enqueue(0)
+        await ground.drain(children=1)
+        assert await first.result(timeout=1) != await second.result(timeout=1)
+
+    on_ground(tmp_path, play)
+
+
+def test_what_windlass_itself_keeps_in_a_child_does_not_wear_it(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        first, then = await tasks.naps.enqueue(0), await tasks.enqueues.enqueue()
+        last = await tasks.naps.enqueue(0)
+        await ground.drain(children=1)
+        assert (await ground.fetch(then.id)).state == "succeeded"
+        assert await first.result(timeout=1) == await last.result(timeout=1)
+
+    on_ground(tmp_path, play)
+
+
+@pytest.mark.parametrize("timer", [signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF])
+def test_a_timer_that_was_left_does_not_kill_the_next_job(tmp_path: Path, timer: int) -> None:
+    async def play(ground: Ground) -> None:
+        await tasks.sets_a_timer.enqueue(int(timer))
+        victim = await tasks.burns.enqueue(0.4)
+        await ground.drain(children=1)
+        row = await ground.fetch(victim.id)
+        assert (row.state, row.last_error) == ("succeeded", "")
+
+    on_ground(tmp_path, play)
+
+
+def test_the_next_job_is_where_the_worker_is_and_deaf_to_sigterm_again(tmp_path: Path) -> None:
+    async def play(ground: Ground) -> None:
+        first, second = await tasks.goes_elsewhere.enqueue(), await tasks.is_told_to_end.enqueue()
+        await ground.drain(children=1)
+        assert await second.result(timeout=1) == (os.getcwd(), await first.result(timeout=1))
+
+    on_ground(tmp_path, play)
+
+
+def test_what_the_import_of_the_app_has_started_may_go_on() -> None:
+    """A thread that samples, a timer of a profiler."""
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait, name=name) for name in ("of the app", "of a job")]
+    threads[0].start()
+    signal.setitimer(signal.ITIMER_VIRTUAL, 1_000)
+    helper = subprocess.Popen(["sleep", str(tasks.PATIENCE)])
+    try:
+        surroundings = leftovers.Surroundings()
+        assert surroundings.restored()
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 0
+        threads[1].start()
+        assert not surroundings.restored()
+    finally:
+        end.set()
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        helper.kill()
+        helper.wait()
+
+
+def test_a_child_whose_directory_is_gone_gets_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    surroundings = leftovers.Surroundings()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").rmdir()
+    assert not surroundings.restored()
 
 
 # -------------------------------------------------------------------------------------------- programs that stop in order

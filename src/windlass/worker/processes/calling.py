@@ -61,6 +61,7 @@ class Child:
         self._jobs = 0
         self._cpu = 0  # that it has used in all
         self._memory = 0  # that it used when it was last heard of
+        self._spent = False  # what a job has left behind goes on in it
         self._strangers = False  # somebody has said what is not of the run that it was given
 
     @staticmethod
@@ -99,12 +100,12 @@ class Child:
 
     @property
     def worn(self) -> bool:
-        """It should make room for another one: it is gone or being killed, does not speak alone, has run many jobs, or has
-        kept much memory."""
+        """It should make room for another one: it is gone or being killed, is not alone, has run many jobs, or has kept
+        much memory."""
         settings = self._client.settings
         return (
-            self._offspring.gone.done() or self._offspring.doomed or self._strangers or self._jobs >= settings.child_jobs
-            or 0 < settings.child_memory < 2 * self._memory
+            self._offspring.gone.done() or self._offspring.doomed or self._strangers or self._spent
+            or self._jobs >= settings.child_jobs or 0 < settings.child_memory < 2 * self._memory
         )  # fmt: skip
 
     async def fit(self) -> bool:
@@ -150,7 +151,7 @@ class Child:
                 case Artifact():
                     held.context().artifact(said.path)
                 case Ended():
-                    self._cpu, self._memory = said.cpu_so_far, said.memory
+                    self._cpu, self._memory, self._spent = said.cpu_so_far, said.memory, said.spent
                     return Ending(said.told(), Report(cpu_us=said.cpu_us, peak_rss=said.peak_rss), said.traceback)
 
     def _hear_stranger(self, held: Held, said: Struct) -> None:

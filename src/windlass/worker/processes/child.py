@@ -58,6 +58,7 @@ from windlass.worker.processes.frames import (
     sayable,
     word,
 )
+from windlass.worker.processes.leftovers import Surroundings
 
 STEP: Final = 0.001  # of progress that is worth a message
 UNREACHABLE: Final = (
@@ -158,6 +159,7 @@ class Execution:
         self._client = client
         self._context: Context | None = None
         self._interrupted = False
+        self._is_over = False
         self.cancel: Callable[[], object] | None = None  # interrupts an async handler
 
     def context(self) -> Context:
@@ -178,7 +180,12 @@ class Execution:
         self.say(Line(self.job.run_id, sayable(level), sayable(text)))
 
     def say(self, said: OfRun) -> None:
-        self._wire.say(said)
+        if not self._is_over:
+            self._wire.say(said)
+
+    def end(self) -> None:
+        """What its threads or tasks say from now on is nobody's."""
+        self._is_over = True
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -194,6 +201,7 @@ class Child:
         self._orders: SimpleQueue[Begin] = SimpleQueue()
         self._current: Execution | None = None
         self._pid = os.getpid()
+        self._surroundings = Surroundings()
 
     def live(self) -> None:
         threading.Thread(target=self._listen, name="windlass-listener", daemon=True).start()
@@ -222,10 +230,12 @@ class Child:
         measures.forget_peak()
         before = measures.cpu_so_far()
         outcome, told = self._outcome(execution, begin.result_limit, runner)
+        execution.end()
+        spent = not self._surroundings.restored()
         after, (peak, used) = measures.cpu_so_far(), measures.memory()
         kind, run = cast("Kind", type(outcome).__name__), execution.job.run_id
         words = encoded(type(outcome)(*map(sayable, astuple(outcome))))
-        return Ended(run, kind, msgspec.Raw(words), sayable(told), after - before, peak, after, used)
+        return Ended(run, kind, msgspec.Raw(words), sayable(told), after - before, peak, after, used, spent)
 
     def _outcome(self, execution: Execution, limit: int, runner: asyncio.Runner) -> tuple[Outcome, str | None]:
         task = self._app.tasks.get(execution.job.type)

@@ -165,6 +165,7 @@ class Ended(OfRun, frozen=True, tag=True):
     peak_rss: int
     cpu_so_far: int  # of this child in all
     memory: int  # that it still uses
+    spent: bool  # what this run has left behind goes on: no other one should be beside it
 
     def told(self) -> Outcome:
         outcome: Outcome = understood(msgspec.msgpack.Decoder(getattr(settle, self.kind)), self.outcome)
