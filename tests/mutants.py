@@ -48,6 +48,7 @@ TIERS = {
     ],
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
     "lines": ["tests/worker/test_process_lines.py"],
+    "logs": ["tests/cli/test_logs.py"],
     "simulator": ["tests/testing/test_seeds.py"],
     "schedules": ["tests/coordinator/test_firing.py", "tests/client/test_schedules.py"],
     "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],

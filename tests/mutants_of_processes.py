@@ -101,4 +101,10 @@ PROCESSES: list[Planted] = [
      "                os.chdir(self._cwd)\n", "                self._cwd\n", ("lines: where_the_worker_is",)),
     ("leftovers: the ear of the last job stays", HERE + "leftovers.py",
      "            signal.signal(signal.SIGTERM, self._ear)\n", "            self._ear\n", ("lines: where_the_worker_is",)),
+    ("logs: half a letter is shown as bytes", "admin/logs.py",
+     "return self._letters.decode(piece)", 'return piece.decode("utf-8", "backslashreplace")', ("logs: two_pieces",)),
+    ("logs: half a letter at the end is not shown", "admin/logs.py",
+     'return self._letters.decode(b"", final=True)', 'return ""', ("logs: two_pieces",)),
+    ("logs: the note of a cut comes on top of the bound", "runlogs.py",
+     "half = (self._limit - CUT_ROOM) // 2", "half = self._limit // 2", ("isolation",)),
 ]  # fmt: skip

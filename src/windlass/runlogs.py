@@ -29,6 +29,7 @@ SUFFIX: Final = ".log"
 LONGEST_NAME: Final = 180  # of a job's id in a file's name; a longer one is told by its digest
 DIGEST: Final = "="  # which no quoted id begins with
 CUT: Final = b"... %d bytes were cut out here: a log keeps its beginning and its end ...\n"
+CUT_ROOM: Final = len(CUT % 10**18) + 1  # at most, with the end of the line before it
 log: Final = logging.getLogger("windlass.runlogs")
 
 
@@ -141,9 +142,10 @@ class RunLog:
         self._fd = None
 
     def _shorten(self) -> None:
-        """Keep the first and the last half of what may be kept. Whoever follows the file sees another one in its place."""
+        """Keep the first and the last half of what may be kept beside the note that says so. Whoever follows the file sees
+        another one in its place."""
         assert self._fd is not None, "an open log is shortened"
-        half = self._limit // 2
+        half = (self._limit - CUT_ROOM) // 2
         head = os.pread(self._fd, half if self._head is None else self._head, 0)
         if self._head is None and b"\n" in head:
             head = head[: head.rfind(b"\n") + 1]

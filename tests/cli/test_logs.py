@@ -47,6 +47,9 @@ def child(ctx: Context) -> int:
     ctx.log("from a child")
     return os.getpid()
 
+halves = app.command("halves", [sys.executable, "-c", (
+    "import os, time\\nfor byte in 'éé'.encode() + bytes([0xc3]):\\n os.write(1, bytes([byte])); time.sleep(.5)"
+)])
 fails = app.command("fails", [sys.executable, "-c", "print('\\x1b[2J loud'); raise SystemExit(4)"])
 """
 
@@ -170,3 +173,11 @@ def test_a_worker_of_a_file_finds_its_children_wherever_it_was_started(cli: Cli,
     assert done.returncode == 0, done.stderr
     assert "4 child processes" in done.stderr
     assert cli("jobs", "show", job, "--json").json["job"]["state"] == "succeeded"
+
+
+def test_a_letter_that_is_written_in_two_pieces_is_followed_as_one(cli: Cli, enqueue: Store, tmp_path: Path) -> None:
+    job = enqueue("halves")
+    worker = subprocess.Popen([sys.executable, "-m", "windlass", "worker", "tasks", "--drain", "--quiet"], cwd=tmp_path)
+    said = cli("jobs", "logs", job, "--follow").out
+    worker.wait(30)
+    assert said == cli("jobs", "logs", job).out == "éé\\xc3"

@@ -166,10 +166,22 @@ def test_a_log_keeps_its_beginning_and_its_end_and_says_how_much_was_cut(tmp_pat
     text = (tmp_path / "a.log").read_text()
     head, _, rest = text.partition("... ")
     cut, _, tail = rest.partition(" bytes were cut out here: a log keeps its beginning and its end ...\n")
-    assert [int(line) for line in head.splitlines()] == list(range(50))
-    assert [int(line) for line in tail.splitlines()] == list(range(lines - 50, lines))
-    assert int(cut) == (lines - 100) * 100
+    assert [int(line) for line in head.splitlines()] == list(range(49))
+    assert [int(line) for line in tail.splitlines()] == list(range(lines - 49, lines))
+    assert int(cut) == (lines - 98) * 100
+    assert len(text) <= 10_000
     assert [path.name for path in files(tmp_path)] == ["a.log"]
+
+
+@pytest.mark.parametrize("limit", [1_024, 1_025, 10_000])
+@pytest.mark.parametrize("text", [b"x", b"xyz\n"], ids=["without-lines", "lines"])
+def test_a_log_with_its_note_is_no_longer_than_its_bound(tmp_path: Path, text: bytes, limit: int) -> None:
+    log = RunLog(tmp_path / "a.log", "a.log", limit)
+    log.write(text * 20_000)
+    log.close()
+    kept = (tmp_path / "a.log").read_bytes()
+    assert limit - 120 < len(kept) <= limit
+    assert kept.count(b"bytes were cut out here") == 1
 
 
 def test_a_log_within_its_bound_is_kept_as_it_is_and_closed_for_good(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -46,11 +47,15 @@ async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
         if runs and runs[-1].run_id != current:
             current = runs[-1].run_id
             file = _file(client, runs[-1])
+            if reader is not None and (rest := reader.rest()):
+                yield rest
             reader = None if file is None else _Reader(file)
         if reader is not None:
             while piece := await asyncio.to_thread(reader.more):
                 yield scrub_of(job)(piece)
         if job.state in TERMINAL:
+            if reader is not None and (rest := reader.rest()):
+                yield rest
             return
         await asyncio.sleep(LOOK)
 
@@ -73,10 +78,12 @@ def _text(file: Path) -> str | None:
 
 
 class _Reader:
-    """A file that grows, and that may be replaced by a shorter one: then it goes on at the end of that."""
+    """A file that grows, and that may be replaced by a shorter one: then it goes on at the end of that. A letter may be
+    written in two pieces, so its first half waits for the other one."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._letters = getincrementaldecoder("utf-8")("backslashreplace")
         self._place = 0
         self._identity: int | None = None
 
@@ -86,10 +93,15 @@ class _Reader:
                 inode = self._file.stat().st_ino
                 if self._identity not in (None, inode):
                     self._place = self._file.stat().st_size
+                    self._letters.reset()
                 self._identity = inode
                 opened.seek(self._place)
                 piece = opened.read(PIECE)
         except OSError:
             return ""
         self._place += len(piece)
-        return piece.decode("utf-8", "backslashreplace")
+        return self._letters.decode(piece)
+
+    def rest(self) -> str:
+        """The half of a letter that nobody has finished."""
+        return self._letters.decode(b"", final=True)
