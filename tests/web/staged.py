@@ -78,11 +78,17 @@ async def staged(app: Windlass) -> Ids:
 
     def said(name: str) -> dict[str, Any]:
         one = got[jobs[name].id]
-        return {"handle": one.handle, "token": one.token, "at": now - MINUTE, "report": Report(traceback=trace, exit_code=-9)}
+        return {
+            "handle": one.handle,
+            "token": one.token,
+            "at": now - MINUTE,
+            "report": Report(traceback=trace, exit_code=-9),
+        }
 
     await driver.settle(
         [
-            Ack(**said("done"), result=payload), Fail(**said("dead"), kind="exhausted", reason=error, error=error, attempts=4),
+            Ack(**said("done"), result=payload),
+            Fail(**said("dead"), kind="exhausted", reason=error, error=error, attempts=4),
             Again(**said("retrying"), run_at=now + 300 * SECOND, attempts=1, error=error),
         ], now=now - MINUTE,
     )  # fmt: skip
@@ -117,11 +123,14 @@ def paths(ids: Ids) -> list[str]:
     from urllib.parse import quote
 
     evil = quote(EVIL, safe="")
-    jobs = [f"/jobs/{one}" for one in (ids.ready, ids.scheduled, ids.running, ids.done, ids.dead, ids.retrying, ids.cancelled)]
+    jobs = [
+        f"/jobs/{one}" for one in (ids.ready, ids.scheduled, ids.running, ids.done, ids.dead, ids.retrying, ids.cancelled)
+    ]
     return [
         "/", "/?span=24h&latency=run", "/jobs", "/jobs?state=dead", f"/jobs?queue={evil}&type={evil}&org={evil}&tag={evil}",
         "/jobs?type=none", "/jobs/new", *jobs, "/dead-letters", "/dead-letters?by=type", "/dead-letters?by=list",
-        "/dead-letters?span=1h&queue=none", "/schedules", f"/schedules?edit={evil}", "/schedules?new=1", "/schedules?only=paused",
+        "/dead-letters?span=1h&queue=none", "/schedules", f"/schedules?edit={evil}", "/schedules?new=1",
+        "/schedules?only=paused",
         "/queues", f"/queues/{evil}", "/workers", "/groups", f"/groups/{ids.group}", "/templates", f"/templates/{evil}",
         "/holds", "/usage", "/usage?span=30d&by=org", "/audit", f"/audit?actor={evil}", "/tokens", "/settings", "/sign-in",
     ]  # fmt: skip

@@ -84,7 +84,8 @@ async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: 
     words = {
         "/": "No jobs yet", "/jobs": "No jobs yet", "/dead-letters": "No dead letters", "/groups": "No groups yet",
         "/schedules": "No schedules yet", "/templates": "No templates yet", "/queues": "No queues yet",
-        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet", "/usage": "Nothing was counted yet", "/audit": "Nothing was done yet",
+        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet",
+        "/usage": "Nothing was counted yet", "/audit": "Nothing was done yet",
     }  # fmt: skip
     for path, teaches in words.items():
         answer = await client.get(path)
@@ -146,7 +147,9 @@ async def test_many_jobs_are_counted_by_the_store_before_they_are_changed(desk: 
     done = await client.post("/jobs/bulk", data={**said, "sure": "1"})
     assert "done=bulk" in done.headers["location"]
     assert "n=5" in done.headers["location"]
-    again = await client.post("/jobs/bulk", data={"csrf": csrf, "action": "retry", "ids": [ids.dead, ids.done], "sure": "1"})
+    again = await client.post(
+        "/jobs/bulk", data={"csrf": csrf, "action": "retry", "ids": [ids.dead, ids.done], "sure": "1"}
+    )
     assert "n=1" in again.headers["location"], "what succeeded is not run again"
 
 
@@ -210,7 +213,10 @@ def test_a_reader_sees_no_buttons_that_change_things(narrow: bool) -> None:
                     continue
                 assert answer.status_code == 200, path
                 forms = set(re.findall(r'<form[^>]*action="([^"]+)"', answer.text))
-                assert forms <= {"/sign-out", "/sign-in", "/settings/appearance", "/schedules/save", "/jobs", "/audit"}, (path, forms)
+                assert forms <= {"/sign-out", "/sign-in", "/settings/appearance", "/schedules/save", "/jobs", "/audit"}, (
+                    path,
+                    forms,
+                )
                 assert "Save schedule" not in answer.text
 
     asyncio.run(main())

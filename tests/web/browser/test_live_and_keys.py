@@ -63,7 +63,14 @@ def test_keys_lead_everywhere_and_are_listed(page: Page, served: Served) -> None
         page.keyboard.press("Enter")
     expect(page.locator(".job-head")).to_be_visible()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    for key, heading in (("q", "Queues"), ("s", "Schedules"), ("d", "Dead letters"), ("w", "Workers"), ("g", "Groups"), ("o", "Overview")):
+    for key, heading in (
+        ("q", "Queues"),
+        ("s", "Schedules"),
+        ("d", "Dead letters"),
+        ("w", "Workers"),
+        ("g", "Groups"),
+        ("o", "Overview"),
+    ):
         with page.expect_navigation():
             page.keyboard.press("g")
             page.keyboard.press(key)

@@ -23,7 +23,7 @@ Rows = Callable[[Mapping[str, Any]], Iterable[tuple[str, str, Mapping[str, Any]]
 async def fragments(
     request: Request[Any, Any], show: Show, *names: str, rows: Rows | None = None
 ) -> AsyncIterator[tuple[str, Any]]:
-    """`show` is the page's own handler. `rows` adds fragments of their own: an id in the page, a template and what it shows.
+    """`show` is the page's own handler. `rows` adds fragments of their own: an id in the page, a template, what it shows.
     Everything is sent once at the beginning: what changed since the page was loaded, or while nobody listened, is made good
     by that."""
     site = cast("Site", request.http.app.state.site)

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 # 2026-03-27T14:27:21.082+00:00 INFO tasks: capturing …
 _LINE: Final = re.compile(
-    r"^(?P<at>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\s+\[?(?P<level>[A-Za-z]+)\]?\s+(?P<text>.*)$"
+    r"^(?P<at>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)"
+    r"\s+\[?(?P<level>[A-Za-z]+)\]?\s+(?P<text>.*)$"
 )
 _TONES: Final = {"warning": "is-blocked", "warn": "is-blocked", "error": "is-dead", "critical": "is-dead"}
 

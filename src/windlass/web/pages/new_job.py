@@ -28,8 +28,14 @@ async def show(request: Request[None, None]) -> Page:
 
 
 async def _page(request: Request[Any, Any], form: Form, error: str) -> Page:
-    known = sorted(request.admin.tasks or ()) if request.admin.tasks or is_narrow(request.principal) else await request.admin.types()
-    return await page(request, "new-job.html", "jobs", {"form": form, "error": error, "tasks": known}, 422 if error else 200)
+    known = (
+        sorted(request.admin.tasks or ())
+        if request.admin.tasks or is_narrow(request.principal)
+        else await request.admin.types()
+    )
+    return await page(
+        request, "new-job.html", "jobs", {"form": form, "error": error, "tasks": known}, 422 if error else 200
+    )
 
 
 async def enqueue(request: Request[None, Form]) -> Page | Redirect:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -18,6 +19,7 @@ from windlass.types import CatchUp, Overlap
 from windlass.web.answers import Events, Page, Redirect
 from windlass.web.pages.formats import part, query
 from windlass.web.pages.live import fragments
+from windlass.web.pages.payloads import pretty
 from windlass.web.pages.shell import Sure, Told, ask, done, page
 from windlass.web.request import Request
 
@@ -105,7 +107,7 @@ def form_of(one: ScheduleView) -> Form:
     return Form(
         name=one.name, template=one.template, cron=one.cron_expression, tz=one.timezone, catch_up=one.catch_up,
         overlap=one.overlap, jitter=f"{one.jitter:g}s" if one.jitter else "", was=one.name,
-        params=msgspec.json.format(msgspec.json.encode(one.param_overrides), indent=2).decode() if one.param_overrides else "",
+        params=pretty(one.param_overrides) if one.param_overrides else "",
     )  # fmt: skip
 
 
@@ -146,7 +148,7 @@ def clock_changes(rows: list[ScheduleView], now: datetime) -> list[tuple[str, da
             continue
         zone = ZoneInfo(one.timezone)
         days = [now.astimezone(zone) + timedelta(days=day) for day in range(NOTED.days + 1)]
-        change = next((later for earlier, later in zip(days, days[1:], strict=False) if _moved(earlier, later, zone)), None)
+        change = next((later for earlier, later in pairwise(days) if _moved(earlier, later, zone)), None)
         if change is not None:
             found.setdefault(one.timezone, (change, []))[1].append(one.name)
     return [(zone, day, names) for zone, (day, names) in found.items()]

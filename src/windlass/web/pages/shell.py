@@ -59,7 +59,7 @@ async def page(request: Request[Any, Any], template: str, here: str, shown: Mapp
 
 
 async def beside(request: Request[Any, Any]) -> dict[str, Any]:
-    """What the navigation tells: how much there is, and who leads. Who sees a part of the store is told nothing of it all."""
+    """What the navigation tells: how much there is, and who leads. Who sees a part of the store is told nothing of all."""
     if is_narrow(request.principal):
         return {"tallies": {}, "leader": None, "narrow": True}
     queues = (await pulse_of(request.http).recent()).queues

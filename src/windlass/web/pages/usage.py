@@ -36,7 +36,8 @@ async def show(request: Request[Asked, None]) -> Page:
         "spans": [(span, word, f"/usage{query({'span': span, 'by': asked.by})}") for span, word in WORDS.items()],
         "kinds": [(by, word, f"/usage{query({'span': asked.span, 'by': by})}") for by, word in
                   (("org", "By organisation"), ("queue", "By queue"), ("type", "By type"))],
-        "csv": "/api/usage.csv" + query({"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "step": STEPS[asked.span], "by": asked.by}),
+        "csv": "/api/usage.csv"
+        + query({"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "step": STEPS[asked.span], "by": asked.by}),
     }  # fmt: skip
     return await page(request, "usage.html", "usage", shown)
 
@@ -46,7 +47,9 @@ def added(rows: tuple[UsageRow, ...], by: str) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         name = getattr(row, by) or ""
-        line = found.setdefault(name, {"name": name, "runs": 0, "failed": 0, "ran": 0.0, "waited": 0.0, "cpu": 0.0, "rss": None})
+        line = found.setdefault(
+            name, {"name": name, "runs": 0, "failed": 0, "ran": 0.0, "waited": 0.0, "cpu": 0.0, "rss": None}
+        )
         line["runs"] += row.runs
         line["failed"] += row.runs if row.outcome == "failed" else 0
         for field in ("ran", "waited", "cpu"):
