@@ -6,7 +6,7 @@ export UV_PYTHON_DOWNLOADS = never
 PG_TESTS    := tests/postgres $(wildcard tests/drivers/postgres)
 PG_VERSIONS := 16 18 $(if $(wildcard /usr/lib/postgresql/15/bin/postgres),15)
 
-.PHONY: help demo test test-all faults debian-packages check lint mutants simulate bench docs clean
+.PHONY: help demo test test-all faults browser debian-packages check lint mutants simulate bench docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -20,7 +20,7 @@ help:  ## what can be made
 demo: .venv/.ready  ## a thousand jobs on a fresh SQLite file, workers killed on the way, nothing lost
 	@$(BIN)/python -m windlass demo
 
-test: .venv/.ready  ## all tests but the slow ones, on one PostgreSQL
+test: .venv/.ready browser  ## all tests but the slow ones, on one PostgreSQL
 	$(BIN)/python -m pytest -n 2
 
 test-all: .venv/.ready debian-packages  ## the tests of PostgreSQL on every version there is, then those that `make test` leaves out
@@ -30,6 +30,9 @@ test-all: .venv/.ready debian-packages  ## the tests of PostgreSQL on every vers
 
 faults: .venv/.ready debian-packages  ## every fault, the slow ones too: killed, stopped, cut off, out of time
 	FAULTS_PAGE=docs/operations/faults.md $(BIN)/python -m pytest -n 2 -m "" tests/faults
+
+browser:
+	@tools/debian_packages.sh chromium
 
 debian-packages:
 	@tools/debian_packages.sh

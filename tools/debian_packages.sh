@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# The programs that `make test-all` and `make faults` need from Debian. Does nothing where they are installed.
+# The programs that tests need from Debian: a browser for `make test`, the others for `make test-all` and `make faults`.
+# Installs what is missing of those named, or of all; does nothing where they are installed.
 set -euo pipefail
 PATH="$PATH:/usr/sbin"
 
 missing=()
-for program in pgbouncer faketime; do  # each comes in a package of its name
-  command -v "$program" >/dev/null || missing+=("$program")
+for program in "${@:-chromium pgbouncer faketime}"; do
+  for name in $program; do  # each comes in a package of its name
+    if [ "$name" = chromium ] && [ -n "${CHROMIUM:-}" ]; then continue; fi
+    command -v "$name" >/dev/null || missing+=("$name")
+  done
 done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 

@@ -18,6 +18,7 @@ from windlass.core.duties import RollUpUsage, SampleQueues
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, Micros, NewJob
+from windlass.types import Claimed, DeadKind, Micros, NewJob
 
 MINUTE: Final = 60 * SECOND
 DAY: Final = 24 * 60 * MINUTE
@@ -101,11 +102,11 @@ class Past:
 
     def job(self, queue: str, kind: str, at: Micros, **more: Any) -> NewJob:
         self.count += 1
-        payload = {"order": 88_000 + self.count, "amount": self.dice.randrange(500, 20_000)}
+        payload: dict[str, Any] = {"order": 88_000 + self.count, "amount": self.dice.randrange(500, 20_000)}
         if queue == "mail":
-            payload = {"to": f"{self.dice.choice(['ada', 'grace', 'edsger', 'barbara'])}@example.com"}  # type: ignore[dict-item]
+            payload = {"to": f"{self.dice.choice(['ada', 'grace', 'edsger', 'barbara'])}@example.com"}
         if queue == "search":
-            payload = {"sku": f"WL-{2000 + self.count % 900}"}  # type: ignore[dict-item]
+            payload = {"sku": f"WL-{2000 + self.count % 900}"}
         usual = {"org_id": self.dice.choice(ORGS), "payload": msgspec.json.encode(payload)}
         return NewJob(
             id=self.client.ids.job(at), type=kind, queue=queue, max_attempts=6, timeout_ns=30 * 10**9, **{**usual, **more}
@@ -131,8 +132,9 @@ class Past:
         error = self.error(job.type)
         report = Report(traceback=traceback(error))
         if job.type == "media.thumbnail" or job.attempts >= 1:
-            kind = "rejected" if job.type == "media.thumbnail" else "exhausted"
-            return Fail(**usual, kind=kind, reason=error[0], error=error[0], attempts=job.attempts + 1, report=report)  # type: ignore[arg-type]
+            kind: DeadKind = "rejected" if job.type == "media.thumbnail" else "exhausted"
+            attempts = job.attempts + 1
+            return Fail(**usual, kind=kind, reason=error[0], error=error[0], attempts=attempts, report=report)
         wait = self.dice.randrange(20, 90) * SECOND
         return Again(**usual, run_at=at + wait, attempts=job.attempts + 1, error=error[0], report=report)
 
@@ -165,14 +167,9 @@ class Past:
             [self.job("gpu", "ml.embed_documents", now - 20 * MINUTE) for _ in range(9)], now=now - 20 * MINUTE
         )
         got = await self.claim("exports", 2, now - 7 * MINUTE, "worker-us-1", lease=60 * MINUTE)
-        await driver.extend(
-            [
-                Renewal(job.handle, job.token, now - 7 * MINUTE, 0.4 + place / 3, "4,100 of 9,800 rows")
-                for place, job in enumerate(got)
-            ],
-            lease_for=60 * MINUTE,
-            now=now - SECOND,
-        )
+        begun, note = now - 7 * MINUTE, "4,100 of 9,800 rows"
+        shares = [Renewal(job.handle, job.token, begun, 0.4 + place / 3, note) for place, job in enumerate(got)]
+        await driver.extend(shares, lease_for=60 * MINUTE, now=now - SECOND)
         later = [self.job("mail", "mail.send_receipt", now, run_at=now + (place + 1) * 11 * MINUTE) for place in range(14)]
         await driver.enqueue(later, now=now)
         await self.admin.pause("gpu")

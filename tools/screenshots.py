@@ -40,6 +40,12 @@ PAGES: Final = {
 }  # fmt: skip
 
 
+JOBS: Final = {
+    "job-dead": Filter(state="dead", type="billing.capture_payment"), "job-parked": Filter(label="parked"),
+    "job-running": Filter(state="running", queue="exports"), "job-scheduled": Filter(label="scheduled"),
+}  # fmt: skip
+
+
 class Served:
     """A lively store behind a server of its own thread, until the block ends."""
 
@@ -63,12 +69,7 @@ class Served:
             past = Past(app)
             await past.make(self.minutes, self.share)
             admin = Admin(app.client, app.tasks)
-            for name, wanted in (
-                ("job-dead", Filter(state="dead", type="billing.capture_payment")),
-                ("job-parked", Filter(label="parked")),
-                ("job-running", Filter(state="running", queue="exports")),
-                ("job-scheduled", Filter(label="scheduled")),
-            ):
+            for name, wanted in JOBS.items():
                 found = (await admin.jobs(wanted, limit=1)).jobs
                 if found:
                     self.pages[name] = f"/jobs/{found[0].id}"
@@ -90,8 +91,8 @@ class Served:
 
     def __enter__(self) -> Served:
         self.thread.start()
-        assert self.ready.wait(300), "the store could not be made"
-        assert self.server is not None, "the server could not be made"
+        assert self.ready.wait(300)
+        assert self.server is not None, "the store could not be made"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -82,19 +82,11 @@ async def test_every_page_is_well_made_and_no_name_breaks_out_of_it(desk: Desk, 
 @on_a_desk
 async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: httpx2.AsyncClient) -> None:
     words = {
-        "/": "No jobs yet",
-        "/jobs": "No jobs yet",
-        "/dead-letters": "No dead letters",
-        "/groups": "No groups yet",
-        "/schedules": "No schedules yet",
-        "/templates": "No templates yet",
-        "/queues": "No queues yet",
-        "/workers": "windlass worker app:app",
-        "/holds": "app.hold",
-        "/tokens": "No tokens yet",
-        "/usage": "Nothing was counted yet",
-        "/audit": "Nothing was done yet",
-    }
+        "/": "No jobs yet", "/jobs": "No jobs yet", "/dead-letters": "No dead letters", "/groups": "No groups yet",
+        "/schedules": "No schedules yet", "/templates": "No templates yet", "/queues": "No queues yet",
+        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet",
+        "/usage": "Nothing was counted yet", "/audit": "Nothing was done yet",
+    }  # fmt: skip
     for path, teaches in words.items():
         answer = await client.get(path)
         assert answer.status_code == 200, path

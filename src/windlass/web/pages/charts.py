@@ -110,11 +110,7 @@ def lined(name: str, label: str, times: Sequence[datetime], series: Sequence[Ser
     top = max(found, default=0.0)
     grid, plot = time_steps(top) if unit == "ms" else steps(top), height - 24
     drawn = [
-        Drawn(
-            one.tone,
-            (),
-            tuple(_points(stretch, one.values, grid[-1], plot, len(times)) for stretch in _stretches(one.values)),
-        )
+        Drawn(one.tone, (), tuple(_points(part, one.values, grid[-1], plot, len(times)) for part in _stretches(one.values)))
         for one in series
     ]
     return _chart(name, label, times, series, zone, unit, height, drawn, grid)
@@ -134,8 +130,7 @@ def _chart(name: str, label: str, times: Sequence[datetime], series: Sequence[Se
         height=height,
         drawn=tuple(drawn),
         grid=tuple((round(_y(value, grid[-1], plot), 1), told(value, unit, axis=True)) for value in grid),
-        times=_ticks(local, days=days),
-        xs=msgspec.json.encode(words).decode(),
+        times=_ticks(local, days=days), xs=msgspec.json.encode(words).decode(),
         series=msgspec.json.encode(
             [{"name": one.name, "class": one.tone, "values": one.values} for one in series]
         ).decode(),

@@ -22,6 +22,7 @@ from windlass.web.request import Request
 NEWEST: Final = 6  # jobs of an open group
 FEW: Final = 10  # to try first
 SHOWN: Final = 60
+KINDS: Final = {"error": "By error", "type": "By type", "list": "List"}
 SPAN_WORDS: Final = {"1h": "1\u00a0h", "24h": "24\u00a0h", "7d": "7\u00a0d", "": "All"}
 
 
@@ -59,12 +60,8 @@ async def show(request: Request[Letters, None]) -> Page:
     asked = request.query
     now = request.app.client.now()
     shown = {
-        "asked": asked,
-        "few": FEW,
-        "live": address(asked, "/live/dead-letters", open=asked.open),
-        "kinds": [
-            (by, word, address(asked, by=by)) for by, word in (("error", "By error"), ("type", "By type"), ("list", "List"))
-        ],
+        "asked": asked, "few": FEW, "live": address(asked, "/live/dead-letters", open=asked.open),
+        "kinds": [(by, word, address(asked, by=by)) for by, word in KINDS.items()],
         "spans": [(span, word, address(asked, span=span)) for span, word in SPAN_WORDS.items()],
         "narrowed": [
             (name, value, address(asked, **{name: ""}))

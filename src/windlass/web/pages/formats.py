@@ -193,25 +193,8 @@ def hour_there(context: Context, at: datetime) -> str:
 
 
 FILTERS: Final = {
-    "ago": ago,
-    "age": age,
-    "clock": clock,
-    "full": full,
-    "hour_there": hour_there,
-    "span": span,
-    "duration": duration,
+    "ago": ago, "age": age, "clock": clock, "full": full, "hour_there": hour_there, "span": span, "duration": duration,
     "number": number,
-    "rate": rate,
-    "percent": percent,
-    "size": size,
-    "short_id": short_id,
-    "part": part,
-    "slug": slug,
-    "query": query,
-    "sentence": sentence,
-    "zone_name": zone_name,
-    "plural": plural,
-    "pairs": pairs,
-    "headline": headline,
-    "linked": linked,
-}
+    "rate": rate, "percent": percent, "size": size, "short_id": short_id, "part": part, "slug": slug, "query": query,
+    "sentence": sentence, "zone_name": zone_name, "plural": plural, "pairs": pairs, "headline": headline, "linked": linked,
+}  # fmt: skip

@@ -30,14 +30,10 @@ async def _page(request: Request[Any, Any], form: Form, error: str) -> Page:
     holds = (await request.admin.holds(ended=True)).holds
     overview = await request.admin.overview()
     waiting = {queue.name: queue.counts.get("queued", 0) for queue in overview.queues}
+    ended = [one for one in holds if one.status != "ACTIVE"]
     shown = {
-        "active": [hold for hold in holds if hold.status == "ACTIVE"],
-        "waiting": waiting,
-        "form": form,
-        "error": error,
-        "ended": sorted(
-            (hold for hold in holds if hold.status != "ACTIVE"), key=lambda hold: hold.reserved_at, reverse=True
-        )[:50],
+        "active": [hold for hold in holds if hold.status == "ACTIVE"], "waiting": waiting, "form": form, "error": error,
+        "ended": sorted(ended, key=lambda one: one.reserved_at, reverse=True)[:50],
         "queues": sorted(waiting),
     }
     return await page(request, "holds.html", "holds", shown, 422 if error else 200)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from windlass.admin.views import JobDetail, JobView, LogView, RunView
 from windlass.errors import WindlassError
+from windlass.types import TERMINAL
 from windlass.web.answers import Events, Page, Text
 from windlass.web.pages.bars import Bars, bars
 from windlass.web.pages.formats import part, query
@@ -30,23 +31,13 @@ async def show(request: Request[Shown, None]) -> Page:
     own = [run for run in detail.runs if run.job_id == job.id]
     log = await log_of(request, job, own)
     here = f"/jobs/{part(job.id)}"
+    again = {"run": request.query.run, "reveal": "1" if reveal else None}
     shown = {
-        "detail": detail,
-        "job": job,
-        "why": why,
-        "runs": list(reversed(own[-RUNS:])),
-        "more_runs": max(len(own) - RUNS, 0),
-        "bars": drawn(detail, own),
-        "log": log,
-        "lines": lines_of(log),
-        "here_path": here,
-        "reveal": reveal,
-        "work": sum(run.took or 0 for run in own),
-        "waiting": sum(run.waited or 0 for run in own),
-        "live": f"/live{here}" + query({"run": request.query.run, "reveal": "1" if reveal else None})
-        if job.label not in ("succeeded", "dead", "cancelled")
-        else None,
-    }
+        "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "more_runs": max(len(own) - RUNS, 0),
+        "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here, "reveal": reveal,
+        "work": sum(run.took or 0 for run in own), "waiting": sum(run.waited or 0 for run in own),
+        "live": None if job.state in TERMINAL else f"/live{here}" + query(again),
+    }  # fmt: skip
     return await page(request, "job.html", "jobs", shown)
 
 

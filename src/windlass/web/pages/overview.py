@@ -40,16 +40,9 @@ async def show(request: Request[Looked, None]) -> Page:
     board = await request.admin.dashboard(asked.span)
     zone = zone_of(request)
     shown = {
-        "board": board,
-        "figures": figures(board),
-        "span_words": WORDS[asked.span],
-        "span": asked.span,
-        "throughput": throughput(board, zone),
-        "latency": latency(board, asked.latency, zone),
-        "asked": asked,
-        "spans": [
-            (span, span.replace("h", "\u00a0h").replace("d", "\u00a0d"), address(asked, span=span)) for span in SPANS
-        ],
+        "board": board, "figures": figures(board), "span_words": WORDS[asked.span], "span": asked.span,
+        "throughput": throughput(board, zone), "latency": latency(board, asked.latency, zone), "asked": asked,
+        "spans": [(one, one.replace("h", "\u00a0h").replace("d", "\u00a0d"), address(asked, span=one)) for one in SPANS],
         "latencies": [(kind, kind.capitalize(), address(asked, latency=kind)) for kind in ("wait", "run")],
         "problems": [queue for queue in board.queues if queue.problems],
         "live": address(asked, "/live/overview"),
@@ -80,42 +73,17 @@ def figures(board: Dashboard) -> tuple[Figure, ...]:
     peak = board.peak_failed
     finished = rate(per_second)
     return (
-        Figure(
-            "Ready",
-            number(ready.jobs if ready else 0),
-            "",
-            f"oldest {duration(board.oldest)}" if board.oldest else "none waits",
-            "is-ready",
-            False,
-            _levels(series, "queued"),
-        ),
-        Figure(
-            "Running",
-            number(slots.busy),
-            f" / {number(slots.total)}",
-            f"{percent(slots.busy / slots.total)} of slots busy" if slots.total else "no worker is alive",
-            "is-running",
-            not slots.total,
-            _levels(series, "running"),
-        ),
-        Figure(
-            "Finished",
-            finished.split("/")[0],
-            f"/{finished.split('/')[1]}",
-            _finished(board),
-            "is-succeeded",
-            False,
-            tuple(levels([sum(point.rates.values()) if point.rates else None for point in series])),
-        ),
-        Figure(
-            "Failure rate",
-            percent(board.whole.failed or 0).rstrip("%"),
-            "%",
-            f"peak {percent(peak[1])}" if peak else "no failures",
-            "is-dead",
-            bool(peak),
-            tuple(levels([point.failed for point in series])),
-        ),
+        Figure("Ready", number(ready.jobs if ready else 0), "",
+               f"oldest {duration(board.oldest)}" if board.oldest else "none waits", "is-ready", False,
+               _levels(series, "queued")),
+        Figure("Running", number(slots.busy), f" / {number(slots.total)}",
+               f"{percent(slots.busy / slots.total)} of slots busy" if slots.total else "no worker is alive",
+               "is-running", not slots.total, _levels(series, "running")),
+        Figure("Finished", finished.split("/")[0], f"/{finished.split('/')[1]}", _finished(board), "is-succeeded", False,
+               tuple(levels([sum(point.rates.values()) if point.rates else None for point in series]))),
+        Figure("Failure rate", percent(board.whole.failed or 0).rstrip("%"), "%",
+               f"peak {percent(peak[1])}" if peak else "no failures", "is-dead", bool(peak),
+               tuple(levels([point.failed for point in series]))),
         _latency("Wait p95", board.whole.wait, [point.wait for point in series]),
         _latency("Run p95", board.whole.run, [point.run for point in series]),
     )

@@ -19,6 +19,7 @@ from windlass.types import CatchUp, Overlap
 from windlass.web.answers import Events, Page, Redirect
 from windlass.web.pages.formats import part, query
 from windlass.web.pages.live import fragments
+from windlass.web.pages.payloads import pretty
 from windlass.web.pages.shell import Sure, Told, ask, done, page
 from windlass.web.request import Request
 
@@ -104,18 +105,10 @@ async def _page(request: Request[Any, Any], edit: str, form: Form | None, error:
 
 def form_of(one: ScheduleView) -> Form:
     return Form(
-        name=one.name,
-        template=one.template,
-        cron=one.cron_expression,
-        tz=one.timezone,
-        catch_up=one.catch_up,
-        overlap=one.overlap,
-        jitter=f"{one.jitter:g}s" if one.jitter else "",
-        was=one.name,
-        params=msgspec.json.format(msgspec.json.encode(one.param_overrides), indent=2).decode()
-        if one.param_overrides
-        else "",
-    )
+        name=one.name, template=one.template, cron=one.cron_expression, tz=one.timezone, catch_up=one.catch_up,
+        overlap=one.overlap, jitter=f"{one.jitter:g}s" if one.jitter else "", was=one.name,
+        params=pretty(one.param_overrides) if one.param_overrides else "",
+    )  # fmt: skip
 
 
 async def last_runs(request: Request[Any, Any], one: ScheduleView) -> tuple[JobView, ...]:

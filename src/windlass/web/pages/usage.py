@@ -37,13 +37,11 @@ async def show(request: Request[Asked, None]) -> Page:
         "total": sum(row["runs"] for row in rows),
         "chart": drawn(request, over_time.rows, STEPS[asked.span]),
         "spans": [(span, word, f"/usage{query({'span': span, 'by': asked.by})}") for span, word in WORDS.items()],
-        "kinds": [
-            (by, word, f"/usage{query({'span': asked.span, 'by': by})}")
-            for by, word in (("org", "By organisation"), ("queue", "By queue"), ("type", "By type"))
-        ],
+        "kinds": [(by, word, f"/usage{query({'span': asked.span, 'by': by})}") for by, word in
+                  (("org", "By organisation"), ("queue", "By queue"), ("type", "By type"))],
         "csv": "/api/usage.csv"
         + query({"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "step": STEPS[asked.span], "by": asked.by}),
-    }
+    }  # fmt: skip
     return await page(request, "usage.html", "usage", shown)
 
 
