@@ -28,6 +28,7 @@ from random import shuffle
 from mutants_of_acceptance import ACCEPTANCE
 from mutants_of_access import ACCESS
 from mutants_of_groups import GROUPS
+from mutants_of_listings import LISTINGS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
 
@@ -60,6 +61,8 @@ TIERS = {
     "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
     "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
+    "listings": ["tests/drivers/test_listing_everywhere.py", "tests/test_finding.py", "-k", "not postgres"],
+    "steps_of_listings": ["tests/drivers/postgres/test_postgres_steps_of_listings.py"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
     "tokens": ["tests/test_tokens.py"],
     "acting": ["tests/test_acting.py", "-k", "memory"],
@@ -551,7 +554,10 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *ACCESS))]
+        for mutant in [
+            *MUTANTS,
+            *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *ACCESS, *LISTINGS)),
+        ]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

@@ -3,9 +3,9 @@ few small tables: nothing here reads jobs, but for the failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -77,7 +77,7 @@ class QueueTrend(Struct, frozen=True, kw_only=True):
 
 
 class QueueTrends(Struct, frozen=True, kw_only=True):
-    """Those in trouble first. `sampled_at` None: nobody has sampled the queues lately; only what is declared is known."""
+    """Those in trouble first. `sampled_at` None: nobody has sampled the queues lately, and they were counted instead."""
 
     at: datetime
     span: Span
@@ -141,16 +141,16 @@ async def scene(client: Client) -> Scene:
 
 async def dashboard(client: Client, span: Span, wanted: Filter) -> Dashboard:
     check_span(span)
-    here = await scene(client)
+    here, counted = await scene(client), await counts(client)
     now, minutes = here.now, minutes_of(span, here.now, queues_in(here.recent))
     samples = await client.driver.read(SamplesAt(minutes=tuple(minutes)))
     series = points(samples, edges(span, now))
     whole = point(now - SPANS[span], samples)
-    trends = trends_of(here, samples, span)
+    trends = trends_of(here, samples, span, counted)
     failed = await failures(client, now - SPANS[span], wanted)
     peak = max((one for one in series if one.failed), key=lambda one: one.failed or 0, default=None)
     return Dashboard(
-        at=moment(now), span=span, counts=await counts(client), slots=slots_of(here.living),
+        at=moment(now), span=span, counts=counted, slots=slots_of(here.living),
         oldest=max((one.oldest for one in trends if one.oldest is not None), default=None), whole=shown(whole),
         series=tuple(map(shown, series)), thinned=len(minutes) < SPANS[span] // MINUTE,
         peak_failed=None if peak is None else (moment(peak.at), peak.failed or 0.0), queues=trends,
@@ -161,10 +161,12 @@ async def dashboard(client: Client, span: Span, wanted: Filter) -> Dashboard:
 
 async def queue_trends(client: Client, span: Span) -> QueueTrends:
     check_span(span)
-    here = await scene(client)
+    here, counted = await scene(client), await counts(client)
     minutes = [edge - MINUTE for edge in edges(span, here.now)[1:]]  # one level for each point is enough
     samples = await client.driver.read(SamplesAt(minutes=tuple(minutes)))
-    return QueueTrends(at=moment(here.now), span=span, sampled_at=sampled_at(here), queues=trends_of(here, samples, span))
+    return QueueTrends(
+        at=moment(here.now), span=span, sampled_at=sampled_at(here), queues=trends_of(here, samples, span, counted)
+    )
 
 
 async def upcoming(client: Client, now: Micros) -> tuple[Upcoming, ...]:
@@ -197,18 +199,25 @@ def slots_of(living: Sequence[WorkerInfo]) -> Slots:
     return Slots(busy=busy, total=sum(worker.pool_size for worker in living), workers=len(living))
 
 
-def trends_of(here: Scene, samples: Sequence[QueueSample], span: Span) -> tuple[QueueTrend, ...]:
+def trends_of(here: Scene, samples: Sequence[QueueSample], span: Span, counted: Counts) -> tuple[QueueTrend, ...]:
+    """Where nobody has sampled lately, what was just counted stands for a sample."""
     by_queue: dict[str, list[QueueSample]] = {}
     for sample in samples:
         by_queue.setdefault(sample.queue, []).append(sample)
     lately: dict[str, list[QueueSample]] = {}
     for sample in here.recent:
         lately.setdefault(sample.queue, []).append(sample)
-    last = {sample.queue for sample in newest(list(here.recent))}
+    if not here.recent:
+        lately = {name: [counted_as_sample(name, depth, here.now)] for name, depth in counted.queues.items()}
+    last = {sample.queue for sample in newest([one for each in lately.values() for one in each])}
     names = sorted(last | here.rows.keys() | here.holds.keys())
     begins = edges(span, here.now)
     found = [trend_of(here, name, lately.get(name, []), by_queue.get(name, []), begins) for name in names]
     return tuple(sorted(found, key=lambda trend: (not trend.problems, trend.name)))
+
+
+def counted_as_sample(queue: str, depth: Mapping[Any, int], now: Micros) -> QueueSample:
+    return QueueSample(queue=queue, minute=now, depth=dict(depth), oldest=None, finished={}, waits={}, runs={})
 
 
 def trend_of(
@@ -221,7 +230,8 @@ def trend_of(
     return QueueTrend(
         name=name, counts=dict(depth), paused_at=None if row is None or row.paused_at is None else moment(row.paused_at),  # type: ignore[arg-type]
         held_by=None if hold is None else hold.by, oldest=seconds(None if last is None else last.oldest),
-        rate=None if last is None else sum(last.finished.values()) / 60, failed=point(here.now, recent).failed,
+        rate=None if last is None or not here.recent else sum(last.finished.values()) / 60,
+        failed=point(here.now, recent).failed,
         running=depth.get("running", 0) + depth.get("claimed", 0),
         workers=sum(name in worker.queues for worker in here.living),
         problems=tuple(problem(one, name, here.now) for one in found),

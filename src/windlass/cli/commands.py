@@ -25,7 +25,9 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
             queues show, holds list         one queue in order; who holds which
             groups list, groups show        jobs that belong together, and how far they are
             workers                         who works here, who is silent, who leads
+            top                             how things are, live
   change    jobs retry, run-now, cancel, move, swap, priority, delete
+            jobs bulk ACTION [--dry-run]    one change to all jobs that match
             queues pause, resume, renormalise             dlq replay, purge
             holds acquire, release, run     a queue for yourself, or for one command
             groups cancel, retry            a whole group
@@ -60,6 +62,7 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is
         "windlass enqueue report.daily day=3 --queue reports --delay 5m",
         "windlass enqueue import --payload @rows.json --idempotency-key import-7",
     )),
+    "top": ("top:top", ("windlass top", "windlass top --span 24h --interval 5", "windlass top --once")),
     "watch": ("watch:watch", ("windlass watch 0192f0c1-2345-7890-8abc-def012345678",)),
     "audit": ("audit:audit", (
         "windlass audit", "windlass audit --action job.cancel --actor token:ci", "windlass audit --since 7d --json",

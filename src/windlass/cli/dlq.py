@@ -77,7 +77,7 @@ async def _groups(wanted: Filter, limit: int, common: Common) -> None:
         (group.fingerprint, f"{group.jobs:,}", one_line(", ".join(group.types), 40), one_line(group.error))
         for group in found.groups[:limit]
     ]
-    common.out.table(("ERROR", "JOBS", "TYPES", "WHAT IT SAID LAST"), rows)
+    common.out.table(("ERROR", "JOBS" if found.complete else "AT LEAST", "TYPES", "WHAT IT SAID LAST"), rows)
     if not found.complete:
         common.out.note(f"only the youngest {found.looked_at:,} were looked at; narrow it with --queue or --type")
     common.out.note(f"run them again: {common.again(f'dlq replay --error {found.groups[0].fingerprint}')}")

@@ -7,16 +7,27 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from windlass.admin import Admin, Filter
+from windlass.admin import Admin
 from windlass.admin.views import Changed, JobView
 from windlass.admin.wording import age
 from windlass.cli.output import FAILED, OK, REFUSED, Part, one_line, state_of
-from windlass.cli.session import Common, Flag, Paging, Which, epilogue, opened
+from windlass.cli.session import Common, Flag, Paging, epilogue, opened
 from windlass.cli.show import show_job, show_order
+from windlass.cli.which import WhichJobs
+from windlass.core.listing import Direction
 from windlass.errors import InvalidInput, JobNotFound, Refused, WindlassError
 from windlass.types import End, Side
 
-app = App(name="jobs", help="Look at jobs, and change one.")
+app = App(name="jobs", help="Look at jobs, and change one or many.")
+app.command(
+    "windlass.cli.bulk:bulk",
+    name="bulk",
+    help_epilogue=epilogue(
+        "windlass jobs bulk retry --type report.daily --error Timeout --dry-run",
+        "windlass jobs bulk cancel --queue mail --label scheduled --yes",
+        "windlass jobs bulk priority --org acme --priority 9 --yes",
+    ),
+)
 
 
 @app.command(
@@ -24,31 +35,33 @@ app = App(name="jobs", help="Look at jobs, and change one.")
     help_epilogue=epilogue(
         "windlass jobs list --state dead --queue mail",
         "windlass jobs list --words harmonyk --state failed",
+        "windlass jobs list --tag vip --since 24h --error Timeout",
         "windlass jobs list --queue mail --order",
     ),
 )
 async def list_jobs(
     *,
-    state: str | None = None,
     order: Flag = False,
-    which: Which = Which(),
+    oldest_first: Flag = False,
+    which: WhichJobs = WhichJobs(),
     page: Paging = Paging(),
     common: Common = Common(),
 ) -> None:
-    """Jobs, newest first.
+    """Jobs, newest first. Of what has ended, what ended last.
 
     Args:
-        state: queued, running, succeeded, dead, cancelled; or a label: scheduled, blocked, parked, claimed
         order: of one queue, what is queued, as it will be dispatched; the same as `queues show`
+        oldest_first: the other way round
     """
     if order:
-        if which.queue is None or (state, which.type, which.org, page.cursor) != (None, None, None, None):
+        if which.queue is None or which != WhichJobs(queue=which.queue) or page.cursor is not None or oldest_first:
             raise InvalidInput("order", "is of one queue and of all that is queued there: --queue Q --order, and --limit")
         await show_order(which.queue, page.limit, common)
         return
     async with opened(common) as admin:
-        wanted = Filter(state=state, system=common.words, queue=which.queue, type=which.type, org_id=which.org)
-        found = await admin.jobs(wanted, limit=page.limit, cursor=page.cursor)
+        wanted = which.filter(common, admin.client.now())
+        first: Direction = "oldest" if oldest_first else "newest"
+        found = await admin.jobs(wanted, limit=page.limit, cursor=page.cursor, first=first)
     if common.json:
         common.out.emit(found)
         return
@@ -56,8 +69,10 @@ async def list_jobs(
         rows = [_row(job, age(job.created_at, found.at)) for job in found.jobs]
         common.out.table(("ID", "TYPE", "QUEUE", "STATE", "AGE", "RUNS", "NOTE"), rows)
     else:
-        common.out.note("no jobs" + (" like that" if state or which != Which() else " yet"))
-    if found.cursor is not None:
+        common.out.note("no jobs" + (" like that" if which != WhichJobs() else " yet"))
+    if found.stopped:
+        common.out.note(f"looked at {found.looked_at:,} jobs; go on from there: --cursor {found.cursor}")
+    elif found.cursor is not None:
         common.out.note(f"there is more: --cursor {found.cursor}")
 
 

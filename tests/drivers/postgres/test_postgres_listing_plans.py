@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from drivers.postgres.test_postgres_plans import NOW, Hot, drain, faults, fill, forget, store
+from postgres.planning import NOW, Hot, drain, faults, fill, forget, store
 from postgres.server import Server
 from windlass.core.listing import Kind, Path, Place, Wish, path_of
 from windlass.drivers.ops.listing import SIZES, STRETCH, by_number
@@ -48,7 +48,7 @@ def walks(connection: psycopg.Connection[Any]) -> list[Hot]:
         for first in ("newest", "oldest"):
             for after in (None, place):
                 for size in (*SIZES, STRETCH):
-                    statement = Walk(DIALECT, wish, first).stretch(path, after, size, 51, "numbers")  # type: ignore[arg-type]
+                    statement = Walk(DIALECT, wish, first).stretch(path, after, size, 51, "numbers")
                     found.append((f"{what}, {first}, {after and 'on'}, {size}", statement, size * ways, 4))
     for what, fields in FEW.items():
         wish = Wish(now=NOW, **fields)

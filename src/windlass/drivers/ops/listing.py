@@ -155,5 +155,7 @@ def beginning(db: Dialect, wish: Wish, first: Direction) -> Op[Place | None]:
     while high - low > SLACK:
         middle = (low + high) // 2
         [(created,)] = yield db.sql.created_about(seq=middle)
+        if created is None:  # they have all been deleted meanwhile
+            return None
         low, high = (middle, high) if created < bound else (low, middle)
     return Place(None, high + SLACK if first == "newest" else low - SLACK)
