@@ -31,6 +31,7 @@ from mutants_of_groups import GROUPS
 from mutants_of_listings import LISTINGS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
+from mutants_of_webhooks import WEBHOOKS
 
 ROOT = Path(__file__).parent.parent
 
@@ -63,6 +64,12 @@ TIERS = {
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "listings": ["tests/drivers/test_listing_everywhere.py", "tests/test_finding.py", "-k", "not postgres"],
     "steps_of_listings": ["tests/drivers/postgres/test_postgres_steps_of_listings.py"],
+    "deliveries": ["tests/worker/test_webhooks.py"],
+    "in_process": ["tests/worker/test_hooks.py"],
+    "outgoing": ["tests/outgoing"],
+    "people_of_webhooks": ["tests/test_admin_webhooks.py"],
+    "steps_of_webhooks": ["tests/drivers/postgres/test_postgres_steps_of_webhooks.py"],
+    "told": ["tests/testing/test_told.py"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
     "tokens": ["tests/test_tokens.py"],
     "acting": ["tests/test_acting.py", "-k", "memory"],
@@ -130,9 +137,9 @@ MUTANTS = [
            "        if change.riders:\n            ridden[index] = change\n", ""),
     Mutant("settle: a refused unit's riders ride all the same", "drivers/sqlite/settlement.py",
            "            ridden.pop(index, None)\n", "            ridden.get(index)\n"),
-    Mutant("groups: a snapshot is written back instead of a delta", "drivers/memory/settlement.py",
-           "tables.put_in(tables.groups, group_id, count_member(group, ending, now, members))",
-           "tables.put_in(tables.groups, group_id, count_member(vars(tables).setdefault('old', group), ending, now))"),
+    Mutant("groups: a snapshot is written back instead of a delta", "drivers/memory/dependencies.py",
+           "after = count_member(before, ending, now, members)",
+           "after = count_member(vars(tables).setdefault('old', before), ending, now)"),
     Mutant("groups: the last member does not finish the group", SQL + "groups.sql",
            "case when remaining <= :members then :now end", "case when remaining < :members then :now end"),
     Mutant("permits: a claim takes none", "core/limits.py", "limit = replace(limit, used=limit.used + count)",
@@ -326,7 +333,7 @@ MUTANTS = [
            '    if expired and not lapsed and job.lease_token == token:\n        return "expired"\n'
            '    if job.lease_token != token:\n'),
     Mutant("core: a wish to cancel is forgotten by a retry", "core/settle.py",
-           "if not cancel_requested or not comes_back:", "if not cancel_requested or comes_back:"),
+           "if not cancel_requested or not comes_back(change):", "if not cancel_requested or comes_back(change):"),
     Mutant("core: max_lost is checked one loss late", "core/recovery.py", "lost >= job.max_lost", "lost > job.max_lost"),
     Mutant("memory: an expired lease is valid at its last instant", "core/eligibility.py",
            "job.lease_expires_at is not None and job.lease_expires_at <= now",
@@ -556,7 +563,7 @@ def main(words: list[str]) -> int:
         mutant
         for mutant in [
             *MUTANTS,
-            *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *ACCESS, *LISTINGS)),
+            *(Mutant(*planted) for planted in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *ACCESS, *LISTINGS, *WEBHOOKS)),
         ]
         if all(word in mutant.what for word in words)
     ]

@@ -38,7 +38,7 @@ ONLY_POSTGRES = set(
     "hold_templates lock_schedules lock_schedule_named "
     "lock_holders replaceable try_guards limits_there begin_hold be_brief hold_runs undo_hold end_hold "
     "lock_usage share_usage shared_rows_of concerning open_groups reach lock_open stopped_with members_in "
-    "lock_order lock_hold "
+    "lock_order lock_hold lock_webhooks share_webhooks lock_waiting_events lock_deliveries "
     # claims that are under way while a queue is taken
     "claims_under_way still_under_way pause "
     # what was stored when a reply was lost; hearing of work; the server's health

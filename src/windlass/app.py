@@ -23,6 +23,7 @@ from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask
 from windlass.groups import GroupHandle, OpenGroup
 from windlass.holds import QueueHold
+from windlass.hooks import H, Hooks
 from windlass.limits import Limits, described
 from windlass.options import CommandOptions, TaskOptions
 from windlass.policies import Duration
@@ -62,6 +63,7 @@ class Windlass:
         self.templates: Final = Templates(self)
         self.schedules: Final = Schedules(self)
         self.target: str | None = None  # module:attribute by which child processes import this app
+        self.hooks: Final = Hooks()
         self._presets: dict[str, Preset | None] = {}
         self._repository: Repository | None = None
 
@@ -93,6 +95,14 @@ class Windlass:
         task. `every="15m"` is an interval. `params` are the task's arguments by name; `name` is the schedule's, else the
         task's. It is stored when a worker starts; whether it is paused is for people to say."""
         return declaring(self, rule_of(cron, every), name, options)
+
+    def on(self, event: str) -> Callable[[H], H]:
+        """Call a function, plain or async, with a `JobEvent` when a worker of this process has settled a job so:
+        `@app.on("job.dead")`, also job.succeeded, job.retried, job.cancelled.
+
+        It runs after the commit, beside the work, at most once: a worker that dies in between does not make up for it. A
+        webhook does."""
+        return lambda hook: self.hooks.add(event, hook)
 
     def command(
         self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None,
@@ -258,6 +268,7 @@ class Windlass:
         return Worker(
             self.client, self.tasks, queues=queues, concurrency=concurrency, threads=threads, children=children,
             max_jobs=max_jobs, worker_id=worker_id, target=self.child_target(target), crons=self.crons,
+            hooks=self.hooks,
         )  # fmt: skip
 
     def child_target(self, given: str | None = None) -> str | None:

@@ -28,10 +28,12 @@ from windlass.drivers import POSTGRES, open_driver
 from windlass.drivers.protocol import Driver, Enqueued
 from windlass.errors import AppClosed, InvalidInput, JobCancelled, JobDead, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
+from windlass.outgoing import Sender, Sends
 from windlass.placing import Placed
 from windlass.policies import Duration
 from windlass.results import ResultWatch
 from windlass.runlogs import RunLogs, root_of
+from windlass.subscriptions import Subscriptions
 from windlass.types import Job, Micros, NewJob, Run
 from windlass.urls import redacted, scheme_of
 from windlass.words import System, Words, words_of
@@ -77,6 +79,8 @@ class Client:
         self._lock = threading.RLock()
         self._run_logs: tuple[tuple[str, Settings], RunLogs] | None = None
         self._watches: dict[asyncio.AbstractEventLoop, ResultWatch] = {}
+        self.subscriptions = Subscriptions(lambda: self.driver, self.now)
+        self._sender: Sends | None = None
 
     # ------------------------------------------------------------------------------------------------------ the store
 
@@ -121,6 +125,17 @@ class Client:
         if self._run_logs is None or self._run_logs[0] != asked:
             self._run_logs = (asked, RunLogs(root_of(self.settings, self.url), self.settings.log_limit))
         return self._run_logs[1]
+
+    @property
+    def sender(self) -> Sends:
+        """How webhooks are called."""
+        if self._sender is None:
+            self._sender = Sender.from_settings(self.settings)
+        return self._sender
+
+    @sender.setter
+    def sender(self, sender: Sends) -> None:
+        self._sender = sender
 
     def now(self) -> Micros:
         if self._clock is None:

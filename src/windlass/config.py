@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from ipaddress import ip_network
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
 from windlass.clock import SECOND, duration
@@ -55,6 +56,12 @@ class Settings:
     keep_succeeded: Micros = 7 * DAY
     keep_cancelled: Micros = 7 * DAY
     keep_dead: Micros = 90 * DAY
+    keep_events: Micros = 7 * DAY  # events and their deliveries
+    webhook_networks: str = "none"  # called although not public, such as "10.0.0.0/8": by plain http and at any port, too
+    webhook_ports: str = "443"  # of public receivers
+    webhook_timeout: Micros = 20 * SECOND  # of one attempt, from the first look at the name to the end of the answer
+    webhook_concurrency: int = 20  # messages that a worker sends at once, a fifth of them to one webhook; 0 = none
+    unhealthy_after: Micros = 300 * SECOND  # a queue in which a job that is due waits for so long is not well
     log_root: str = "auto"  # where runs keep their logs: beside a SQLite file, else ./windlass-logs; "none" = nowhere
     log_limit: int = 1 << 20  # bytes of one run's log: the first half and the last half of it are kept
     durability: Durability = "full"
@@ -97,6 +104,12 @@ class SettingsOptions(TypedDict, total=False):
     keep_succeeded: Duration
     keep_cancelled: Duration
     keep_dead: Duration
+    keep_events: Duration
+    webhook_networks: str
+    webhook_ports: str
+    webhook_timeout: Duration
+    webhook_concurrency: int
+    unhealthy_after: Duration
     log_root: str
     log_limit: int
     durability: Durability
@@ -110,11 +123,12 @@ class SettingsOptions(TypedDict, total=False):
 
 _DURATIONS: Final = frozenset({
     "lease", "leader_lease", "worker_timeout", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead",
-    "store_timeout", "kill_after",
+    "store_timeout", "kill_after", "keep_events", "webhook_timeout", "unhealthy_after",
 })  # fmt: skip
 _COUNTS: Final = {
     "concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2, "connections": 1,
     "children": 1, "child_jobs": 1, "child_memory": 0, "log_limit": 1_024,
+    "webhook_concurrency": 0,
 }  # fmt: skip
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "idempotency_scope": get_args(KeyScope),
@@ -174,6 +188,29 @@ def check_schema(name: object, field: str = "schema") -> None:
         )
 
 
+def check_networks(text: object, field: str = "webhook_networks") -> None:
+    try:
+        for part in pieces(text):
+            ip_network(part)
+    except ValueError:
+        raise InvalidInput(field, f"must be networks such as '10.0.0.0/8, 192.168.7.4', got {text!r}") from None
+
+
+def check_ports(text: object, field: str = "webhook_ports") -> None:
+    parts = pieces(text)
+    if not parts or not all(part.isascii() and part.isdecimal() and 0 < int(part[:6]) < 65_536 for part in parts):
+        raise InvalidInput(field, f"must be port numbers such as '443, 8443', got {text!r}")
+
+
+def pieces(text: object) -> list[str]:
+    """What stands between the commas; nothing, where it says none."""
+    if not isinstance(text, str):
+        return ["?"]
+    if text == "none":
+        return []
+    return [part for piece in text.split(",") if (part := piece.strip())]
+
+
 def _from_text(name: str, text: str, key: str) -> object:
     if name not in _COUNTS:
         return text
@@ -194,6 +231,10 @@ def _checked(name: str, value: object, field: str) -> object:
             raise InvalidInput(field, f"must be one of {', '.join(_CHOICES[name])}, got {value!r}")
     elif name == "schema":
         check_schema(value, field)
+    elif name == "webhook_networks":
+        check_networks(value, field)
+    elif name == "webhook_ports":
+        check_ports(value, field)
     elif name == "log_root":
         if not isinstance(value, str) or not value or "\x00" in value:
             raise InvalidInput(field, f"must be the path of a directory, 'auto' or 'none', got {value!r}")

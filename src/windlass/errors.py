@@ -227,6 +227,16 @@ class UnknownSchedule(WindlassError, LookupError):
         super().__init__(f"there is no schedule {name!r} in this store{hint}")
 
 
+class UnknownWebhook(WindlassError, LookupError):
+    def __init__(self, webhook_id: str, hint: str = "") -> None:
+        super().__init__(f"there is no webhook {webhook_id!r} in this store{hint}")
+
+
+class UnknownDelivery(WindlassError, LookupError):
+    def __init__(self, message: str) -> None:
+        super().__init__(f"there is no message {message!r} in this store; it was never sent, or it is too old")
+
+
 class InUse(WindlassError):
     """A name that is taken, or a template that schedules need. Nothing was changed."""
 

@@ -20,6 +20,7 @@ from windlass.client import Client
 from windlass.clock import SECOND, duration
 from windlass.core.admission import check_name
 from windlass.core.alterations import Acquire, AlterAnswer, Alteration, Grant, ReleaseHold, Renew
+from windlass.core.events import announced
 from windlass.core.listing import TallyJobs, Wish
 from windlass.core.queries import AllHolds, AllQueues
 from windlass.core.recovery import recover
@@ -170,7 +171,8 @@ class QueueHold:
         _, undecided = await self._client.driver.expire(now=now, limit=SWEEP)
         if undecided:
             run = [Execution(at=now, child_id=self._client.ids.job(now)) for _ in undecided]
-            changes = [recover(job, one) for job, one in zip(undecided, run, strict=True)]
+            hooks = await self._client.subscriptions.current()
+            changes = [announced(hooks, job, recover(job, one)) for job, one in zip(undecided, run, strict=True)]
             await self._client.driver.settle(changes, now=now)
 
     async def release(self) -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from windlass.types import Micros
 
+DeliveryStatus = Literal["queued", "sent", "failed"]
 FaultKind = Literal["orphan_run", "missing_run", "ended_run", "permits"]
 
 
@@ -86,7 +87,8 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Webhook(Struct, frozen=True, kw_only=True, gc=False):
-    """Somebody who wants to hear of events: of one organisation, or of all."""
+    """Somebody who wants to hear of events: of one organisation, or of all. After a change of secrets the old one signs
+    along until `old_until`. `disabled_reason`: why it was switched off, where nobody did it by hand."""
 
     webhook_id: str
     url: str
@@ -95,6 +97,9 @@ class Webhook(Struct, frozen=True, kw_only=True, gc=False):
     org_id: str | None = None
     enabled: bool = True
     created_at: Micros = 0
+    old_secret: str | None = None
+    old_until: Micros | None = None
+    disabled_reason: str | None = None
 
 
 class ApiToken(Struct, frozen=True, kw_only=True, gc=False):
@@ -121,10 +126,42 @@ class Fault(Struct, frozen=True, gc=False):
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):
-    """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of."""
+    """A row of the outbox: something a subscriber asked to hear of, written with the change it speaks of. `job_id` is its
+    subject: a job, or the group, schedule, queue or webhook that it is about."""
 
     event: str
     job_id: str
     org_id: str | None
     body: str
     created_at: Micros = 0
+    event_id: int = 0  # only their order is promised
+    fanned_at: Micros | None = None  # when its deliveries were made
+
+
+class Try(Struct, frozen=True, gc=False):
+    """One try to deliver. `status` is the receiver's answer, None when there was none; `error` says what went wrong."""
+
+    at: Micros
+    took: Micros
+    status: int | None = None
+    error: str | None = None
+
+
+class Delivery(Struct, frozen=True, kw_only=True, gc=False):
+    """One event on its way to one webhook, and how far it is. `next_attempt_at` of one that is `taken` is when whoever
+    took it must be done."""
+
+    event_id: int
+    webhook_id: str
+    event: str
+    job_id: str
+    org_id: str | None
+    body: str
+    created_at: Micros  # of the event
+    status: DeliveryStatus = "queued"
+    attempts: int = 0
+    next_attempt_at: Micros | None = None
+    taken: bool = False
+    finished_at: Micros | None = None
+    response: str | None = None  # the beginning of the last answer
+    log: tuple[Try, ...] = ()  # the last of them, oldest first

@@ -14,6 +14,7 @@ import msgspec
 
 from windlass.client import Client
 from windlass.core.admission import check_name, check_queues
+from windlass.core.events import announced
 from windlass.core.settle import Execution, Failed, Outcome, Succeeded, settle
 from windlass.core.uniqueness import stable_json
 from windlass.drivers.protocol import Claim
@@ -80,7 +81,8 @@ class Repository:
             raise JobNotInflight(job_id)
         now = client.now()
         run = Execution(now, None, client.ids.job(now), client.ids.random.random())
-        [answer] = await client.driver.settle([settle(lease, outcome, run)], now=now)
+        change = announced(await client.subscriptions.current(), lease, settle(lease, outcome, run))
+        [answer] = await client.driver.settle([change], now=now)
         del self._leases[job_id]
         if answer == "expired":
             raise LeaseExpired(job_id)

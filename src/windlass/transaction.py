@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from windlass.apart import apart
 from windlass.client import Client, Joins, joined
 from windlass.clock import SECOND
 from windlass.core.changes import Settlement
@@ -80,6 +81,7 @@ class JobTransaction:
 
     async def __aenter__(self) -> JobTransaction:
         self._check_unused()
+        await self.client.subscriptions.current()  # whoever asks to hear of its end while the block runs may miss it
         await _unbroken(self._transaction.begin, self._transaction.rollback)
         self._loop = asyncio.get_running_loop()
         self._turn = self._transaction.turn()
@@ -130,6 +132,8 @@ class JobTransaction:
         self._check_unused()
         if _running_loop() is not None:
             raise InvalidInput("transaction", "in an async handler write: async with ctx.transaction() as tx")
+        if not self.client.subscriptions.is_fresh():
+            apart(self.client.subscriptions.current)
         self._transaction.begin()
         self._begin()
         return self

@@ -53,7 +53,7 @@ def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(desk: Desk
 
     async def main() -> None:
         driver = desk.app.client.driver
-        hook = PutWebhook(webhook_id="h", url="https://example.org", events=(RECOVERED,), secret="")
+        hook = PutWebhook(webhook_id="h", url="http://127.0.0.1:9/", events=(RECOVERED,), secret="whsec_" + "A" * 32)
         await driver.alter([hook], now=desk.now)
         job = await desk.dispatched()
         without_runs(desk.place)

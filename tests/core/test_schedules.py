@@ -108,6 +108,31 @@ def test_a_long_catching_up_goes_on_in_bites_and_loses_none() -> None:
     assert row.next_trigger_at == now + HOUR
 
 
+@pytest.mark.parametrize(
+    ("catch_up", "late", "missed"),
+    [
+        ("last", 10 * SECOND, None), ("last", MINUTE - 1, None), ("last", MINUTE, (1, 0, 0, 1)),
+        ("skip", 5 * HOUR + 5 * MINUTE, (6, 0, 5, 0)), ("last", 5 * HOUR + 5 * MINUTE, (6, 0, 5, 1)),
+        ("all", 5 * HOUR + 5 * MINUTE, (6, 0, 5, 6)), ("last", 5 * HOUR + 10 * SECOND, (5, 0, 4, 0)),
+    ],
+)  # fmt: skip
+def test_a_firing_says_what_it_comes_too_late_for(catch_up: Any, late: int, missed: tuple[int, ...] | None) -> None:
+    change = firing(schedule(catch_up=catch_up), TEMPLATE, FIRST + late, ids())
+    assert change is not None
+    told = change.missed
+    found = None if told is None else (told.times, (told.first - FIRST) // HOUR, (told.last - FIRST) // HOUR, told.made)
+    assert found == missed
+
+
+def test_what_is_caught_up_in_bites_is_missed_once() -> None:
+    row, now, missed = schedule(catch_up="all", catch_up_cap=500), FIRST + 400 * HOUR + 5 * MINUTE, []
+    while (change := firing(row, TEMPLATE, now, ids())) is not None:
+        assert change.missed is not None
+        missed.append((change.missed.times, change.missed.made))
+        row = replace(row, next_trigger_at=change.next_trigger_at)
+    assert missed == [(100, 100)] * 4 + [(1, 1)]
+
+
 @pytest.mark.parametrize("template", [None, replace(TEMPLATE, archived_at=5)])
 def test_without_a_template_in_use_the_time_passes_and_nothing_is_made(template: Template | None) -> None:
     change = firing(schedule(catch_up="all"), template, FIRST + 300 * HOUR, ids())

@@ -29,7 +29,7 @@ Program = Generator[Statement, list[Row], Any]
 
 TABLES = (
     "jobs", "runs", "groups", "limits", "shares", "queues", "idempotency_keys", "workers", "leader", "usage_hourly",
-    "reservations", "api_tokens", "templates", "schedules", "dependencies",
+    "reservations", "api_tokens", "templates", "schedules", "dependencies", "webhooks", "outbox", "deliveries",
 )  # fmt: skip
 EMPTIED = (*TABLES, "audit")  # which nobody may write into as it was
 MOMENT = 0.004  # how long a statement may take before anybody asks whether it waits
@@ -186,7 +186,7 @@ class Stage:
         filled = [table for table in TABLES if self.ask(f"select from windlass.saved_{table} limit 1")]
         self._restore = self._without_triggers(
             [f"delete from windlass.{table}" for table in EMPTIED]
-            + [f"insert into windlass.{table} table windlass.saved_{table}" for table in filled]
+            + [f"insert into windlass.{table} overriding system value table windlass.saved_{table}" for table in filled]
         )
 
     def restore(self) -> None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from windlass.admin.views import Check, Mended
 from windlass.client import Client
-from windlass.core import events
-from windlass.core.changes import Settlement, effect_of
+from windlass.core.changes import Settlement
 from windlass.core.duties import Mend
+from windlass.core.events import announced
 from windlass.core.queries import AllWebhooks, Faults
 from windlass.core.recovery import reconcile
 from windlass.core.rows import as_claimed
@@ -66,5 +64,4 @@ async def _decided(client: Client, job_id: str, webhooks: Sequence[Webhook]) -> 
         return None  # it has ended meanwhile
     claimed = as_claimed(job, runs[-1].run_id, job.id)
     change = reconcile(claimed, runs[-1], Execution(now, None, client.ids.job(now), client.ids.random.random()))
-    told = events.recovered(webhooks, [events.lost_of(claimed)], effect_of(change).error or "")
-    return replace(change, riders=(*change.riders, *told)) if told else change
+    return announced(webhooks, claimed, change, recovers=True)

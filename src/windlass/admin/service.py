@@ -36,6 +36,8 @@ from windlass.admin.views import (
     queue_view,
     run_view,
 )
+from windlass.admin.webhooks import WebhookAdmin
+from windlass.admin.webhooks import checks as webhook_checks
 from windlass.admin.why import why
 from windlass.client import CHAIN_LIMIT, Client, JobHandle
 from windlass.clock import moment
@@ -61,7 +63,7 @@ FIRST_LOOK: Final = 0.05
 LONGEST_LOOK: Final = 0.5
 
 
-class Admin(Access, Finding):
+class Admin(Access, Finding, WebhookAdmin):
     def __init__(self, client: Client, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
         super().__init__(client, tasks)
         self.templates: Final = Templates(self)
@@ -291,7 +293,10 @@ class Admin(Access, Finding):
     async def doctor(self) -> Diagnosis:
         """What is wrong with the store, and with who works on it."""
         store = await doctor.examine(self.client)
-        return Diagnosis((*store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client)))
+        return Diagnosis((
+            *store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client),
+            *await webhook_checks(self.client),
+        ))  # fmt: skip
 
     async def faults(self) -> list[Fault]:
         """Rows that contradict each other, which only others can have written."""

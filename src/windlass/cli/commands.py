@@ -38,13 +38,17 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   access    tokens list, create, revoke     who may come in over HTTP
             audit                           who changed what
             usage                           what ran, and what it cost
+  tell      webhooks list, create, test     signed messages to other programs
+            webhooks deliveries, replay     what was sent, and sending it again
   store     doctor, migrate                 is all well; schema steps
   more      version, completion             COMMAND --help explains each, with examples
 
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds", "tokens")
+GROUPS: Final = (
+    "jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds", "tokens", "webhooks",
+)  # fmt: skip
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

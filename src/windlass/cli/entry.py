@@ -25,11 +25,13 @@ from windlass.errors import (
     Refused,
     ResourceBusy,
     StoreError,
+    UnknownDelivery,
     UnknownSchedule,
     UnknownStore,
     UnknownTask,
     UnknownTemplate,
     UnknownToken,
+    UnknownWebhook,
     WindlassError,
 )
 from windlass.urls import redacted
@@ -110,6 +112,8 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return REFUSED, f"windlass {typed} --help"
         case UnknownSchedule() | UnknownTemplate():
             return FAILED, f"windlass {'schedules' if isinstance(error, UnknownSchedule) else 'templates'} list"
+        case UnknownWebhook() | UnknownDelivery():
+            return FAILED, "windlass webhooks list"
         case GroupRefused():
             return REFUSED, f"windlass groups show {error.group_id}"
         case JobNotFound():

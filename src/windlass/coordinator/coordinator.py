@@ -12,6 +12,7 @@ from windlass.coordinator.bites import upkeep
 from windlass.coordinator.burial import Burial
 from windlass.coordinator.election import Election
 from windlass.coordinator.firing import Firing, LookOver
+from windlass.coordinator.forgetting import Forgetting
 from windlass.coordinator.registry import Registry
 from windlass.coordinator.sampling import Sampling
 from windlass.coordinator.ticking import Counts, Ticks, keep_ticking
@@ -36,6 +37,7 @@ class Coordinator:
         self.duties: list[Ticks] = [
             Burial(client, election, recover=recover, trusts=trusts), *upkeep(client, election),
             Sampling(client, election), Watch(client, election), Firing(client, election), LookOver(client, election),
+            Forgetting(client, election),
         ]  # fmt: skip
 
     def parts(self, *, stays: bool) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:

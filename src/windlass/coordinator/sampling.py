@@ -27,7 +27,7 @@ class Sampling:
 
     async def tick(self) -> Micros:
         began = self._time()
-        done = await self._election.act(SampleQueues(keep=KEEP))
+        done = await self._election.act(SampleQueues(keep=KEEP, waits_over=self._client.settings.unhealthy_after))
         if done is None:
             return 0
         rest = int((self._time() - began) * SECOND * REST)

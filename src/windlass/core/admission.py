@@ -11,6 +11,8 @@ import msgspec
 from windlass.core.duties import (
     AgeJobs,
     Duty,
+    FanOut,
+    ForgetEvents,
     ForgetKeys,
     Prune,
     RecountLimits,
@@ -288,6 +290,12 @@ def check_duty(duty: Duty) -> None:
         case RemoveDeadWorkers():
             check_number("silent_for", duty.silent_for)
         case SampleQueues():
+            check_number("keep", duty.keep)
+            check_number("waits_over", duty.waits_over)
+        case FanOut():
+            check_limit(duty.limit)
+        case ForgetEvents():
+            check_limit(duty.limit)
             check_number("keep", duty.keep)
         case RollUpUsage():
             check_limit(duty.limit)

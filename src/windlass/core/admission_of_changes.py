@@ -16,10 +16,10 @@ from windlass.core.admission import (
     check_number,
     check_one_of,
     check_priority,
-    check_text,
 )
 from windlass.core.admission_of_tokens import check_access
 from windlass.core.admission_schedules import check_of_schedules
+from windlass.core.admission_webhooks import check_of_webhooks
 from windlass.core.alterations import (
     Acquire,
     Alteration,
@@ -33,11 +33,11 @@ from windlass.core.alterations import (
     Note,
     NoteUse,
     OfSchedules,
+    OfWebhooks,
     PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
-    PutWebhook,
     ReleaseHold,
     RemoveLimit,
     Renew,
@@ -51,7 +51,6 @@ from windlass.core.alterations import (
     Swap,
     Unchanged,
 )
-from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput
 from windlass.types import End, Order, Positions, Side
 
@@ -103,8 +102,6 @@ def check_alteration(change: Alteration) -> None:
             check_name("group_id", change.group_id)
             for _, child_id in change.members:
                 check_id(child_id)
-        case PutWebhook():
-            check_webhook(change)
         case CreateToken() | RevokeToken() | NoteUse() | Note():
             check_access(change)
         case Unchanged():
@@ -132,6 +129,8 @@ def check_alteration(change: Alteration) -> None:
             check_flag("paused", change.paused)
         case _ if isinstance(change, OfSchedules):
             check_of_schedules(change)
+        case _ if isinstance(change, OfWebhooks):
+            check_of_webhooks(change)
         case _:
             pass
 
@@ -192,20 +191,3 @@ def check_hold(change: Holding) -> None:
             check_name("by", change.by)
     elif type(change.expires_in) is not int or not 0 < change.expires_in <= LATEST:
         raise InvalidInput("expires_in", f"must be more than zero, got {change.expires_in!r}")
-
-
-def check_webhook(change: PutWebhook) -> None:
-    check_name("webhook_id", change.webhook_id)
-    for field in ("url", "secret"):
-        check_text(field, getattr(change, field))
-    if not change.url.startswith(("http://", "https://")):
-        raise InvalidInput("url", f"must begin with http:// or https://, got {change.url!r:.80}")
-    named: object = change.events
-    if not isinstance(named, tuple | list) or not named:
-        raise InvalidInput("events", f"give a non-empty sequence of event names, got {change.events!r}")
-    for event in change.events:
-        check_one_of("events", event, EVENTS)
-    if change.org_id is not None:
-        check_name("org_id", change.org_id)
-    if not isinstance(change.enabled, bool):
-        raise InvalidInput("enabled", f"must be True or False, got {change.enabled!r}")

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from windlass.records import DeliveryStatus, Try
 from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Order, Overlap, Positions, Side
 
 
@@ -230,14 +231,26 @@ class DeleteSchedule(Struct, frozen=True):
     name: str
 
 
+class Missed(Struct, frozen=True, kw_only=True, gc=False):
+    """Times of a schedule that nobody fired when they came, from the first to the last of them. `made`: for how many of
+    them jobs are made now. Where they are very many, `times` are those that were looked at."""
+
+    times: int
+    first: Micros
+    last: Micros
+    made: int
+
+
 class Fire(Struct, frozen=True, kw_only=True):
     """A schedule's time has come: make its jobs and move on to the next time, if `expected` still is the next time. The
-    schedule's overlap rule is judged for each job, in the order given. Without jobs it only moves on."""
+    schedule's overlap rule is judged for each job, in the order given. Without jobs it only moves on. What was `missed` is
+    announced (`schedule.missed`) where a webhook asks for it."""
 
     schedule_id: str
     expected: Micros
     next_trigger_at: Micros | None
     jobs: tuple[NewJob, ...] = ()
+    missed: Missed | None = None
 
 
 class Acquire(Struct, frozen=True):
@@ -274,7 +287,7 @@ class ReleaseHold(Struct, frozen=True):
 
 
 class PutWebhook(Struct, frozen=True, kw_only=True):
-    """Subscribe to events, or change a subscription. From now on each of them leaves a row in the outbox."""
+    """Subscribe to events, or change a subscription as a whole. From now on each of them leaves a row in the outbox."""
 
     webhook_id: str
     url: str
@@ -331,10 +344,78 @@ class Unchanged(Struct, frozen=True):
 
 
 OfOneJob: TypeAlias = Cancel | Replay | RunNow | Move | SetPriority | Delete
+
+
+class ChangeWebhook(Struct, frozen=True, kw_only=True):
+    """Change parts of a subscription; None = as it is. Switched on again, it goes on with what it still has to send."""
+
+    webhook_id: str
+    url: str | None = None
+    events: tuple[str, ...] | None = None
+    enabled: bool | None = None
+
+
+class RotateSecret(Struct, frozen=True, kw_only=True):
+    """Give a webhook another secret. Until `keep_until` messages are signed with both."""
+
+    webhook_id: str
+    secret: str
+    keep_until: Micros
+
+
+class DeleteWebhook(Struct, frozen=True):
+    """Remove a subscription with all its deliveries."""
+
+    webhook_id: str
+
+
+class PingWebhook(Struct, frozen=True):
+    """Send a webhook a message that says nothing, whatever it subscribes to: a row of the outbox, and its delivery."""
+
+    webhook_id: str
+
+
+class TakeDelivery(Struct, frozen=True, kw_only=True):
+    """Take a delivery that is due upon oneself, until then: nobody else sends it before. `expected` is its
+    `next_attempt_at` as it was read; `until` becomes it."""
+
+    event_id: int
+    webhook_id: str
+    expected: Micros
+    until: Micros
+
+
+class EndDelivery(Struct, frozen=True, kw_only=True):
+    """What came of an attempt, by who took the delivery: `expected` is the `until` of the taking. Again at
+    `next_attempt_at`, or sent, or failed for good. `disable`: the webhook is switched off for this reason, unless something
+    was sent to it at `unless_sent_since` or later."""
+
+    event_id: int
+    webhook_id: str
+    expected: Micros
+    status: DeliveryStatus
+    attempt: Try
+    next_attempt_at: Micros | None = None
+    response: str | None = None
+    disable: str | None = None
+    unless_sent_since: Micros | None = None
+
+
+class ReplayDelivery(Struct, frozen=True, kw_only=True):
+    """Send a message once more, at once and with its whole schedule: the same id, the same content. `busy` while somebody
+    is sending it."""
+
+    event_id: int
+    webhook_id: str
+
+
 Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
 Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold
 OfSchedules: TypeAlias = (
     PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled | DeleteSchedule | Fire
+)
+OfWebhooks: TypeAlias = (
+    PutWebhook | ChangeWebhook | RotateSecret | DeleteWebhook | PingWebhook | TakeDelivery | EndDelivery | ReplayDelivery
 )
 Alteration: TypeAlias = (
     Cancel
@@ -352,9 +433,9 @@ Alteration: TypeAlias = (
     | Ordering
     | Holding
     | OfSchedules
-    | PutWebhook
     | OfTokens
     | Note
+    | OfWebhooks
     | CancelGroup
     | RetryGroup
     | Unchanged

@@ -41,9 +41,11 @@ class RemoveDeadWorkers(Struct, frozen=True, kw_only=True):
 class SampleQueues(Struct, frozen=True, kw_only=True):
     """Write one row of `queue_stats` per queue (declared, with jobs, or with runs that ended) for the minute that has
     just ended, unless that minute has rows already; drop rows of minutes that began longer than `keep` ago. `Done.rows`
-    are those written."""
+    are those written. A queue that was well in its last sample and is not in this one is announced (`queue.unhealthy`)
+    where a webhook asks for it: a job has waited for `waits_over`, or half of the runs have failed (core: health)."""
 
     keep: Micros
+    waits_over: Micros = 300_000_000
 
 
 class RollUpUsage(Struct, frozen=True, kw_only=True):
@@ -86,8 +88,33 @@ class Mend(Struct, frozen=True, kw_only=True):
     waits for them is let through. `Done.rows` are the rows put right. What becomes of the jobs is settled afterwards."""
 
 
+class FanOut(Struct, frozen=True, kw_only=True):
+    """Make the deliveries of events in the outbox: one for each webhook that is switched on, asks for the event, is of its
+    organisation or of all, and was there when it happened. At most `limit` events. `Done.rows` are the deliveries made."""
+
+    limit: int = 500
+
+
+class ForgetEvents(Struct, frozen=True, kw_only=True):
+    """Delete events that are older than `keep`, with their deliveries: those that nothing is to be sent of any more, or
+    only to webhooks that are switched off or gone. At most `limit` events; `Done.rows` are those deleted."""
+
+    keep: Micros
+    limit: int = 1_000
+
+
 Duty: TypeAlias = (
-    Prune | ForgetKeys | RemoveDeadWorkers | SampleQueues | RollUpUsage | TidyPositions | RecountLimits | AgeJobs | Mend
+    Prune
+    | ForgetKeys
+    | RemoveDeadWorkers
+    | SampleQueues
+    | RollUpUsage
+    | TidyPositions
+    | RecountLimits
+    | AgeJobs
+    | Mend
+    | FanOut
+    | ForgetEvents
 )
 
 

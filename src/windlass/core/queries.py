@@ -12,6 +12,8 @@ from windlass.records import (
     ApiToken,
     AuditEntry,
     AuditLine,
+    Delivery,
+    DeliveryStatus,
     Event,
     Fault,
     GroupOwner,
@@ -107,6 +109,37 @@ class AllWebhooks(Query[Webhook], frozen=True):
 
 class AllEvents(Query[Event], frozen=True):
     """The outbox, oldest first."""
+
+
+class WaitingEvents(Query[Event], frozen=True, kw_only=True):
+    """Events whose deliveries are still to be made, the first of them."""
+
+    limit: int = 1
+
+
+class DueDeliveries(Query[Delivery], frozen=True, kw_only=True):
+    """What is to be sent to these webhooks by then, of each the `each` that are due longest; sorted by due time, event and
+    webhook. What somebody has taken is due when his time is over."""
+
+    webhooks: tuple[str, ...]
+    by: Micros
+    each: int = 10
+
+
+class DeliveriesOf(Query[Delivery], frozen=True, kw_only=True):
+    """Deliveries to a webhook, newest event first; those before the event `before`."""
+
+    webhook_id: str
+    status: DeliveryStatus | None = None
+    before: int | None = None
+    limit: int = 50
+
+
+class DeliveryOf(Query[Delivery], frozen=True, kw_only=True):
+    """One delivery, or nothing."""
+
+    event_id: int
+    webhook_id: str
 
 
 class AllWorkers(Query[WorkerInfo], frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
-from windlass.core.alterations import Fire, PutSchedule
+from windlass.core.alterations import Fire, Missed, PutSchedule
 from windlass.core.cron import due_times, next_after, times_after
 from windlass.core.templates import made_of
 from windlass.records import WorkerInfo
@@ -96,7 +96,22 @@ def firing(schedule: Schedule, template: Template | None, now: Micros, new_id: C
     active = template if template is not None and template.archived_at is None else None
     later = times[BITE] if len(times) > BITE and active is not None else next_time(schedule, now)
     jobs = () if active is None else tuple(job_at(schedule, active, at, new_id()) for at in times[:BITE])
-    return Fire(schedule_id=schedule.schedule_id, expected=first, next_trigger_at=later, jobs=jobs)
+    late = None if active is None else missed_by(schedule, first, now, later, [job.fire_at for job in jobs])
+    return Fire(schedule_id=schedule.schedule_id, expected=first, next_trigger_at=later, jobs=jobs, missed=late)
+
+
+def missed_by(
+    schedule: Schedule, first: Micros, now: Micros, later: Micros | None, made: Iterable[Micros | None]
+) -> Missed | None:
+    """Which times this firing comes too late for; None when it is on time. What a later one makes is that one's to tell."""
+    edge = now - ON_TIME
+    if first > edge:
+        return None
+    rule, most = (schedule.cron_expression, schedule.timezone), max(MOST_ON_TIME, schedule.catch_up_cap)
+    due = due_times(*rule, first, now, most, schedule.created_at)
+    late = [at for at in due if at <= edge and (later is None or at < later)]
+    done = sum(at is not None and at <= edge for at in made)
+    return Missed(times=max(len(late), 1), first=first, last=max(late, default=first), made=done)
 
 
 def wanted_times(schedule: Schedule, first: Micros, now: Micros) -> list[Micros]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.core.changes import (
     Ack,
     Cancelled,
     CountMember,
     Ending,
-    Expire,
     Fail,
     Release,
     Report,
@@ -25,6 +25,7 @@ from windlass.core.changes import (
     Snooze,
 )
 from windlass.core.changes import Retry as RetryInPlace
+from windlass.core.events import comes_back, true_of
 from windlass.errors import InvalidInput
 from windlass.policies import DEFAULT_RETRY, Retry, jittered
 from windlass.types import Claimed, DeadKind, Job, Micros
@@ -185,21 +186,21 @@ def riders_of(job: Claimed | Job, ending: Ending | None) -> tuple[Rider, ...]:
 
 
 def honour_cancel(change: Settlement, *, cancel_requested: bool, group_id: str | None) -> Settlement:
-    """A job that somebody asked to cancel never runs again: a change that would bring it back ends it instead.
+    """A job that somebody asked to cancel never runs again: a change that would bring it back ends it instead. Of its
+    events those stay that speak of what is done.
 
     Drivers call this with the row as it stands under the write, because the wish may be younger than the claim."""
-    comes_back = isinstance(change, RetryInPlace | Snooze | Release | Expire) or (
-        isinstance(change, Fail) and change.kind == "superseded"
-    )
-    if not cancel_requested or not comes_back:
-        return change
-    riders: tuple[Rider, ...] = tuple(r for r in change.riders if not isinstance(r, RetryChild))
+    if not cancel_requested or not comes_back(change):
+        riders = true_of(change)
+        return change if riders is change.riders else replace(change, riders=riders)
+    riders = tuple(r for r in change.riders if not isinstance(r, RetryChild))
     if group_id is not None:
         riders = (*riders, CountMember(group_id, "cancelled"))
-    return Cancelled(
+    turned = Cancelled(
         handle=change.handle, token=change.token, at=change.at, started_at=change.started_at, lapsed=change.lapsed,
         riders=riders, report=change.report,
     )  # fmt: skip
+    return replace(turned, riders=true_of(turned))
 
 
 def _child(run: Execution) -> str:

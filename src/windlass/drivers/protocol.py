@@ -256,7 +256,8 @@ class Driver(Protocol):
         The end of a job is told to those who wait for it, once each, as a delta: they are released, or skipped and so on
         down (core: verdict), in the same transaction up to a bound (core: INLINE); the job owes the rest, which `expire`
         pays. The next link of a chain takes over who waits for it. A member's bad end may skip the queued ones of its
-        group (core: stops).
+        group (core: stops). Who is skipped, and a group whose last member has ended, is announced where a webhook asks for
+        it. Of the events that a change brings along those are written that are true of it as it is applied (core: true_of).
 
         A unit whose row somebody holds may be waited for after the others were stored. Should that take too long, the call
         raises although they are; the same call again tells so: `repeated`.
@@ -282,8 +283,11 @@ class Driver(Protocol):
         `wrong_state`. Revoke: the valid leases of a worker end at `now` and nothing else changes; `unchanged` when it
         holds none. Leave: a worker's row goes, and its leadership ends at `now`; `unchanged` when it is not
         registered. SetPaused: `unchanged` when it is so already. PutQueue, PutLimit, PutGroup, PutWebhook: insert or
-        change. CancelGroup, RetryGroup: as they say of themselves. A job, or a group, that is not there is
-        `not_found`. A cancelled job's dependants are told like those of any other end; one that owes is not deleted.
+        change. A job that is cancelled here, and a group that ends with it, is announced where a webhook asks for it; so
+        is what a Fire has missed. TakeDelivery: only while `expected` is when it is due, else `wrong_state`. EndDelivery:
+        only by who took it until then, else `wrong_state`. ReplayDelivery: `busy` while somebody sends it. CancelGroup,
+        RetryGroup: as they say of themselves. A job, or a group, that is not there is `not_found`. A cancelled job's
+        dependants are told like those of any other end; one that owes is not deleted.
 
         PutTemplate, PutSchedule: insert or change by name, `unchanged` when it is so already, `duplicate` when the id of a
         new one is in use; a schedule without its template is `not_found`. DeleteTemplate: `wrong_state` while a schedule

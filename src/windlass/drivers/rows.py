@@ -10,13 +10,14 @@ import msgspec
 from windlass.core.limits import keys_of
 from windlass.core.queries import Seen
 from windlass.drivers.statement import Row
-from windlass.records import ApiToken, QueueSample, Webhook, WorkerInfo
+from windlass.records import ApiToken, Delivery, Event, QueueSample, Try, Webhook, WorkerInfo
 from windlass.types import Claimed, Dependency, Handle, Job, MemberCount, RetryMode, Run, Schedule, State
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
 _mapping = msgspec.json.Decoder(dict[str, str]).decode
 _numbers = msgspec.json.Decoder(dict[str, int]).decode
+_tries = msgspec.json.Decoder(list[tuple[int, int, int | None, str | None]]).decode
 _histogram = msgspec.json.Decoder(dict[int, int]).decode
 
 # Places of the columns that are stored as json, or on SQLite as 0/1.
@@ -90,6 +91,16 @@ def token_in(row: Row) -> ApiToken:
     fields = dict(zip(ApiToken.__struct_fields__, row, strict=True))
     scopes, queues = strings_in(fields.pop("scopes")), fields.pop("queues")
     return ApiToken(scopes=scopes, queues=None if queues is None else strings_in(queues), **fields)
+
+
+def event_in(row: Row) -> Event:
+    return Event(**dict(zip(Event.__struct_fields__, row, strict=True)))
+
+
+def delivery_in(row: Row) -> Delivery:
+    fields = dict(zip(Delivery.__struct_fields__, row, strict=True))
+    tries = _tries(fields.pop("log") or "[]")
+    return Delivery(taken=bool(fields.pop("taken")), log=tuple(Try(*one) for one in tries), **fields)
 
 
 def dependency_in(row: Row) -> Dependency:

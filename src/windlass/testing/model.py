@@ -23,14 +23,13 @@ from windlass.core.alterations import (
     Move,
     PutGroup,
     PutQueue,
-    PutWebhook,
     Replay,
     Revoke,
     RunNow,
     SetPaused,
 )
-from windlass.core.events import RECOVERED
-from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues, AllWebhooks
+from windlass.core.events import announced
+from windlass.core.queries import AllGroups, AllLimits, AllQueues
 from windlass.core.recovery import recover
 from windlass.core.settle import (
     Execution,
@@ -56,6 +55,7 @@ from windlass.testing.model_machine import Change
 from windlass.testing.model_order import OrderRules
 from windlass.testing.model_schedules import ScheduleRules
 from windlass.testing.model_soundness import SoundRows
+from windlass.testing.model_webhooks import WebhookRules
 from windlass.types import NewJob
 
 ON_FAILURE = st.sampled_from(("stop", "continue", "skip"))
@@ -115,7 +115,9 @@ def differential(make_driver: Callable[[], Driver], newest: Callable[[], int] | 
     return Differential
 
 
-class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, AccessRules, ListingRules, SoundRows):
+class _Differential(
+    FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRules, AccessRules, ListingRules, WebhookRules, SoundRows
+):
     # ---------------------------------------------------------------------------------------------------------- rules
 
     @rule(by=st.sampled_from((0, 1, SECOND, 7 * SECOND, 31 * SECOND, 100 * SECOND)))
@@ -189,6 +191,7 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRule
         for (mine, theirs), end in zip(_pick(self.held, chosen), ends, strict=False):
             at = self.now - ago
             change = settle(mine, end, Execution(at, at if began else None, self.name("link")))
+            change = announced(self.subscribed(), mine, change)
             change = replace(change, token=token or change.token, handle=mine.id if by_id else mine.handle)
             changes.append((change, replace(change, handle=theirs.id if by_id else theirs.handle)))
         self._settle(changes)
@@ -211,8 +214,9 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRule
     def recover(self, limit: int, twice: bool) -> None:
         (_, mine), (_, theirs) = self.both("expire", now=self.now, limit=limit)
         run = [Execution(at=self.now, child_id=self.name("link")) for _ in mine]
-        changes = [recover(job, r) for job, r in zip(mine, run, strict=True)]
-        others = [recover(job, r) for job, r in zip(theirs, run, strict=True)]
+        hooks = self.subscribed()
+        changes = [announced(hooks, job, recover(job, r)) for job, r in zip(mine, run, strict=True)]
+        others = [announced(hooks, job, recover(job, r)) for job, r in zip(theirs, run, strict=True)]
         for _ in range(2 if twice else 1):
             self.both("settle", changes, theirs=(others,), now=self.now)
 
@@ -242,15 +246,6 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRule
             st.builds(SetPaused, st.sampled_from(QUEUES), SELDOM),
             st.builds(Revoke, st.sampled_from((*WORKERS, "nobody"))),
             st.builds(lambda total, rule: PutGroup("g", total, on_failure=rule), st.sampled_from((1, 2, 5)), ON_FAILURE),
-            st.builds(
-                PutWebhook,
-                webhook_id=st.sampled_from(("h1", "h2")),
-                url=st.just("http://x"),
-                events=st.just((RECOVERED,)),
-                secret=st.just(""),
-                org_id=st.sampled_from((None, None, "acme")),
-                enabled=st.booleans(),
-            ),
         )
     )
     def configure(self, change: Alteration) -> None:
@@ -272,7 +267,7 @@ class _Differential(FleetRules, GroupRules, ScheduleRules, OrderRules, LimitRule
         jobs = self._jobs(self.spec)
         for mine, other in zip(ranked(jobs), ranked(self._jobs(self.driver)), strict=True):
             assert mine == other, difference(mine, other)
-        for query in (AllQueues(), AllGroups(), AllLimits(), AllWebhooks(), AllEvents()):
+        for query in (AllQueues(), AllGroups(), AllLimits()):
             self.both("read", query)
         self.both("count", now=self.now)
         self.both("waiting_types", None, limit=3)

@@ -187,7 +187,7 @@ class Finisher:
         if held.done:
             if self._holdings.get(held.job.id) is held:
                 self._stats.succeeded += 1  # its own transaction has stored it
-                self._settler.settled(1)
+                self._settler.stored_by_itself(held)
             self._holdings.drop(held)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from windlass.client import Client
 from windlass.context import Context
 from windlass.core.changes import Report, Settlement
+from windlass.core.events import announced
 from windlass.core.settle import Execution, Succeeded, settle
 from windlass.parents import Parent, parents_of
 from windlass.redaction import Scrubber, scrubber_of
@@ -77,7 +78,8 @@ class Held:
     def success(self, result: Any) -> Settlement:
         """The settlement of a transaction's end."""
         value = self.task.results.encode(result, limit=self._client.settings.result_limit)
-        return settle(self.job, Succeeded(value), self.circumstances(self.report()))
+        change = settle(self.job, Succeeded(value), self.circumstances(self.report()))
+        return announced(self._client.subscriptions.known, self.job, change)
 
     def settling(self, begun: bool) -> None:
         self.ended = self.done = begun

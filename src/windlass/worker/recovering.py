@@ -7,12 +7,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from windlass.client import Client
-from windlass.core import events
 from windlass.core.alterations import Leave, Revoke
-from windlass.core.changes import Settlement, due_of, effect_of
+from windlass.core.changes import Settlement, due_of
+from windlass.core.events import announced
 from windlass.core.queries import AllWebhooks
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution
@@ -57,8 +55,7 @@ def _decide(client: Client, job: Claimed, webhooks: Sequence[Webhook], now: Micr
     child_id = client.ids.job(now) if job.retry_mode == "new_job" else ""
     try:
         change = recover(job, Execution(now, None, child_id, client.ids.random.random()))
-        told = events.recovered(webhooks, [events.lost_of(job)], effect_of(change).error or "")
-        return replace(change, riders=(*change.riders, *told)) if told else change
+        return announced(webhooks, job, change)
     except Exception:  # its stored policy cannot be read here: perhaps by a newer worker; the others must not wait for it
         log.exception("job %s: its lease has lapsed, and what becomes of it cannot be decided", job.id)
         return None

@@ -16,8 +16,10 @@ from typing import Final
 from windlass.backoff import Backoff
 from windlass.client import Client
 from windlass.core.changes import OUTCOME_OF, Ack, Answer, Settlement, due_of
+from windlass.core.events import announced
 from windlass.core.settle import Execution, Rejected, settle
 from windlass.errors import ConstraintViolated, DuplicateId, InvalidInput, StoreError, WindlassError
+from windlass.hooks import HookRunner
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.stats import Stats
 
@@ -30,11 +32,15 @@ UNSTORABLE: Final = (InvalidInput, ConstraintViolated, DuplicateId)  # one unit'
 
 
 class Settler:
-    def __init__(self, client: Client, holdings: Holdings, stats: Stats, settled: Callable[[int], None]) -> None:
+    def __init__(
+        self, client: Client, holdings: Holdings, stats: Stats, settled: Callable[[int], None],
+        hooks: HookRunner | None = None,
+    ) -> None:  # fmt: skip
         self._client = client
         self._holdings = holdings
         self._stats = stats
         self.settled: Final = settled  # told of each confirmed batch
+        self._hooks = hooks  # None where nobody listens
         self._pending: list[Pending] = []
         self._writing = 0
         self._confirmations: dict[int, asyncio.Future[None]] = {}
@@ -102,7 +108,7 @@ class Settler:
         """Until it is answered: the same call again is safe, it is told that it took effect already."""
         while True:
             try:
-                answers = await self._client.driver.settle([change for _, change in batch], now=self._client.now())
+                answers = await self._client.driver.settle(await self._changes(batch), now=self._client.now())
             except UNSTORABLE as error:
                 if len(batch) == 1:
                     await self._write_refusal(batch[0], error, backoff)
@@ -116,6 +122,19 @@ class Settler:
                 self._reached(backoff)
                 self._answered(batch, answers)
                 return
+
+    def stored_by_itself(self, held: Held) -> None:
+        """A handler's own transaction has settled its job."""
+        if self._hooks is not None:
+            self._hooks.settled(held.job, Ack(handle=held.job.handle, token=held.job.token, at=self._client.now()))
+        self.settled(1)
+
+    async def _changes(self, batch: list[Pending]) -> list[Settlement]:
+        """With the events that somebody subscribed to. Who did is asked once in a while, not for each batch."""
+        webhooks = await self._client.subscriptions.current()
+        if not webhooks:
+            return [change for _, change in batch]
+        return [announced(webhooks, held.job, change) for held, change in batch]
 
     async def _write_refusal(self, unit: Pending, error: WindlassError, backoff: Backoff) -> None:
         """An outcome that no store takes: the job is dead, with the reason why. Should even that be refused, its lease
@@ -150,6 +169,8 @@ class Settler:
             self._holdings.drop(held)
             if answer in ("applied", "repeated"):
                 self._stats.count(change)
+                if self._hooks is not None:
+                    self._hooks.settled(held.job, change)
                 if type(change) is not Ack:
                     self._client.tell_due(due_of(change))
             else:

@@ -9,6 +9,7 @@ from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND
+from windlass.core.events import announced
 from windlass.core.settle import Execution, Rejected, settle
 from windlass.drivers.protocol import Claim
 from windlass.errors import StoreError
@@ -116,10 +117,12 @@ class Sweeper:
             reclaim=self.trusts,
         )  # fmt: skip
         jobs = await self._client.driver.claim(wish, now=now)
-        changes = [
-            settle(job, Rejected(f"no task is called {job.type!r} and the job says on_unknown='dead'"), Execution(now))
-            for job in jobs
-        ]
-        if changes:
+        if jobs:
+            webhooks = await self._client.subscriptions.current()
+            changes = [announced(webhooks, job, settle(job, _unknown(job.type), Execution(now))) for job in jobs]
             await self._client.driver.settle(changes, now=now)
             self._stats.dead += len(changes)
+
+
+def _unknown(kind: str) -> Rejected:
+    return Rejected(f"no task is called {kind!r} and the job says on_unknown='dead'")

@@ -18,7 +18,9 @@ from windlass.coordinator.firing import fire_all
 from windlass.coordinator.ticking import keep_ticking
 from windlass.core.settle import Released, Snoozed
 from windlass.definitions import Declared
+from windlass.delivering import Deliverer
 from windlass.errors import InvalidInput
+from windlass.hooks import HookRunner, Hooks
 from windlass.records import WorkerInfo
 from windlass.schedules import declare
 from windlass.tasks import Task
@@ -49,7 +51,7 @@ class Worker:
         self, client: Client, tasks: Mapping[str, Task[..., Any]], *, queues: Sequence[str] | None = None,
         concurrency: int | None = None, threads: int | None = None, worker_id: str | None = None,
         max_jobs: int | None = None, children: int | None = None, target: str | None = None,
-        crons: Sequence[Declared] = (),
+        crons: Sequence[Declared] = (), hooks: Hooks | None = None,
     ) -> None:  # fmt: skip
         if not tasks:
             raise InvalidInput("tasks", "this app has no tasks; declare one with @app.task, or import the modules that do")
@@ -61,6 +63,7 @@ class Worker:
         self._tasks = dict(tasks)
         self._most = max_jobs
         self._crons = tuple(crons)
+        self._hooks = HookRunner(hooks, lambda: client.driver) if hooks else None
         self._size = (concurrency or settings.concurrency, threads or settings.threads, children or settings.children)
         self._target = target  # the app's name, for the children of process tasks
         self._stop_asked = asyncio.Event()
@@ -105,7 +108,7 @@ class Worker:
             for name, part in (
                 ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("fence", self._keeper.fence()),
                 ("sweeper", self._sweeper.run()), ("watch", self._watch()), *self._coordinator.parts(stays=not until_empty),
-                *self._log_keeping(stays=not until_empty),
+                *self._log_keeping(stays=not until_empty), *self._delivering(),
             )
         ]  # fmt: skip
         claiming = loop.create_task(self._claim(until_empty=until_empty), name="windlass-claimer")
@@ -120,6 +123,7 @@ class Worker:
             self._ending = True
             self._client.due_listeners.remove(self._claimer.expect)
             await self._end([claiming, stop, *keeping])
+            await self._let_go()
             await self._within(LEAVES, self._coordinator.leave())
         if self._failure is not None:
             raise self._failure
@@ -130,6 +134,19 @@ class Worker:
         root = self._client.run_logs.root
         if root is not None and (stays or self._client.ids.random.random() * ONE_IN < 1):
             yield "logs", keep_ticking(LogKeeping(self._client, root), self._client, self.stats)
+
+    def _delivering(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Of what is under way to webhooks, as much as it gets to."""
+        if self._client.settings.webhook_concurrency:
+            yield self._deliverer.name, keep_ticking(self._deliverer, self._client, self.stats)
+
+    async def _let_go(self) -> None:
+        """What follows from the jobs has a moment more: messages that are being sent, hooks that run."""
+        await self._within(STOPS, self._deliverer.idle())
+        await self._deliverer.stop()
+        if self._hooks is not None:
+            await self._within(STOPS, self._hooks.idle())
+            self._hooks.stop()
 
     async def _claim(self, *, until_empty: bool) -> None:
         """Who comes for a moment only must not go before it has seen to what dead workers left and to what schedules
@@ -152,7 +169,8 @@ class Worker:
     def _assemble(self) -> None:
         client, stats = self._client, self.stats
         self._holdings = holdings = Holdings()
-        self._settler = settler = Settler(client, holdings, stats, self._on_settled)
+        self._settler = settler = Settler(client, holdings, stats, self._on_settled, self._hooks)
+        self._deliverer = Deliverer(client)
         self._finisher = finisher = Finisher(client, holdings, settler, stats)
         self._keeper = Keeper(client, holdings, finisher, stats, lambda: self._coordinator.registry.beaten_at)
         prefetch = client.settings.prefetch

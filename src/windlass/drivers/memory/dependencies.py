@@ -12,6 +12,7 @@ from windlass.core.changes import Ending
 from windlass.core.counters import count_member
 from windlass.core.dependencies import INLINE, Edge
 from windlass.core.groups import stops
+from windlass.drivers.memory.events import announce_cancelled, announce_group
 from windlass.drivers.memory.limits import keys_of, let_through
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Enqueued
@@ -128,11 +129,21 @@ def skip(tables: Tables, jobs: Sequence[Job], now: Micros) -> list[str]:
     for job in jobs:
         tables.put_run(job.seq, rules.skipped_run(job, now))
         tables.put(rules.skipped(job, now))
+    announce_cancelled(tables, [job.id for job in jobs], now)
     for group_id, members in sorted(Counter(job.group_id for job in jobs if job.group_id is not None).items()):
-        group = tables.groups.get(group_id)
-        if group is not None:
-            tables.put_in(tables.groups, group_id, count_member(group, "cancelled", now, members))
+        count_in_group(tables, group_id, "cancelled", now, members)
     return [job.id for job in jobs if job.awaited]
+
+
+def count_in_group(tables: Tables, group_id: str, ending: Ending, now: Micros, members: int) -> None:
+    """So many members have ended. With the last of them the group has."""
+    before = tables.groups.get(group_id)
+    if before is None:
+        return
+    after = count_member(before, ending, now, members)
+    tables.put_in(tables.groups, group_id, after)
+    if before.remaining > 0 and after.remaining == 0:
+        announce_group(tables, after, now)
 
 
 def stop(tables: Tables, group_id: str, ending: Ending, now: Micros) -> list[str]:

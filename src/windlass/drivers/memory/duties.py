@@ -10,6 +10,8 @@ from windlass.core.duties import (
     AgeJobs,
     Done,
     Duty,
+    FanOut,
+    ForgetEvents,
     ForgetKeys,
     Mend,
     Prune,
@@ -25,6 +27,8 @@ from windlass.core.retention import kept_for, prunable
 from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_before, samples
 from windlass.core.uniqueness import is_taken
 from windlass.core.usage import bite, duration, latest
+from windlass.drivers.memory.deliveries import fan_out, forget_events
+from windlass.drivers.memory.events import announce_troubles
 from windlass.drivers.memory.fairness import age_jobs
 from windlass.drivers.memory.inspect import count
 from windlass.drivers.memory.limits import recount
@@ -58,6 +62,10 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
             return age_jobs(tables, duty, now)
         case Mend():
             return Done(0)  # nobody else writes here
+        case FanOut():
+            return fan_out(tables, duty, now)
+        case ForgetEvents():
+            return forget_events(tables, duty, now)
 
 
 def prune(tables: Tables, duty: Prune, now: Micros) -> Done:
@@ -115,6 +123,7 @@ def sample_queues(tables: Tables, duty: SampleQueues, now: Micros) -> Done:
     found = samples(minute, tables.queues, depth, oldest(tables, now), ended)
     for row in found:
         tables.put_in(tables.samples, (minute, row.queue), row)
+    announce_troubles(tables, found, duty.waits_over, now)
     return Done(len(found))
 
 

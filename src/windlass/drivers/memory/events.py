@@ -1,31 +1,57 @@
-"""Subscriptions, and what is announced to them."""
+"""What is announced: rows of the outbox, written with the change they speak of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from windlass.core.alterations import AlterAnswer, PutWebhook
-from windlass.core.changes import EXPIRED
-from windlass.core.events import Lost, recovered
+from windlass.core import events
+from windlass.core.alterations import Missed
+from windlass.core.changes import EXPIRED, AddEvent
+from windlass.core.events import Lost
+from windlass.core.health import EARLIER, troubles
 from windlass.drivers.memory.tables import Tables
-from windlass.records import Event, Webhook
-from windlass.types import Job, Micros
+from windlass.records import Event, QueueSample
+from windlass.types import Group, Job, Micros, Schedule
 
 
-def put_webhook(tables: Tables, change: PutWebhook, now: Micros) -> AlterAnswer:
-    before = tables.webhooks.get(change.webhook_id)
-    row = Webhook(
-        webhook_id=change.webhook_id, url=change.url, events=tuple(change.events), secret=change.secret,
-        org_id=change.org_id, enabled=change.enabled, created_at=now if before is None else before.created_at,
-    )  # fmt: skip
-    tables.put_in(tables.webhooks, row.webhook_id, row)
-    return "applied"
+def add(tables: Tables, added: Iterable[AddEvent], now: Micros, fanned_at: Micros | None = None) -> list[Event]:
+    return [
+        tables.add_event(
+            Event(event=one.event, job_id=one.job_id, org_id=one.org_id, body=one.body, created_at=now, fanned_at=fanned_at)
+        )
+        for one in added
+    ]
 
 
 def announce(tables: Tables, taken_back: Sequence[Job], now: Micros) -> None:
     """Jobs as they were before they were taken back, in the order of their numbers."""
     lost = [Lost(j.id, j.org_id, j.type, j.queue, j.executions, j.lost + 1) for j in taken_back]
-    for event in recovered(tables.webhooks.values(), lost, EXPIRED):
-        tables.add_event(
-            Event(event=event.event, job_id=event.job_id, org_id=event.org_id, body=event.body, created_at=now)
-        )
+    add(tables, events.recovered(tables.webhooks.values(), lost, EXPIRED), now)
+
+
+def announce_cancelled(tables: Tables, ids: Sequence[str], now: Micros) -> None:
+    """Jobs that were cancelled while they waited, in the order of their numbers."""
+    jobs = sorted((job for job_id in ids if (job := tables.find(job_id)) is not None), key=lambda job: job.seq)
+    add(tables, events.cancelled(tables.webhooks.values(), jobs), now)
+
+
+def announce_group(tables: Tables, group: Group, now: Micros) -> None:
+    """Its last member has ended."""
+    orgs = {job.org_id for job in tables.jobs.values() if job.group_id == group.group_id}
+    add(tables, events.finished(tables.webhooks.values(), group, orgs), now)
+
+
+def announce_missed(tables: Tables, schedule: Schedule, late: Missed, now: Micros) -> None:
+    add(tables, events.missed(tables.webhooks.values(), schedule, late), now)
+
+
+def announce_troubles(tables: Tables, samples: Sequence[QueueSample], waits_over: Micros, now: Micros) -> None:
+    """Queues of which these samples bring bad news."""
+    hooks = tables.webhooks.values()
+    if not samples or not events.is_asked_for(hooks, events.QUEUE_UNHEALTHY):
+        return
+    since, minute = now - EARLIER, samples[0].minute
+    before = [row for key, row in sorted(tables.samples.items()) if since <= row.minute < minute]
+    resting = [queue.name for queue in tables.queues.values() if queue.paused_at is not None]
+    for trouble in troubles(samples, before, resting, waits_over):
+        add(tables, events.unhealthy(hooks, trouble), now)

@@ -12,6 +12,7 @@ from windlass.core.changes import RetryChild, storable
 from windlass.core.dependencies import blocked
 from windlass.core.groups import comes_back, stays
 from windlass.drivers.memory.dependencies import advance, await_all, chain_head, edges_before, hand_over, job_at, pass_on
+from windlass.drivers.memory.events import announce_cancelled
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
@@ -26,6 +27,7 @@ def cancel_group(tables: Tables, change: CancelGroup, now: Micros) -> AlterAnswe
     asked = [job for job in members if job.state == "running" and job.cancel_requested_at is None]
     for job in queued:
         tables.put(rows.cancelled(job, storable(change.reason), now))
+    announce_cancelled(tables, [job.id for job in queued], now)
     for job in asked:
         tables.put(rows.cancel_requested(job, storable(change.reason), now))
     if queued:

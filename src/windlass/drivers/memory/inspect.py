@@ -25,7 +25,10 @@ from windlass.core.queries import (
     AuditLog,
     AuditPage,
     CountedUntil,
+    DeliveriesOf,
+    DeliveryOf,
     DependantsOf,
+    DueDeliveries,
     DueSchedules,
     EndedJobs,
     Faults,
@@ -46,7 +49,9 @@ from windlass.core.queries import (
     TokenByDigest,
     UsageBy,
     UsageSince,
+    WaitingEvents,
 )
+from windlass.drivers.memory import deliveries
 from windlass.drivers.memory.access import access
 from windlass.drivers.memory.dependencies import edges_before, links_before
 from windlass.drivers.memory.fleet import workers
@@ -133,10 +138,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             limits = [limit for limit in tables.limits.values() if limit.wake_at is not None or limit.key in caps]
             at = next_refill(limits, query.now)
             rows = [] if at is None else [at]
-        case AllWebhooks():
-            rows = in_order(tables.webhooks)
-        case AllEvents():
-            rows = tables.outbox
+        case AllWebhooks() | AllEvents() | WaitingEvents() | DueDeliveries() | DeliveriesOf() | DeliveryOf():
+            rows = deliveries.read(tables, query)
         case AllWorkers():
             rows = workers(tables)
         case AllHolds():

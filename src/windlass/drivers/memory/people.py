@@ -23,11 +23,11 @@ from windlass.core.alterations import (
     MoveBeside,
     Note,
     NoteUse,
+    OfWebhooks,
     PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
-    PutWebhook,
     ReleaseHold,
     RemoveLimit,
     Renew,
@@ -45,10 +45,10 @@ from windlass.core.alterations import (
 from windlass.core.audit import lines
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
-from windlass.drivers.memory import schedules
+from windlass.drivers.memory import deliveries, schedules
 from windlass.drivers.memory.bounds import reaches
 from windlass.drivers.memory.dependencies import advance, hand_over, stop
-from windlass.drivers.memory.events import put_webhook
+from windlass.drivers.memory.events import announce_cancelled
 from windlass.drivers.memory.fleet import leave
 from windlass.drivers.memory.groups import cancel_group, retry_group
 from windlass.drivers.memory.holds import hold
@@ -111,12 +111,12 @@ def alter_one(tables: Tables, change: Alteration, now: Micros) -> AlterAnswer:
             return cancel_group(tables, change, now)
         case RetryGroup():
             return retry_group(tables, change, now)
-        case PutWebhook():
-            return put_webhook(tables, change, now)
         case Note():
             return "applied"
         case CreateToken() | RevokeToken() | NoteUse():
             return of_tokens(tables, change, now)
+        case _ if isinstance(change, OfWebhooks):
+            return deliveries.alter(tables, change, now)
         case _:
             return schedules.alter(tables, change, now)
 
@@ -133,6 +133,7 @@ def cancel(tables: Tables, change: Cancel, now: Micros) -> AlterAnswer:
     if job.state != "queued":
         return "wrong_state"
     tables.put(rows.cancelled(job, storable(change.reason), now))
+    announce_cancelled(tables, [job.id], now)
     ended = [job.id] if job.awaited else []
     if job.group_id is not None:
         count(tables, job.group_id, "cancelled", now)

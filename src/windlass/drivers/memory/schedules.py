@@ -19,6 +19,7 @@ from windlass.core.alterations import (
 from windlass.core.queries import AllTemplates, DueSchedules
 from windlass.core.schedules import may_join, placed, same, switched, touched
 from windlass.core.templates import next_version
+from windlass.drivers.memory.events import announce_missed
 from windlass.drivers.memory.jobs import enqueue_one
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Micros, Schedule, Template
@@ -140,6 +141,8 @@ def fire(tables: Tables, change: Fire, now: Micros) -> AlterAnswer:
         schedule, last_triggered_at=last, next_trigger_at=change.next_trigger_at, updated_at=touched(schedule, now)
     )  # fmt: skip
     tables.put_in(tables.schedules, schedule.schedule_id, after)
+    if change.missed is not None:
+        announce_missed(tables, schedule, change.missed, now)
     return "applied"
 
 

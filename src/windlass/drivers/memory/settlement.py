@@ -15,16 +15,16 @@ from windlass.core.changes import (
     Settlement,
     effect_of,
 )
-from windlass.core.counters import count_member, uncount_member
+from windlass.core.counters import uncount_member
 from windlass.core.dependencies import ends_for_others
 from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import added, key_of, late_until
-from windlass.drivers.memory.dependencies import advance, hand_over, stop
+from windlass.drivers.memory.dependencies import advance, count_in_group, hand_over, stop
+from windlass.drivers.memory.events import add
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import free_permits
 from windlass.drivers.memory.tables import Tables
-from windlass.records import Event
 from windlass.types import Job, Micros, Run
 
 
@@ -41,6 +41,7 @@ def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[A
         ended: list[str] = []
         for job, change in applied:
             ended += ride(tables, job, change, now)
+        add(tables, (rider for _, change in applied for rider in change.riders if isinstance(rider, AddEvent)), now)
         free_permits(tables, [key for job, _ in applied for key in job.permits], now)
         advance(tables, ended, now)
     return [answers[index] for index in range(len(changes))]
@@ -75,15 +76,13 @@ def ride(tables: Tables, job: Job, change: Settlement, now: Micros) -> list[str]
             case CountMember():
                 count(tables, rider.group_id, rider.ending, now)
                 ended += stop(tables, rider.group_id, rider.ending, now)
-            case AddEvent(event=event, job_id=job_id, org_id=org_id, body=body):
-                tables.add_event(Event(event=event, job_id=job_id, org_id=org_id, body=body, created_at=now))
+            case AddEvent():
+                pass  # all events of a round are written together
     return ended
 
 
 def count(tables: Tables, group_id: str, ending: Ending, now: Micros, members: int = 1) -> None:
-    group = tables.groups.get(group_id)
-    if group is not None:
-        tables.put_in(tables.groups, group_id, count_member(group, ending, now, members))
+    count_in_group(tables, group_id, ending, now, members)
 
 
 def uncount(tables: Tables, group_id: str, ending: Ending) -> None:

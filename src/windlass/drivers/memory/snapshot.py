@@ -8,7 +8,7 @@ from windlass.core.fairness import Share
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
-from windlass.records import ApiToken, AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.records import ApiToken, AuditLine, Delivery, Event, QueueSample, Usage, Webhook, WorkerInfo
 from windlass.types import Dependency, Group, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 
 
@@ -28,6 +28,8 @@ class Snapshot(Struct):
     shares: list[tuple[tuple[str, str], Share]]
     webhooks: list[Webhook]
     outbox: list[Event]
+    deliveries: list[Delivery]
+    last_event: int
     workers: list[WorkerInfo]
     leader: Leadership
     samples: list[QueueSample]
@@ -43,7 +45,8 @@ def snapshot(t: Tables) -> Snapshot:
         last_seq=t.last_seq, jobs=list(t.jobs.values()), runs=t.runs, keys=list(t.keys.items()),
         queues=list(t.queues.values()), groups=list(t.groups.values()), edges=list(t.edges.values()),
         limits=list(t.limits.values()), templates=list(t.templates.values()), schedules=list(t.schedules.values()),
-        shares=list(t.shares.items()), webhooks=list(t.webhooks.values()), outbox=t.outbox,
+        shares=list(t.shares.items()), webhooks=list(t.webhooks.values()), outbox=list(t.outbox.values()),
+        deliveries=list(t.deliveries.values()), last_event=t.last_event,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
         usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()),
         tokens=list(t.tokens.values()), audit=t.audit,
@@ -54,7 +57,7 @@ def restore(t: Tables, rows: Snapshot) -> None:
     """Into tables that are empty."""
     for job in rows.jobs:
         t.put(job)  # one by one, because that builds the indexes
-    t.last_seq, t.runs, t.keys, t.outbox = rows.last_seq, rows.runs, dict(rows.keys), rows.outbox
+    t.last_seq, t.runs, t.keys = rows.last_seq, rows.runs, dict(rows.keys)
     t.queues = {row.name: row for row in rows.queues}
     t.groups = {row.group_id: row for row in rows.groups}
     for edge in rows.edges:
@@ -64,6 +67,8 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.schedules = {row.schedule_id: row for row in rows.schedules}
     t.shares = dict(rows.shares)
     t.webhooks = {row.webhook_id: row for row in rows.webhooks}
+    t.outbox, t.last_event = {row.event_id: row for row in rows.outbox}, rows.last_event
+    t.deliveries = {(row.event_id, row.webhook_id): row for row in rows.deliveries}
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
+from msgspec.structs import replace
+
 from windlass.core.eligibility import dispatch_order
 from windlass.core.fairness import Share
 from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
-from windlass.records import ApiToken, AuditLine, Event, QueueSample, Usage, Webhook, WorkerInfo
+from windlass.records import ApiToken, AuditLine, Delivery, Event, QueueSample, Usage, Webhook, WorkerInfo
 from windlass.types import ACTIVE, Dependency, Group, Handle, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 
 K = TypeVar("K")
@@ -34,7 +36,9 @@ class Tables:
         self.schedules: dict[str, Schedule] = {}
         self.shares: dict[tuple[str, str], Share] = {}  # by queue and org, of fair queues
         self.webhooks: dict[str, Webhook] = {}
-        self.outbox: list[Event] = []
+        self.outbox: dict[int, Event] = {}
+        self.deliveries: dict[tuple[int, str], Delivery] = {}
+        self.last_event = 0
         self.workers: dict[str, WorkerInfo] = {}
         self.leader = Leadership()  # as it was last granted, also after it has lapsed
         self.samples: dict[tuple[Micros, str], QueueSample] = {}
@@ -184,14 +188,17 @@ class Tables:
         before = table.pop(key)
         self._undo.append(lambda: table.__setitem__(key, before))
 
-    def set(self, name: Literal["last_seq", "leader", "watermark"], value: object) -> None:
+    def set(self, name: Literal["last_seq", "last_event", "leader", "watermark"], value: object) -> None:
         before = getattr(self, name)
         self._undo.append(lambda: setattr(self, name, before))
         setattr(self, name, value)
 
-    def add_event(self, event: Event) -> None:
-        self.outbox.append(event)
-        self._undo.append(self.outbox.pop)
+    def add_event(self, event: Event) -> Event:
+        """It gets the next number."""
+        self.set("last_event", self.last_event + 1)
+        numbered = replace(event, event_id=self.last_event)
+        self.put_in(self.outbox, self.last_event, numbered)
+        return numbered
 
     def add_audit(self, line: AuditLine) -> None:
         self.audit.append(line)

@@ -11,6 +11,7 @@ from windlass.core.changes import Ending
 from windlass.core.dependencies import FAILED_BEFORE, INLINE, Edge
 from windlass.core.groups import stops
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.events import announce_cancelled, announce_group
 from windlass.drivers.protocol import Enqueued
 from windlass.drivers.rows import limits_of, to_json
 from windlass.drivers.statement import Op, Row
@@ -135,14 +136,22 @@ def skip(db: Dialect, seqs: Sequence[int], now: Micros) -> Op[list[Row]]:
     rows = yield db.sql.skip_jobs(seqs=db.ints(seqs), reason=FAILED_BEFORE, now=now)
     runs = [(seq, rules.skipped_run_id(seq, executions, now)) for seq, _, executions, *_ in rows]
     yield db.sql.insert_skipped(runs=to_json(runs), reason=FAILED_BEFORE, now=now)
+    yield from announce_cancelled(db, [row[1] for row in rows], now)
     for group_id, members in sorted(Counter(row[4] for row in rows if row[4] is not None).items()):
-        yield db.sql.count_members(group_id=group_id, ending="cancelled", members=members, now=now)
+        yield from count_in_group(db, group_id, "cancelled", members, now)
     return sorted(rows)
+
+
+def count_in_group(db: Dialect, group_id: str, ending: Ending, members: int, now: Micros) -> Op[None]:
+    """So many members have ended. With the last of them the group has."""
+    rows = yield db.sql.count_members(group_id=group_id, ending=ending, members=members, now=now)
+    if rows and rows[0][0]:
+        yield from announce_group(db, group_id, now)
 
 
 def count_member(db: Dialect, group_id: str, ending: Ending, now: Micros) -> Op[list[str]]:
     """A member has ended, and queued ones may have to be skipped with it. Answers those that others wait for."""
-    yield db.sql.count_members(group_id=group_id, ending=ending, members=1, now=now)
+    yield from count_in_group(db, group_id, ending, 1, now)
     if ending == "succeeded":
         return []
     rule = yield db.sql.group_rule(group_id=group_id)

@@ -6,6 +6,8 @@ from windlass.core.admission import check_duty, check_now
 from windlass.core.duties import (
     AgeJobs,
     Done,
+    FanOut,
+    ForgetEvents,
     ForgetKeys,
     Mend,
     Prune,
@@ -15,6 +17,7 @@ from windlass.core.duties import (
     TidyPositions,
 )
 from windlass.core.retention import kept_for
+from windlass.drivers.ops.deliveries import fan_out, forget_events
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
 from windlass.drivers.ops.order import tidy
@@ -23,7 +26,18 @@ from windlass.drivers.ops.usage import roll_up_usage, watermark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
-Here = Prune | ForgetKeys | RemoveDeadWorkers | RollUpUsage | TidyPositions | RecountLimits | AgeJobs | Mend
+Here = (
+    Prune
+    | ForgetKeys
+    | RemoveDeadWorkers
+    | RollUpUsage
+    | TidyPositions
+    | RecountLimits
+    | AgeJobs
+    | Mend
+    | FanOut
+    | ForgetEvents
+)
 
 
 def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done | None]:
@@ -49,6 +63,10 @@ def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done
             return (yield from age_jobs(db, duty, now))
         case Mend():
             return (yield from mend(db, now))
+        case FanOut():
+            return (yield from fan_out(db, duty, now))
+        case ForgetEvents():
+            return (yield from forget_events(db, duty, now))
 
 
 def age_jobs(db: Dialect, duty: AgeJobs, now: Micros) -> Op[Done]:

@@ -1,31 +1,71 @@
-"""Subscriptions, and what is announced to them: values → statements."""
+"""What is announced: rows of the outbox, written with the change they speak of. Who subscribed is only asked where there is
+something to tell."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from windlass.core.alterations import AlterAnswer, PutWebhook
-from windlass.core.changes import EXPIRED
-from windlass.core.events import Lost, recovered
-from windlass.drivers.rows import webhook_in
+from windlass.core import events
+from windlass.core.alterations import Missed
+from windlass.core.changes import EXPIRED, AddEvent
+from windlass.core.events import Lost
+from windlass.core.health import EARLIER, troubles
+from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.rows import job_in, sample_in, to_json, webhook_in
 from windlass.drivers.statement import Blocks, Op, Row
-from windlass.types import Micros
+from windlass.records import QueueSample, Webhook
+from windlass.types import Group, Micros, Schedule
 
 
-def put_webhook(sql: Blocks, change: PutWebhook, now: Micros) -> Op[AlterAnswer]:
-    yield sql.put_webhook(
-        webhook_id=change.webhook_id, url=change.url, events=json.dumps(list(change.events)), secret=change.secret,
-        org_id=change.org_id, enabled=change.enabled, now=now,
-    )  # fmt: skip
-    return "applied"
+def add(sql: Blocks, added: Iterable[AddEvent], now: Micros) -> Op[None]:
+    items = [(one.event, one.job_id, one.org_id, one.body) for one in added]
+    if items:
+        yield sql.add_events(items=to_json(items), now=now)
+
+
+def webhooks(sql: Blocks) -> Op[list[Webhook]]:
+    return [webhook_in(row) for row in (yield sql.all_webhooks())]
 
 
 def announce(sql: Blocks, taken_back: Sequence[Row], now: Micros) -> Op[None]:
-    """Rows of `expire`. Who subscribed is only asked where something was taken back."""
-    webhooks = [webhook_in(row) for row in (yield sql.all_webhooks())]
-    if not webhooks:
+    """Rows of `expire`."""
+    hooks = yield from webhooks(sql)
+    if hooks:
+        lost = [Lost(*row[2:]) for row in sorted(taken_back, key=lambda row: row[0])]
+        yield from add(sql, events.recovered(hooks, lost, EXPIRED), now)
+
+
+def announce_cancelled(db: Dialect, ids: Sequence[str], now: Micros) -> Op[None]:
+    """Jobs that were cancelled while they waited, in the order of their numbers."""
+    if not ids:
         return
-    lost = [Lost(*row[2:]) for row in sorted(taken_back, key=lambda row: row[0])]
-    for event in recovered(webhooks, lost, EXPIRED):
-        yield sql.add_event(event=event.event, job_id=event.job_id, org_id=event.org_id, body=event.body, now=now)
+    hooks = yield from webhooks(db.sql)
+    if events.is_asked_for(hooks, events.CANCELLED):
+        jobs = sorted((job_in(row) for row in (yield db.sql.get_jobs(ids=db.texts(ids)))), key=lambda job: job.seq)
+        yield from add(db.sql, events.cancelled(hooks, jobs), now)
+
+
+def announce_group(db: Dialect, group_id: str, now: Micros) -> Op[None]:
+    """Its last member has ended."""
+    hooks = yield from webhooks(db.sql)
+    if events.is_asked_for(hooks, events.GROUP_FINISHED):
+        [row] = yield db.sql.groups_by_id(ids=db.texts([group_id]))
+        orgs = {org_id for (org_id,) in (yield db.sql.orgs_in_group(group_id=group_id))}
+        group = Group(**dict(zip(Group.__struct_fields__, row, strict=True)))
+        yield from add(db.sql, events.finished(hooks, group, orgs), now)
+
+
+def announce_missed(db: Dialect, schedule: Schedule, late: Missed, now: Micros) -> Op[None]:
+    yield from add(db.sql, events.missed((yield from webhooks(db.sql)), schedule, late), now)
+
+
+def announce_troubles(db: Dialect, samples: Sequence[QueueSample], waits_over: Micros, now: Micros) -> Op[None]:
+    """Queues of which these samples bring bad news."""
+    hooks = (yield from webhooks(db.sql)) if samples else []
+    if not events.is_asked_for(hooks, events.QUEUE_UNHEALTHY):
+        return
+    minute = samples[0].minute
+    before = [sample_in(row) for row in (yield db.sql.all_samples(since=now - EARLIER))]
+    resting = [row[0] for row in (yield db.sql.paused_queues())]
+    for trouble in troubles(samples, [row for row in before if row.minute < minute], resting, waits_over):
+        yield from add(db.sql, events.unhealthy(hooks, trouble), now)

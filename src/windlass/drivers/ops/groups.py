@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from windlass.core.alterations import AlterAnswer, CancelGroup, Replay, RetryGroup
 from windlass.core.changes import RetryChild, storable
 from windlass.core.groups import comes_back, stays
-from windlass.drivers.ops.dependencies import advance, hand_over, pass_on
+from windlass.drivers.ops.dependencies import advance, count_in_group, hand_over, pass_on
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.events import announce_cancelled
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.rows import dependency_in, to_json
 from windlass.drivers.statement import Op
@@ -22,7 +23,8 @@ def cancel_group(db: Dialect, change: CancelGroup, now: Micros) -> Op[AlterAnswe
     queued = sorted((yield db.sql.cancel_members(group_id=change.group_id, reason=reason, now=now)))
     asked = yield db.sql.cancel_running_members(group_id=change.group_id, reason=reason, now=now)
     if queued:
-        yield db.sql.count_members(group_id=change.group_id, ending="cancelled", members=len(queued), now=now)
+        yield from announce_cancelled(db, [row[1] for row in queued], now)
+        yield from count_in_group(db, change.group_id, "cancelled", len(queued), now)
     yield from pass_on(db, [row[3:] for row in queued], now)
     yield from advance(db, [row[1] for row in queued if row[2]], now)
     return "applied" if queued else "requested" if asked else "unchanged"

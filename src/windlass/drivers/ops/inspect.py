@@ -23,7 +23,10 @@ from windlass.core.queries import (
     AuditLog,
     AuditPage,
     CountedUntil,
+    DeliveriesOf,
+    DeliveryOf,
     DependantsOf,
+    DueDeliveries,
     DueSchedules,
     EndedJobs,
     Faults,
@@ -43,8 +46,11 @@ from windlass.core.queries import (
     TokenByDigest,
     UsageBy,
     UsageSince,
+    WaitingEvents,
 )
 from windlass.drivers.ops import listing
+from windlass.drivers.ops.deliveries import deliveries
+from windlass.drivers.ops.deliveries import due as due_deliveries
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.limits import limit_in
 from windlass.drivers.ops.notes import entry_in, page
@@ -52,7 +58,9 @@ from windlass.drivers.ops.order import in_order
 from windlass.drivers.ops.repair import faults
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.drivers.rows import (
+    delivery_in,
     dependency_in,
+    event_in,
     job_in,
     member_count_in,
     run_in,
@@ -66,7 +74,7 @@ from windlass.drivers.rows import (
 )
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import InvalidInput
-from windlass.records import AuditLine, Event, Fault, GroupOwner, Usage
+from windlass.records import AuditLine, Fault, GroupOwner, Usage
 from windlass.types import Group, Hold, Job, LimitUse, Micros, Queue, Run, Template
 
 
@@ -125,6 +133,9 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             found = yield from refill(db, query)
         case ListJobs() | GlimpseJobs() | TallyJobs():
             found = yield from listing.look(db, query)
+        case DeliveriesOf():
+            sent: list[Any] = yield from deliveries(db, query)
+            return sent
         case Faults():
             found = [Fault(*row) for row in (yield from faults(db))]
         case _ if type(query) in _PLAIN:
@@ -190,6 +201,11 @@ def due(db: Dialect, query: DueSchedules) -> Statement:
     return db.sql.due_schedules(by=query.by, limit=query.limit)
 
 
+def events_waiting(db: Dialect, query: WaitingEvents) -> Statement:
+    check_limit(query.limit)
+    return db.sql.waiting_events(limit=query.limit)
+
+
 def fields_of(kind: type[Any]) -> Callable[[Row], Any]:
     """The column order of the block is the field order of the value."""
     names = kind.__struct_fields__
@@ -208,7 +224,13 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     AllLimits: (lambda db, _: db.sql.all_limits(), limit_in),
     LimitUses: (uses, use_in),
     AllWebhooks: (lambda db, _: db.sql.all_webhooks(), webhook_in),
-    AllEvents: (lambda db, _: db.sql.all_events(), fields_of(Event)),
+    AllEvents: (lambda db, _: db.sql.all_events(), event_in),
+    WaitingEvents: (events_waiting, event_in),
+    DueDeliveries: (due_deliveries, delivery_in),
+    DeliveryOf: (
+        lambda db, asked: db.sql.get_delivery(event_id=asked.event_id, webhook_id=asked.webhook_id),
+        delivery_in,
+    ),
     AllWorkers: (lambda db, _: db.sql.all_workers(), worker_in),
     AllHolds: (lambda db, _: db.sql.all_holds(), fields_of(Hold)),
     AllTokens: (lambda db, _: db.sql.all_tokens(), token_in),

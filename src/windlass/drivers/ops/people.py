@@ -20,11 +20,11 @@ from windlass.core.alterations import (
     MoveBeside,
     Note,
     NoteUse,
+    OfWebhooks,
     PauseLimit,
     PutGroup,
     PutLimit,
     PutQueue,
-    PutWebhook,
     ReleaseHold,
     RemoveLimit,
     Renew,
@@ -41,11 +41,11 @@ from windlass.core.alterations import (
 )
 from windlass.core.audit import lines
 from windlass.core.changes import RetryChild, storable
-from windlass.drivers.ops import schedules
+from windlass.drivers.ops import deliveries, schedules
 from windlass.drivers.ops.bounds import reaches
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.ops.events import put_webhook
+from windlass.drivers.ops.events import announce_cancelled
 from windlass.drivers.ops.fleet import leave
 from windlass.drivers.ops.groups import cancel_group, retry_group
 from windlass.drivers.ops.holds import hold
@@ -102,8 +102,6 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return (yield from db.gate.remove(change, now))
         case PauseLimit():
             return (yield from db.gate.pause(change, now))
-        case PutWebhook():
-            return (yield from put_webhook(db.sql, change, now))
         case PutGroup():
             rows = yield db.sql.put_group(
                 group_id=change.group_id, name=change.name, mode=change.mode, on_failure=change.on_failure,
@@ -118,6 +116,8 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
             return "applied"
         case CreateToken() | RevokeToken() | NoteUse():
             return (yield from of_tokens(db, change, now))
+        case _ if isinstance(change, OfWebhooks):
+            return (yield from deliveries.alter(db, change, now))
         case _:
             return (yield from schedules.alter(db, change, now))
 
@@ -152,6 +152,7 @@ def cancel(db: Dialect, change: Cancel, now: Micros) -> Op[AlterAnswer]:
     if job.state != "queued":
         return "wrong_state"
     yield db.sql.cancel_queued(id=job.id, reason=storable(change.reason), now=now)
+    yield from announce_cancelled(db, [job.id], now)
     ended = [job.id] if job.awaited else []
     if job.group_id is not None:
         ended += yield from count_member(db, job.group_id, "cancelled", now)

@@ -6,6 +6,7 @@ from windlass.core.admission import check_duty, check_now
 from windlass.core.duties import Done, SampleQueues
 from windlass.core.sampling import Ended, minute_before, samples
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.events import announce_troubles
 from windlass.drivers.ops.fleet import is_allowed
 from windlass.drivers.ops.inspect import count
 from windlass.drivers.rows import to_json
@@ -55,4 +56,5 @@ def write(db: Dialect, duty: SampleQueues, found: list[QueueSample], epoch: int 
             queue=row.queue, minute=row.minute, depth=to_json(row.depth), oldest=row.oldest,
             finished=to_json(row.finished), waits=to_json(row.waits), runs=to_json(row.runs),
         )  # fmt: skip
+    yield from announce_troubles(db, found, duty.waits_over, now)
     return Done(len(found))

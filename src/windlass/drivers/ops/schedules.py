@@ -19,6 +19,7 @@ from windlass.core.alterations import (
 from windlass.core.schedules import may_join, placed, same, switched, touched
 from windlass.core.templates import next_version
 from windlass.drivers.ops.dialect import Dialect
+from windlass.drivers.ops.events import announce_missed
 from windlass.drivers.rows import schedule_in
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros, Schedule, Template
@@ -149,6 +150,8 @@ def fire(db: Dialect, change: Fire, now: Micros) -> Op[AlterAnswer]:
         schedule_id=schedule.schedule_id, last_triggered_at=last, next_trigger_at=change.next_trigger_at,
         updated_at=touched(schedule, now),
     )  # fmt: skip
+    if change.missed is not None:
+        yield from announce_missed(db, schedule, change.missed, now)
     return "applied"
 
 

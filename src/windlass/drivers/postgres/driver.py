@@ -18,7 +18,7 @@ import psycopg
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.acting import By
 from windlass.core.admission import check_claim, check_lease
-from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.alterations import AlterAnswer, Alteration, OfWebhooks
 from windlass.core.changes import Answer, Settlement
 from windlass.core.dependencies import is_linked
 from windlass.core.duties import Done, Duty, SampleQueues
@@ -250,7 +250,7 @@ class PostgresDriver:
         wishes = tuple(changes)
         self._check_open()
         answers = await self._writes.submit(lambda link: link.transact(people.alter(DIALECT, wishes, now, by)))
-        if "applied" in answers:
+        if any(told == "applied" and not isinstance(wish, OfWebhooks) for wish, told in zip(wishes, answers, strict=True)):
             self._tell_all()
         return answers
 

@@ -10,10 +10,12 @@ from windlass.core.alterations import (
     Cancel,
     CancelGroup,
     Delete,
+    EndDelivery,
     Fire,
     Move,
     MoveBeside,
     OfSchedules,
+    OfWebhooks,
     Ordering,
     PauseLimit,
     PutLimit,
@@ -21,12 +23,14 @@ from windlass.core.alterations import (
     RemoveLimit,
     Renormalise,
     Replay,
+    ReplayDelivery,
     RetryGroup,
     Revoke,
     RunNow,
     SetPaused,
     SetPriority,
     Swap,
+    TakeDelivery,
     Unchanged,
 )
 from windlass.core.dependencies import INLINE
@@ -43,6 +47,7 @@ from windlass.types import TERMINAL, Micros
 BY_JOB = Cancel | Replay | RunNow | Delete | Move | MoveBeside | Swap | SetPriority
 PLACES = Replay | RetryGroup | Move | MoveBeside | Swap | SetPriority  # what they do depends on the others of a queue
 WHOLE_GROUP = CancelGroup | RetryGroup
+SENT = TakeDelivery | EndDelivery | ReplayDelivery
 
 
 def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None]:
@@ -80,6 +85,19 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
         seqs = Ints({*seqs, *placed})
     if seqs:
         yield SQL.lock_jobs(seqs=seqs)
+    yield from lock_deliveries(changes)
+
+
+def lock_deliveries(changes: Sequence[Alteration]) -> Op[None]:
+    """After everything else: webhooks that the changes may alter, then what is on its way to them."""
+    ours = [change for change in changes if isinstance(change, OfWebhooks)]
+    hooks = {c.webhook_id for c in ours if not isinstance(c, SENT) or (isinstance(c, EndDelivery) and c.disable)}
+    if hooks:
+        yield SQL.lock_webhooks(ids=Texts(sorted(hooks)))
+    sent = [change for change in ours if isinstance(change, SENT)]
+    if sent:
+        events, to = {change.event_id for change in sent}, {change.webhook_id for change in sent}
+        yield SQL.lock_deliveries(events=Ints(sorted(events)), webhooks=Texts(sorted(to)))
 
 
 def lock_schedules(changes: Sequence[Alteration]) -> Op[None]:

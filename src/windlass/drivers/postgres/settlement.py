@@ -23,6 +23,7 @@ from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
+from windlass.drivers.ops.events import add
 from windlass.drivers.ops.usage import watermark
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
@@ -127,6 +128,7 @@ def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[lis
         ended = [batch.awaited[seq] for seq, (_, change) in held if seq in batch.awaited and ends_for_others(change)]
         for seq, (_, change) in held:
             ended += yield from ride(seq, batch.awaited.get(seq), change, now)
+        yield from add(SQL, (r for _, (_, change) in held for r in change.riders if isinstance(r, AddEvent)), now)
         yield from limits.GATE.free([batch.permits[seq] for seq, _ in held], now)
         if ended:
             yield from advance(DIALECT, ended, now)
@@ -270,7 +272,7 @@ def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[l
             case CountMember():
                 ended += yield from count_member(DIALECT, rider.group_id, rider.ending, now)
             case AddEvent():
-                yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
+                pass  # all events of a round are written together
     return ended
 
 

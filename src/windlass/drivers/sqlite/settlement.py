@@ -24,6 +24,7 @@ from windlass.core.guards import judge, rounds
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
+from windlass.drivers.ops.events import add
 from windlass.drivers.ops.usage import watermark
 from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
 from windlass.drivers.sqlite.dialect import DIALECT
@@ -116,6 +117,7 @@ def settle_round(
     ended: list[str] = []
     for index in sorted(ridden):
         ended += yield from ride(seqs[index], awaited.get(seqs[index]), ridden[index], now)
+    yield from add(SQL, (r for index in sorted(ridden) for r in ridden[index].riders if isinstance(r, AddEvent)), now)
     yield from GATE.free(freed, now)
     ended += [awaited[seq] for seq, (_, change) in held if seq in awaited and ends_for_others(change)]
     if ended:
@@ -216,5 +218,5 @@ def ride(seq: int, awaited: str | None, change: Settlement, now: Micros) -> Op[l
             case CountMember():
                 ended += yield from count_member(DIALECT, rider.group_id, rider.ending, now)
             case AddEvent():
-                yield SQL.add_event(event=rider.event, job_id=rider.job_id, org_id=rider.org_id, body=rider.body, now=now)
+                pass  # all events of a round are written together
     return ended

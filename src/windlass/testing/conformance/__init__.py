@@ -39,6 +39,7 @@ from windlass.testing.conformance.tokens import TokenPromises
 from windlass.testing.conformance.transactions import TransactionPromises
 from windlass.testing.conformance.uniqueness import UniquenessPromises
 from windlass.testing.conformance.usage import UsagePromises
+from windlass.testing.conformance.webhooks import WebhookPromises
 
 
 class DriverConformance(
@@ -55,6 +56,7 @@ class DriverConformance(
     LimitPromises,
     FairnessPromises,
     EventPromises,
+    WebhookPromises,
     DependencyPromises,
     GroupPromises,
     PeoplePromises,
@@ -105,4 +107,5 @@ __all__ = [
     "TransactionPromises",
     "UniquenessPromises",
     "UsagePromises",
+    "WebhookPromises",
 ]

@@ -57,6 +57,9 @@ SOMETIMES: Final = {
     "hold_granted": "a queue was held for direct execution",
     "hold_waited": "a hold waited for jobs that ran",
     "hold_expired": "a hold ended because its holder was dead or cut off",
+    "told_again": "a message reached its receiver more than once",
+    "taken_by_another": "a message was taken by somebody else at the same moment",
+    "sent_too_late": "somebody sent a message after his time for it was over",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 

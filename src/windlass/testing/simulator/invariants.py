@@ -28,6 +28,7 @@ from windlass.testing.simulator.holding import Holding
 from windlass.testing.simulator.rhythm import Rhythm
 from windlass.testing.simulator.soundness import check_maxima, check_row
 from windlass.testing.simulator.succession import Succession
+from windlass.testing.simulator.telling import Leaving, Telling
 from windlass.types import ACTIVE, TERMINAL, Group, Handle, Hold, Job, Limit, Micros, Queue, Run
 
 LATE: Final = ("expired", "mismatch", "not_inflight")
@@ -45,7 +46,7 @@ def is_concerned(job: Job, key: str) -> bool:
     return concerns(key, queue=job.queue, kind=job.type, org_id=job.org_id, tags=job.tags, limit_keys=job.limit_keys)
 
 
-class Rows(Protocol):
+class Rows(Leaving, Protocol):
     cheap: bool
 
     def jobs(self) -> Mapping[int, Job]: ...
@@ -71,7 +72,7 @@ class Checker:
     def __init__(self, world: Place, rows: Rows) -> None:
         self._world = world
         self._history = world.history
-        self._rows = rows
+        self.rows = rows
         self._known: dict[int, Job] = {}
         self.ids: dict[str, int] = {}
         self._handles: dict[Handle, str] = {}
@@ -90,11 +91,12 @@ class Checker:
         self.succession: Final = Succession(world.history, world.believers)
         self.rhythm: Final = Rhythm(world.history)
         self.holding: Final = Holding(world.history)
+        self.telling: Final = Telling(world.history)
         self._latest: Micros = 0  # a job that one clock found due stays due for a clock that lags behind
 
     def observe(self, call: Call) -> bool:
         """Judge what a call did. Answers whether it changed a job."""
-        rows = self._rows.jobs()
+        rows = self.rows.jobs()
         known = self._known
         changed = [(old, job) for seq, job in rows.items() if (old := known.get(seq)) is not job and old != job]
         born = sum(old is None for old, _ in changed)
@@ -125,9 +127,9 @@ class Checker:
             require(call.method in ("maintain", "alter"), "no job vanishes", job.id)
             require(job.state in TERMINAL, "only finished jobs are removed", job.id)
         if call.error is None:
-            self.succession.judge(call, self._rows, changed, gone)
+            self.succession.judge(call, self.rows, changed, gone)
             self.rhythm.judge(call)
-            self.holding.judge(call, self._rows)
+            self.holding.judge(call, self.rows)
         match call.method:  # answers are judged against the rows as they were before the call
             case "claim" if call.error is None:
                 self._claimed(call)
@@ -145,8 +147,10 @@ class Checker:
                 self._born(job)
             else:
                 self._moved(call, old, job)
-            if self._rows.cheap:
+            self.telling.ended(old, job)
+            if self.rows.cheap:
                 self._check_runs(job, last=2)
+        self.telling.judge(call, self.rows)
         if any(job.permits or (old is not None and old.permits) for old, job in changed):
             self.check_limits()
         if any(job.dedupe_key is not None for _, job in changed):
@@ -166,7 +170,7 @@ class Checker:
 
     def _claimed(self, call: Call) -> None:
         wish: Claim = call.batch
-        rows, last = self._rows.jobs(), None
+        rows, last = self.rows.jobs(), None
         for claimed in call.answer:
             self._handles[claimed.handle] = claimed.id
             job = rows[self.ids[claimed.id]]
@@ -181,7 +185,7 @@ class Checker:
                 self._history.sometimes("unblocked")
             came_back = before.state == "running" or before.run_at is None
             require(came_back or (before.run_at or 0) <= self._latest, "nothing runs before its time", job.id)
-            queue = self._rows.queue(job.queue)
+            queue = self.rows.queue(job.queue)
             require(queue is None or queue.paused_at is None, "a paused queue starts nothing", job.id)
             require(job.queue in wish.queues, "a claim answers what it was asked for", job.id)
             require(last is None or last < dispatch_order(job), "a claim answers in dispatch order", job.id)
@@ -193,17 +197,17 @@ class Checker:
             self._history.sometimes("prefetched")
 
     def _nobody_was_passed_over(self, wish: Claim, last: tuple[int, int, Micros, int]) -> None:
-        for job in self._rows.jobs().values():
+        for job in self.rows.jobs().values():
             if job.state != "queued" or not job.ready or job.queue not in wish.queues or wish.unhandled:
                 continue
-            queue = self._rows.queue(job.queue)
+            queue = self.rows.queue(job.queue)
             is_open = (queue is None or queue.paused_at is None) and job.queue not in self.holding.held
             suits = (wish.types is None or job.type in wish.types) and is_open
             require(not suits or dispatch_order(job) > last, "no ready job is passed over", job.id)
 
     def _guarded(self, call: Call) -> None:
         """A call under a token: applied exactly when the lease was the caller's, and otherwise without a trace."""
-        rows, touched = self._rows.jobs(), set()
+        rows, touched = self.rows.jobs(), set()
         named = [self._handles.get(unit.handle, str(unit.handle)) for unit in call.batch]
         for job_id, unit, reply in zip(named, call.batch, call.answer, strict=True):
             answer = reply if isinstance(reply, str) else reply.answer
@@ -269,11 +273,11 @@ class Checker:
         if skipped or job.waiting_on:
             self._history.sometimes("skipped_with" if skipped else "blocked")
             self._waited.add(job.id)
-        self.rhythm.born(job, self._rows.jobs())
+        self.rhythm.born(job, self.rows.jobs())
         if job.manual or job.retry_of in self._generous:
             self._generous.add(job.id)
         if job.retry_of is not None and not job.manual:
-            parent = self._rows.jobs()[self.ids[job.retry_of]]
+            parent = self.rows.jobs()[self.ids[job.retry_of]]
             require(parent.superseded_by == job.id, "a failure has one automatic retry", f"{job.id} of {parent.id}")
 
     def _moved(self, call: Call, old: Job, job: Job) -> None:
@@ -312,7 +316,7 @@ class Checker:
         require(not back or job.retry_mode == "same_job", "a never-twice row does not come back", job.id)
 
     def _check_runs(self, job: Job, last: int) -> None:
-        runs = self._rows.runs(job)
+        runs = self.rows.runs(job)
         require(len(runs) == job.executions, "executions are run rows", job.id)
         for run in runs[-last:] if last else runs:
             ended = self._ended.get(run.run_id)
@@ -328,8 +332,8 @@ class Checker:
     # ----------------------------------------------------------------------------------------------------- as a whole
 
     def check_limits(self) -> None:
-        jobs = self._rows.jobs().values()
-        for limit in self._rows.limits():
+        jobs = self.rows.jobs().values()
+        for limit in self.rows.limits():
             held = sum(limit.key in job.permits for job in jobs)
             concerned = sum(job.state == "running" and is_concerned(job, limit.key) for job in jobs)
             require(held == concerned, "who runs holds its permits", f"{limit.key}: {held} hold one of {concerned}")
@@ -339,7 +343,7 @@ class Checker:
 
     def check_unique(self) -> None:
         seen: dict[str, str] = {}
-        for job in self._rows.jobs().values():
+        for job in self.rows.jobs().values():
             if job.dedupe_key is not None and job.state in ACTIVE:
                 other = seen.setdefault(job.dedupe_key, job.id)
                 require(other == job.id, "one active job per dedupe key", f"{job.id} and {other}")
@@ -347,9 +351,9 @@ class Checker:
     def check_groups(self) -> None:
         """A member is counted once, by its last link."""
         members = self._members.copy()
-        for job in self._rows.jobs().values():
+        for job in self.rows.jobs().values():
             members[job.group_id, ending_of(job)] += 1
-        for group in self._rows.groups():
+        for group in self.rows.groups():
             counted = (group.succeeded, group.failed, group.cancelled)
             there = tuple(members[group.group_id, state] for state in ("succeeded", "dead", "cancelled"))
             require(counted == there, "the counters of a group add up", f"{counted}, and there are {there}")
@@ -358,19 +362,20 @@ class Checker:
     def check_all(self) -> None:
         """The whole store, once the world has come to rest."""
         try:
-            for job in self._rows.jobs().values():
+            for job in self.rows.jobs().values():
                 check_row(job)
                 self._check_runs(job, last=0)
                 require(job.state in TERMINAL, "what was acknowledged ends", f"{job.id} is {job.state}")
                 done = any(lease[0] == job.id and how == "ok" for lease, how in self._history.finished.items())
                 require(done or job.state != "succeeded", "a success has an effect", job.id)
-            ids = {job.id for job in self._rows.jobs().values()} | self.pruned
+            ids = {job.id for job in self.rows.jobs().values()} | self.pruned
             for job_id in self._history.acknowledged:
                 require(job_id in ids, "nothing acknowledged is lost", job_id)
             self.check_limits()
             self.check_unique()
             self.check_groups()
             missed = self.rhythm.outstanding()
+            self.telling.check(self.rows)
             require(not missed, "no time is missed under catch_up=all", ", ".join(str(at) for at in sorted(missed)))
         except Broken as broken:
             self._history.break_rule(*broken.args)

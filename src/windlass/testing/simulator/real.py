@@ -10,7 +10,9 @@ from windlass.clock import SECOND
 from windlass.context import Context
 from windlass.coordinator import Coordinator
 from windlass.signals import Reject, RetryAfter, Snooze
+from windlass.subscriptions import Nobody
 from windlass.testing.simulator.scenario import FIRES, LEADER_LEASE, LEASE, Seat
+from windlass.testing.simulator.telling import Caller
 from windlass.testing.simulator.work import CAREFUL, PLAIN, QUEUES, Step
 from windlass.worker import Worker
 from windlass.worker.serving import serve
@@ -47,13 +49,26 @@ async def real_worker(seat: Seat) -> None:
         "memory://", driver=seat.driver, clock=seat.clock, random=rng, lease=LEASE / SECOND, grace=rng.choice((0, 1, 20)),
         poll=rng.choice((1, 3)), concurrency=rng.choice((1, 2, 5)), prefetch=rng.choice((0, 4, 500)),
         leader_lease=LEADER_LEASE / SECOND, worker_timeout=seat.fleet.worker_timeout / SECOND,
+        webhook_concurrency=5 if seat.fleet.telling.is_on else 0,
     )  # fmt: skip
+    listen(app, seat)
     app.tasks.update(DECLARED.tasks)
     worker = app.worker(queues=QUEUES, worker_id=seat.name)
     seat.process.overflow = lambda: overflow(worker, app.client.settings.prefetch)
     seat.process.leads = lambda: leads(worker)
     await serve(worker)
     await app.close()
+
+
+def listen(app: Windlass, seat: Seat) -> None:
+    """In most seeds nobody does, and their stories are as they were before anybody could."""
+    client = app.client
+    if not seat.fleet.telling.is_on:
+        client.subscriptions = Nobody(lambda: client.driver, client.now)
+        return
+    caller = Caller(seat.fleet.telling, seat.process, raging=seat.fleet.faults.raging)
+    seat.fleet.callers.append(caller)
+    client.sender = caller
 
 
 FIRES.add(real_worker)

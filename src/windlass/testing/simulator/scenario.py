@@ -41,11 +41,13 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver
 from windlass.errors import DuplicateId, HoldLost, InvalidInput, ResourceBusy, StoreError
 from windlass.holds import QueueHold
+from windlass.subscriptions import Nobody
 from windlass.testing.simulator.conduct import Conduct
 from windlass.testing.simulator.faults import Faults, FaultyDriver
 from windlass.testing.simulator.history import History
 from windlass.testing.simulator.rhythm import schedules
 from windlass.testing.simulator.store import Store, run_now
+from windlass.testing.simulator.telling import WEBHOOK, Caller
 from windlass.testing.simulator.work import (
     CAREFUL,
     GROUP,
@@ -134,6 +136,9 @@ class Fleet:
         self._lengths = QUICK if quick else LENGTHS
         self._pauses = (0, 0, 0, 0.01) if quick else (0, 0, 0.01, 0.5, 2.0)
         self._count = rng.choice((10, 25) if quick else (2, 3, 5, 8, 15))  # jobs of each producer
+        self.telling = self.store.checker.telling
+        self.telling.is_on = seed % 8 == 5 and worker in FIRES
+        self.callers: list[Caller] = []
         self._is_held = seed % 10 in (6, 9)  # not drawn: what other seeds tell stays as it was
         self.world.on_exit = self._forget
 
@@ -146,6 +151,8 @@ class Fleet:
             *(PutLimit(key, most) for key, most in LIMITS.items()), PutLimit("l3", per_second=2.0, burst=2.0),
             group,
         ]  # fmt: skip
+        if self.telling.is_on:
+            shared.append(WEBHOOK)
         if self._has_schedules:
             rhythm = schedules(world.now, PLAIN, "a", msgspec.json.encode(Plan(SCHEDULED, WELL, 5)))
             self.store.checker.rhythm.begin(rhythm, world.now)
@@ -172,6 +179,8 @@ class Fleet:
             )
             for worker_id in self._left_behind():
                 world.history.break_rule("a dead worker leaves the registry", worker_id)
+            for message in self._untold():
+                world.history.break_rule("what happened is told", message)
             world.history.break_rule("what was acknowledged ends", f"twenty minutes after the last fault: {waiting}")
         if world.history.violation is None:
             self.store.checker.check_all()
@@ -182,6 +191,8 @@ class Fleet:
         running back."""
         self.world.history.add("world", "calm")
         self.store.lose_wakeup = 0.0
+        for caller in self.callers:
+            caller.is_bad = False
         for process in self.world.processes:
             process.carry_on()
             if not self._clocks_differ_for_ever:
@@ -195,10 +206,14 @@ class Fleet:
         if (
             self.store.checker.open
             or self.store.checker.rhythm.outstanding()
+            or self._untold()
             or any(p.name in PRODUCERS and is_alive(p) for p in self.world.processes)
         ):
             return False
         return not self._left_behind() and not self.conduct.unsaid()
+
+    def _untold(self) -> list[str]:
+        return self.telling.outstanding(self.store.checker.rows)
 
     def _left_behind(self) -> list[str]:
         """Dead workers that the registry still knows."""
@@ -302,6 +317,8 @@ class Fleet:
         """Somebody who wants a queue for himself now and then, with the real hold; killed at some time, or not."""
         driver, rng = FaultyDriver(self.store, process, self.faults), process.random
         client = Client("memory://", Settings(), driver=driver, clock=process.clock, random=rng)
+        if not self.telling.is_on:
+            client.subscriptions = Nobody(lambda: driver, client.now)
         while self.faults.raging:
             await asyncio.sleep(rng.choice((0.2, 1.0)))
             hold = QueueHold(

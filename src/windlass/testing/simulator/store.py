@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from windlass.core.queries import AllGroups, AllHolds, AllLimits, AllQueues, AllWorkers
+from windlass.core.queries import AllEvents, AllGroups, AllHolds, AllLimits, AllQueues, AllWorkers, DeliveriesOf
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Driver, JobQuery
 from windlass.errors import WindlassError
+from windlass.records import Delivery, Event
 from windlass.testing.simulator.calls import Call
 from windlass.testing.simulator.invariants import Checker
 from windlass.testing.simulator.loop import SimLoop
+from windlass.testing.simulator.telling import WEBHOOK
 from windlass.testing.simulator.world import Process, World
 from windlass.types import Group, Hold, Job, Limit, Queue, Run
 
@@ -67,6 +69,12 @@ class DriverRows:
     def holds(self) -> Iterable[Hold]:
         return run_now(self._driver.read(AllHolds()))
 
+    def events(self) -> Iterable[Event]:
+        return run_now(self._driver.read(AllEvents()))
+
+    def deliveries(self) -> Iterable[Delivery]:
+        return run_now(self._driver.read(DeliveriesOf(webhook_id=WEBHOOK.webhook_id, limit=10_000)))
+
 
 class MemoryRows:
     """The rows of the memory driver, where they are: thousands of seeds a minute leave no time for asking."""
@@ -96,6 +104,12 @@ class MemoryRows:
 
     def holds(self) -> Iterable[Hold]:
         return self._tables.holds.values()
+
+    def events(self) -> Iterable[Event]:
+        return self._tables.outbox.values()
+
+    def deliveries(self) -> Iterable[Delivery]:
+        return self._tables.deliveries.values()
 
 
 class Store:

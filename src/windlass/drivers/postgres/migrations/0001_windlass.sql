@@ -449,17 +449,23 @@ create table windlass.webhooks (
   secret     text    not null,
   org_id     text    collate "C",
   enabled    boolean not null default true,
-  created_at timestamptz not null
+  created_at timestamptz not null,
+  old_secret text,                                          -- signs along until old_until
+  old_until  timestamptz,
+  disabled_reason text
 );
 
 create table windlass.outbox (
   event_id   bigint generated always as identity primary key,
   event      text not null,
-  job_id     text collate "C",
+  job_id     text collate "C",                              -- what it is about: a job, group, schedule, queue or webhook
   org_id     text collate "C",
   body       text not null,
-  created_at timestamptz not null
+  created_at timestamptz not null,
+  fanned_at  timestamptz                                    -- its deliveries were made
 );
+create index outbox_waiting on windlass.outbox (event_id) where fanned_at is null;
+create index outbox_fanned on windlass.outbox (created_at) where fanned_at is not null;
 
 create table windlass.deliveries (
   event_id        bigint not null,
@@ -467,12 +473,16 @@ create table windlass.deliveries (
   status          text   not null default 'queued' check (status in ('queued', 'sent', 'failed')),
   attempts        bigint not null default 0,
   next_attempt_at timestamptz,
-  last_error      text,
-  response        text,
+  taken           boolean not null default false,           -- somebody is sending it, until next_attempt_at
   finished_at     timestamptz,
-  primary key (event_id, webhook_id)
+  response        text,
+  log             text,                                     -- json array of (at, took, status, error)
+  primary key (event_id, webhook_id),
+  constraint queued_has_a_time check ((status = 'queued') = (next_attempt_at is not null))
 );
-create index deliveries_due on windlass.deliveries (next_attempt_at) where status = 'queued';
+create index deliveries_due on windlass.deliveries (webhook_id, next_attempt_at) where status = 'queued';
+create index deliveries_sent on windlass.deliveries (webhook_id, finished_at) where status = 'sent';
+create index deliveries_of on windlass.deliveries (webhook_id, status, event_id);
 
 create table windlass.usage_batches (
   batch_id bigint generated always as identity primary key,

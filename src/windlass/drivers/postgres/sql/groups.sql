@@ -18,7 +18,8 @@ update windlass.groups
        failed = failed + least(:members::bigint, remaining) * (:ending::text = 'failed')::int,
        cancelled = cancelled + least(:members::bigint, remaining) * (:ending::text = 'cancelled')::int,
        finished_at = case when remaining <= :members::bigint then windlass.at(:now) end
- where group_id = :group_id and remaining > 0;
+ where group_id = :group_id and remaining > 0
+returning finished_at is not null;
 
 -- name: uncount_failed
 -- core/counters.py: uncount_member. A dead member was brought back by a person.

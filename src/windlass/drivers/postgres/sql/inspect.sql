@@ -76,9 +76,6 @@ select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_
        windlass.micros(paused_at), declared
   from windlass.limits order by key;
 
--- name: all_events
-select event, job_id, org_id, body, windlass.micros(created_at) from windlass.outbox order by event_id;
-
 -- name: jobs_ahead
 -- core/eligibility.py: dispatch_order. Counted along the index that a claim walks.
 select count(*) from (

@@ -47,3 +47,6 @@ select queue, windlass.micros(minute), depth::text, oldest, finished::text, wait
 -- name: samples_at
 select queue, windlass.micros(minute), depth::text, oldest, finished::text, waits::text, runs::text from windlass.queue_stats
  where minute = any(array(select windlass.at(asked) from unnest(:minutes::bigint[]) as asked)) order by minute, queue;
+
+-- name: paused_queues
+select name from windlass.queues where paused_at is not null order by name;

@@ -110,9 +110,10 @@ update windlass.runs
        artifacts = artifacts || (:artifacts::text[])[width_bucket(job_seq, :seqs::bigint[])]::jsonb
  where job_seq = any(array(select seq from moved)) and status is null;
 
--- name: add_event
+-- name: add_events
 insert into windlass.outbox (event, job_id, org_id, body, created_at)
-values (:event, :job_id, :org_id, :body, windlass.at(:now));
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, windlass.at(:now)
+  from jsonb_array_elements(:items::jsonb) with ordinality as item(value, place) order by place;
 
 -- name: places
 select seq, queue, priority from windlass.jobs where seq = any(:seqs::bigint[]);

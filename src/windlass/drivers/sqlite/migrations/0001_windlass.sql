@@ -407,17 +407,23 @@ create table webhooks (
   secret     text    not null,
   org_id     text,
   enabled    integer not null default 1,
-  created_at integer not null
+  created_at integer not null,
+  old_secret text,                                         -- signs along until old_until
+  old_until  integer,
+  disabled_reason text
 ) strict, without rowid;
 
 create table outbox (
   event_id   integer primary key autoincrement,
   event      text    not null,
-  job_id     text,
+  job_id     text,                                         -- what it is about: a job, group, schedule, queue or webhook
   org_id     text,
   body       text    not null,
-  created_at integer not null
+  created_at integer not null,
+  fanned_at  integer                                       -- its deliveries were made
 ) strict;
+create index outbox_waiting on outbox (event_id) where fanned_at is null;
+create index outbox_fanned on outbox (created_at) where fanned_at is not null;
 
 create table deliveries (
   event_id        integer not null,
@@ -425,12 +431,16 @@ create table deliveries (
   status          text    not null default 'queued' check (status in ('queued', 'sent', 'failed')),
   attempts        integer not null default 0,
   next_attempt_at integer,
-  last_error      text,
-  response        text,
+  taken           integer not null default 0,              -- somebody is sending it, until next_attempt_at
   finished_at     integer,
-  primary key (event_id, webhook_id)
+  response        text,
+  log             text,                                    -- json array of (at, took, status, error)
+  primary key (event_id, webhook_id),
+  constraint queued_has_a_time check ((status = 'queued') = (next_attempt_at is not null))
 ) strict, without rowid;
-create index deliveries_due on deliveries (next_attempt_at) where status = 'queued';
+create index deliveries_due on deliveries (webhook_id, next_attempt_at) where status = 'queued';
+create index deliveries_sent on deliveries (webhook_id, finished_at) where status = 'sent';
+create index deliveries_of on deliveries (webhook_id, status, event_id);
 
 create table usage_batches (
   batch_id  integer primary key autoincrement,

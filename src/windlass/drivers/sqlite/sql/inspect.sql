@@ -61,9 +61,6 @@ select group_id, name, mode, on_failure, total, remaining, succeeded, failed, ca
 -- name: all_limits
 select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared from limits order by key;
 
--- name: all_events
-select event, job_id, org_id, body, created_at from outbox order by event_id;
-
 -- name: jobs_ahead
 -- core/eligibility.py: dispatch_order. Counted along the index that a claim walks.
 select count(*) from (

@@ -62,3 +62,6 @@ select queue, minute, depth, oldest, finished, waits, runs from queue_stats wher
 -- name: samples_at
 select queue, minute, depth, oldest, finished, waits, runs from queue_stats
  where minute in (select value from json_each(:minutes)) order by minute, queue;
+
+-- name: paused_queues
+select name from queues where paused_at is not null order by name;

@@ -81,8 +81,9 @@ update jobs
 update runs set status = :status, finished_at = :at, started_at = coalesce(started_at, :started_at, :at), error = :error
  where job_seq = :seq and status is null;
 
--- name: add_event
-insert into outbox (event, job_id, org_id, body, created_at) values (:event, :job_id, :org_id, :body, :now);
+-- name: add_events
+insert into outbox (event, job_id, org_id, body, created_at)
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, :now from json_each(:items) order by key;
 
 -- name: place
 select queue, priority from jobs where seq = :seq;

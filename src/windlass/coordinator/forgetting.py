@@ -1,0 +1,38 @@
+"""Old events are forgotten with their deliveries: every minute where somebody subscribes, seldom where nobody does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.client import Client
+from windlass.clock import SECOND
+from windlass.coordinator.election import Election
+from windlass.core.duties import ForgetEvents
+from windlass.types import Micros
+
+EVERY: Final = 60 * SECOND
+SELDOM: Final = 600 * SECOND  # there is at most what was left when the last webhook went
+SOON: Final = SECOND // 20
+
+
+class Forgetting:
+    name: Final = "events"
+
+    def __init__(self, client: Client, election: Election) -> None:
+        self.patience: Final = election.patience_in_office
+        self._client = client
+        self._election = election
+        self._has_begun = False
+
+    async def tick(self) -> Micros:
+        if not self._has_begun:  # nothing becomes old in the moment in which somebody begins to lead
+            self._has_begun = True
+            return self._pause
+        done = await self._election.act(ForgetEvents(keep=self._client.settings.keep_events))
+        if done is None:
+            return 0
+        return SOON if done.more else self._pause
+
+    @property
+    def _pause(self) -> Micros:
+        return EVERY if self._client.subscriptions.known else SELDOM

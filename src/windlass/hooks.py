@@ -1,0 +1,139 @@
+"""In-process hooks: functions that run in the worker that settled a job, after the commit, at most once.
+
+They are for what this process wants to do about it: a metric, a cache, a line in a log. A worker that dies, or is stopped,
+between the commit and the call forgets the call; a webhook does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+
+from windlass.core.changes import Settlement
+from windlass.core.events import CANCELLED, SETTLED, comes_back, event_of
+from windlass.drivers.protocol import Driver
+from windlass.errors import InvalidInput, WindlassError
+from windlass.types import Claimed
+from windlass.words import did_you_mean
+
+AT_ONCE: Final = 8
+MOST_WAITING: Final = 1_000
+log: Final = logging.getLogger("windlass.hooks")
+Hook = Callable[["JobEvent"], Any]
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+class JobEvent(Struct, frozen=True, kw_only=True):
+    """What a hook is told. `error`: why it failed, died or was cancelled, where that is known."""
+
+    event: str
+    job_id: str
+    type: str
+    queue: str
+    org_id: str | None
+    execution: int
+    error: str | None = None
+
+
+class Hooks:
+    """The functions of one app, by event."""
+
+    def __init__(self) -> None:
+        self._by_event: dict[str, list[Hook]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_event)
+
+    def add(self, event: str, hook: H) -> H:
+        if event not in SETTLED:
+            raise InvalidInput(
+                "event", f"{event!r:.80} is nothing that one worker settles{did_you_mean(str(event), SETTLED)}; known: "
+                f"{', '.join(SETTLED)}. Of anything else a webhook can tell you"
+            )  # fmt: skip
+        if not callable(hook):
+            raise InvalidInput("hook", f"must be a function of one argument, got {hook!r:.80}")
+        self._by_event.setdefault(event, []).append(hook)
+        return hook
+
+    def of(self, event: str) -> list[Hook]:
+        return self._by_event.get(event, [])
+
+    def event_for(self, change: Settlement) -> bool:
+        """Whether anybody may want to hear of this settlement."""
+        event = event_of(change)
+        return (event in self._by_event) or (comes_back(change) and CANCELLED in self._by_event)
+
+
+class HookRunner:
+    """Calls hooks beside the work of a worker: never before the commit, never in anybody's way."""
+
+    def __init__(self, hooks: Hooks, driver: Callable[[], Driver]) -> None:
+        self._hooks = hooks
+        self._driver = driver
+        self._waiting: deque[tuple[Claimed, Settlement]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def settled(self, job: Claimed, change: Settlement) -> None:
+        """A settlement was stored. Cheap where nobody listens."""
+        if not self._hooks.event_for(change):
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            log.warning("job %s: its hooks are not called, because %d others wait", job.id, len(self._waiting))
+            return
+        self._waiting.append((job, change))
+        if len(self._running) < AT_ONCE:
+            task = asyncio.get_running_loop().create_task(self._work(), name="windlass-hooks")
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def idle(self) -> None:
+        """Return once every hook has returned."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+    def stop(self) -> None:
+        self._waiting.clear()
+        for task in self._running:
+            task.cancel()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            job, change = self._waiting.popleft()
+            try:
+                told = await self._told(job, change)
+            except WindlassError as error:
+                log.warning("job %s: its hooks are not called, because the store cannot be asked: %s", job.id, error)
+                continue
+            for hook in self._hooks.of(told.event):
+                await self._call(hook, told)
+
+    async def _told(self, job: Claimed, change: Settlement) -> JobEvent:
+        """A change that brings a job back is turned into a cancellation where somebody has asked for that meanwhile: only
+        the row knows."""
+        event, error = event_of(change) or "", None
+        if comes_back(change):
+            [row] = await self._driver().get([job.id])
+            if row is not None and row.last_token == change.token and row.last_outcome == "cancelled":
+                event, error = CANCELLED, row.last_error
+        if event != CANCELLED or error is None:
+            error = getattr(change, "error", None) or getattr(change, "reason", None)
+        return JobEvent(
+            event=event, job_id=job.id, type=job.type, queue=job.queue, org_id=job.org_id, execution=job.executions,
+            error=error,
+        )  # fmt: skip
+
+    async def _call(self, hook: Hook, told: JobEvent) -> None:
+        try:
+            if inspect.iscoroutinefunction(hook):
+                answer: Awaitable[Any] = hook(told)
+            else:
+                answer = asyncio.to_thread(hook, told)
+            await answer
+        except Exception:  # somebody else's code, and the job has ended
+            log.exception("job %s: a hook of %s failed", told.job_id, told.event)

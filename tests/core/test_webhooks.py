@@ -1,0 +1,168 @@
+"""Deliveries as values: ids, content, signatures, and what comes of an answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
+
+from windlass.clock import SECOND, wall
+from windlass.core import webhooks as rules
+from windlass.core.events import DEAD, PING
+from windlass.core.webhooks import SCHEDULE, Answer
+from windlass.errors import InvalidInput
+from windlass.records import Delivery, Event, Webhook
+
+OLD, NEW = rules.secret_of(b"a" * 32), rules.secret_of(b"b" * 24)
+NOW = wall()  # the verifier of others compares with its own clock
+HOOK = Webhook(webhook_id="wh_1", url="https://x.org", events=(DEAD,), secret=NEW, created_at=NOW)
+OK = Answer(took=1, status=200, body="fine")
+BAD = Answer(took=1, status=500, body="oops")
+
+
+def event(**fields: Any) -> Event:
+    told = {
+        "event": DEAD,
+        "job_id": "j",
+        "org_id": None,
+        "body": '{"v":1,"error":"ü\\n"}',
+        "created_at": NOW,
+        "event_id": 7,
+    }
+    return Event(**{**told, "event_id": 7, **fields})
+
+
+def delivery(**fields: Any) -> Delivery:
+    return replace(rules.delivery_of("wh_1", event(), NOW), taken=True, **fields)
+
+
+def verified(webhook: Webhook, secret: str, at: int = NOW) -> Any:
+    content = rules.content_of(delivery())
+    return Verifier(secret).verify(content, rules.signed_headers(webhook, delivery(), content, at))
+
+
+def test_a_message_is_verified_by_the_library_of_others() -> None:
+    told = verified(HOOK, NEW)
+    assert (told["type"], told["data"]) == (DEAD, {"v": 1, "error": "ü\n"})
+    assert told["timestamp"].endswith("Z")
+
+
+def test_another_secret_does_not_verify_it() -> None:
+    with pytest.raises(WebhookVerificationError):
+        verified(HOOK, OLD)
+
+
+def test_content_that_was_changed_does_not_verify() -> None:
+    content = rules.content_of(delivery())
+    headers = rules.signed_headers(HOOK, delivery(), content, NOW)
+    for name, value in (("webhook-id", "wh_1_8"), ("webhook-timestamp", str(NOW // SECOND + 1))):
+        with pytest.raises(WebhookVerificationError):
+            Verifier(NEW).verify(content, {**headers, name: value})
+    with pytest.raises(WebhookVerificationError):
+        Verifier(NEW).verify(content.replace(b"1", b"2"), headers)
+
+
+def test_both_secrets_sign_until_the_old_one_s_time_is_over() -> None:
+    both = replace(HOOK, old_secret=OLD, old_until=NOW + 1)
+    assert verified(both, OLD) == verified(both, NEW)
+    assert rules.secrets_at(both, NOW + 1) == [NEW]
+    with pytest.raises(WebhookVerificationError):
+        verified(both, OLD, NOW + 1)
+
+
+def test_the_same_id_and_content_for_every_attempt() -> None:
+    first, later = delivery(), delivery(attempts=5, log=(), next_attempt_at=NOW + 9)
+    assert rules.message_id(first) == rules.message_id(later) == rules.message_id(rules.replayed(later, NOW)) == "wh_1_7"
+    assert rules.content_of(first) == rules.content_of(later)
+    assert rules.named_by("wh_1_7") == ("wh_1", 7)
+    assert [rules.named_by(text) for text in ("", "7", "_7", "wh_1_x", "wh_1_٧", "wh_1_" + "9" * 30)] == [None] * 6
+
+
+def test_content_is_json_whatever_the_row_holds() -> None:
+    assert json.loads(rules.content_of(replace(delivery(), event='a"b')))["type"] == 'a"b'
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["", "plain", "whsec_", "whsec_!!!!", rules.secret_of(b"a" * 23), rules.secret_of(b"a" * 65), "b" * 40, 7, None],
+)
+def test_a_secret_is_twenty_four_to_sixty_four_bytes(secret: Any) -> None:
+    with pytest.raises(InvalidInput, match="secret"):
+        rules.key_of(secret)
+
+
+# ------------------------------------------------------------------------------------------------------------- who
+
+
+@pytest.mark.parametrize(
+    ("hook", "happened", "gets"),
+    [
+        ({}, {}, True), ({"enabled": False}, {}, False), ({"events": ("job.retried",)}, {}, False),
+        ({"org_id": "a"}, {"org_id": "a"}, True), ({"org_id": "a"}, {"org_id": "b"}, False), ({"org_id": "a"}, {}, False),
+        ({}, {"org_id": "a"}, True), ({"created_at": NOW + 1}, {}, False),
+    ],
+)  # fmt: skip
+def test_who_gets_what(hook: dict[str, Any], happened: dict[str, Any], gets: bool) -> None:
+    assert rules.receives(replace(HOOK, **hook), event(**happened)) is gets
+
+
+# ---------------------------------------------------------------------------------------------------------- answers
+
+
+def test_a_success_is_the_end() -> None:
+    end = rules.ending(delivery(), OK, NOW, 0.5)
+    assert (end.status, end.next_attempt_at, end.disable, end.response) == ("sent", None, None, "fine")
+    assert (end.attempt.status, end.attempt.error) == (200, None)
+
+
+def test_the_schedule_has_ten_attempts_over_three_days_with_jitter() -> None:
+    pauses = [rules.pause_after(n, BAD, 0.0) for n in range(1, 11)]
+    assert pauses[-1] is None
+    assert [pause for pause in pauses if pause is not None] == list(SCHEDULE[1:])
+    assert 3 * 86_400 * SECOND < sum(SCHEDULE) < 4 * 86_400 * SECOND
+    assert rules.pause_after(2, BAD, 1.0) == int(300 * SECOND * 1.2)
+
+
+@pytest.mark.parametrize(
+    ("status", "asked", "pause"),
+    [(429, 60, 60), (503, 60, 60), (500, 60, 5), (429, 1, 5), (429, 10**9, 86_400), (429, None, 5), (200, None, 5)],
+)
+def test_a_receiver_may_ask_for_a_longer_pause(status: int, asked: int | None, pause: int) -> None:
+    answer = Answer(took=1, status=status, retry_after=None if asked is None else asked * SECOND)
+    assert rules.pause_after(1, answer, 0.0) == pause * SECOND
+
+
+def test_a_failure_says_what_it_was_and_is_tried_again() -> None:
+    end = rules.ending(delivery(attempts=1), BAD, NOW, 0.0)
+    assert (end.status, end.next_attempt_at, end.attempt.error) == ("queued", NOW + 300 * SECOND, "answered 500")
+    assert rules.ending(delivery(), Answer(took=1, error="no route"), NOW, 0.0).attempt.error == "no route"
+
+
+def test_one_that_is_gone_is_switched_off_at_once() -> None:
+    end = rules.ending(delivery(), Answer(took=1, status=410), NOW, 0.0)
+    assert (end.status, end.unless_sent_since) == ("failed", None)
+    assert "410" in (end.disable or "")
+
+
+def test_the_end_of_the_schedule_switches_it_off_unless_it_took_something_else() -> None:
+    end = rules.ending(delivery(attempts=9), BAD, NOW, 0.0)
+    assert (end.status, end.unless_sent_since) == ("failed", NOW)
+    assert "10 attempts failed" in (end.disable or "")
+
+
+def test_a_ping_is_sent_once() -> None:
+    end = rules.ending(delivery(event=PING), BAD, NOW, 0.0)
+    assert (end.status, end.disable) == ("failed", None)
+
+
+def test_what_a_receiver_says_is_cut_and_made_storable() -> None:
+    answer = Answer(took=1, status=500, body="\x00\ud800" * 5_000, error="\x00" + "e" * 5_000)
+    end = rules.ending(delivery(), answer, NOW, 0.0)
+    assert end.response is not None
+    assert "\x00" not in end.response
+    end.response.encode()
+    assert len(end.attempt.error or "") <= rules.ERROR_MOST + 3

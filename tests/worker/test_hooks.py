@@ -1,0 +1,124 @@
+"""In-process hooks: after the commit, in the worker that settled, at most once, in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from windlass import Reject, Retry, fixed
+from windlass.core.events import CANCELLED, DEAD, RETRIED, SUCCEEDED
+from windlass.errors import InvalidInput
+from windlass.hooks import JobEvent
+from worker.stage import Stage, on_stage
+
+
+def test_a_hook_hears_of_what_its_worker_settled(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        app = stage.app
+        heard: list[tuple[str, str, str | None]] = []
+
+        @app.task(retry=Retry(max_retries=1, backoff=fixed(0)))
+        async def work(n: int) -> None:
+            if n == 1:
+                raise ValueError("boom")
+            if n == 2:
+                raise Reject("never")
+
+        for event in (SUCCEEDED, RETRIED, DEAD):
+
+            @app.on(event)
+            async def note(told: JobEvent) -> None:
+                row = await stage.fetch(told.job_id)
+                assert row.last_outcome is not None, "it is not stored yet"
+                heard.append((told.event, told.job_id, told.error))
+
+        good, bad, never = [await work.enqueue(n) for n in range(3)]
+        await stage.drain()
+        assert sorted(heard, key=repr) == sorted([
+            (SUCCEEDED, good.id, None), (RETRIED, bad.id, "ValueError: boom"), (DEAD, bad.id, "ValueError: boom"),
+            (DEAD, never.id, "never"),
+        ], key=repr)  # fmt: skip
+
+    on_stage(url, play)
+
+
+def test_a_plain_function_runs_beside_the_event_loop(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        threads: list[threading.Thread] = []
+
+        @stage.app.task
+        async def work() -> None: ...
+
+        @stage.app.on(SUCCEEDED)
+        def note(told: JobEvent) -> None:
+            threads.append(threading.current_thread())
+
+        await work.enqueue()
+        await stage.drain()
+        assert len(threads) == 1
+        assert threads[0] is not threading.main_thread()
+
+    on_stage(url, play)
+
+
+def test_a_hook_that_fails_or_hangs_harms_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def play(stage: Stage) -> None:
+        calls: list[str] = []
+
+        @stage.app.task
+        async def work() -> None: ...
+
+        @stage.app.on(SUCCEEDED)
+        async def broken(told: JobEvent) -> None:
+            calls.append(told.job_id)
+            raise RuntimeError("of its own making")
+
+        @stage.app.on(SUCCEEDED)
+        async def endless(told: JobEvent) -> None:
+            await asyncio.sleep(3_600)
+
+        jobs = [await work.enqueue() for _ in range(20)]
+        async with stage.working():
+            for job in jobs:
+                await stage.until_state(job.id, "succeeded")
+            await stage.until(lambda: len(calls) == 8)  # as many at once, and the others wait
+        assert "a hook of job.succeeded failed" in caplog.text
+
+    on_stage(url, play)
+
+
+def test_an_outcome_that_was_refused_is_not_heard_of(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        heard: list[str] = []
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        @stage.app.task
+        async def work() -> None:
+            begun.set()
+            await go.wait()
+
+        stage.app.on(SUCCEEDED)(lambda told: heard.append(told.job_id))
+        job = await work.enqueue()
+        async with stage.working():
+            await begun.wait()
+            stage.store.fail("extend")
+            stage.clock.advance(stage.app.client.settings.lease + 1)
+            assert (await stage.store.driver.expire(now=stage.clock.now(), limit=10))[0] == 1
+            go.set()
+            await asyncio.sleep(0.05)
+        assert heard.count(job.id) <= 1
+
+    on_stage(url, play)
+
+
+def test_only_what_one_worker_settles_can_be_heard_of(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        for event in ("job.recovered", "group.finished", "queue.unhealthy", "job.died"):
+            with pytest.raises(InvalidInput, match=r"job\.succeeded, job\.retried, job\.dead, job\.cancelled"):
+                stage.app.on(event)(print)
+        with pytest.raises(InvalidInput, match="function"):
+            stage.app.on(CANCELLED)("no function")  # type: ignore[type-var]
+
+    on_stage(url, play)
