@@ -357,11 +357,11 @@ class Meddler:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
-    async def alter(self, changes: Any, *, now: int, **by: Any) -> Any:
+    async def alter(self, changes: Any, *, now: int, by: Any = None) -> Any:
         if self.times:
             self.times -= 1
             await self._meddle()
-        return await self._driver.alter(changes, now=now, **by)
+        return await self._driver.alter(changes, now=now, by=by)
 
 
 def test_a_job_that_matches_no_more_is_left_alone(tell: Tell) -> None:

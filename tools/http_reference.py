@@ -42,7 +42,7 @@ def page() -> str:
     parts = [
         "# The HTTP API\n",
         "This page is generated from the table of routes: `make docs` writes it, `make lint` fails when it is out of date.",
-        "A server tells the same, with every type, at `/api/openapi.json`. See [the guide](../guides/http-api.md).\n",
+        "A server tells the same, with all types, at `/api/openapi.json`. First read [the guide](../guides/http-api.md).\n",
         "*Whole store*: not with a token that is bound to an organisation or to queues.\n",
         "| endpoint | needs | what it does |\n|---|---|---|",
         *map(line, API),

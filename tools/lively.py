@@ -17,7 +17,6 @@ from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.records import WorkerInfo
-from windlass.types import Claimed, Micros, NewJob
 from windlass.types import Claimed, DeadKind, Micros, NewJob
 
 MINUTE: Final = 60 * SECOND

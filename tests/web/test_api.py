@@ -312,6 +312,44 @@ def test_tokens_are_made_and_revoked_and_their_secret_is_told_once(api: Callable
     api(story)
 
 
+def test_webhooks_are_made_changed_and_removed_and_their_secret_is_told_once(api: Callable[[Story], None]) -> None:
+    async def story(api: Api) -> None:
+        wish = {"url": "https://hooks.example.invalid/in", "events": ["job.dead"]}
+        made = await api.post("/api/webhooks", wish, 201)
+        hook = made["webhook"]["webhook_id"]
+        assert made["secret"].startswith("whsec_")
+        for path in ("/api/webhooks", f"/api/webhooks/{hook}", "/api/audit"):
+            assert made["secret"] not in (await api.client.get(path)).text
+        assert (await api("PATCH", f"/api/webhooks/{hook}", json={"enabled": False}))["enabled"] is False
+        rotated = await api.post(f"/api/webhooks/{hook}/rotate", {"keep": "1h"})
+        assert rotated["secret"] != made["secret"]
+        assert (await api.get(f"/api/webhooks/{hook}/deliveries"))["deliveries"] == []
+        assert (await api.post(f"/api/webhooks/{hook}/replay"))["messages"] == 0
+        assert (await api.post("/api/webhooks", {**wish, "events": ["job.nonsense"]}, 422))["status"] == 422
+        assert (await api("DELETE", f"/api/webhooks/{hook}"))["name"] == hook
+        assert (await api.get(f"/api/webhooks/{hook}", 404))["type"] == "urn:windlass:unknown-webhook"
+        assert (await api.get("/api/deliveries/nobody", 404))["type"] == "urn:windlass:unknown-delivery"
+
+    api(story)
+
+
+SPELLINGS = (
+    "169.254.169.254", "2852039166", "0xa9fea9fe", "0xa9.0xfe.0xa9.0xfe", "0251.0376.0251.0376", "169.254.43518",
+    "169.16689662", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "[64:ff9b::169.254.169.254]", "[2002:a9fe:a9fe::]",
+    "169.254.169.254.",
+)  # fmt: skip
+
+
+def test_a_webhook_never_leads_to_the_metadata_of_the_machine(api: Callable[[Story], None]) -> None:
+    async def story(api: Api) -> None:
+        for host in SPELLINGS:
+            told = await api.post("/api/webhooks", {"url": f"https://{host}/latest", "events": ["job.dead"]}, 422)
+            assert told["field"] == "url", host
+        assert (await api.get("/api/webhooks"))["webhooks"] == []
+
+    api(story)
+
+
 def test_how_things_are_is_told(api: Callable[[Story], None]) -> None:
     async def story(api: Api) -> None:
         await api.add()

@@ -46,7 +46,9 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
-GROUPS: Final = ("jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds", "tokens", "webhooks")
+GROUPS: Final = (
+    "jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds", "tokens", "webhooks",
+)  # fmt: skip
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",

@@ -21,7 +21,7 @@ NAMED: Final = 100  # of a batch, so many are named one by one
 CHANGED: Final = frozenset({"applied", "requested"})
 
 # What nobody has to answer for: that work goes on, or that one came in.
-QUIET: Final = (wishes.Grant, wishes.Renew, wishes.NoteUse, wishes.Leave)
+QUIET: Final = (wishes.Grant, wishes.Renew, wishes.NoteUse, wishes.Leave, wishes.TakeDelivery, wishes.EndDelivery)
 ACTIONS: Final[dict[type[Any], str]] = {
     wishes.Cancel: "job.cancel", wishes.Replay: "job.retry", wishes.RunNow: "job.run_now", wishes.Move: "job.move",
     wishes.MoveBeside: "job.move", wishes.Swap: "job.swap", wishes.SetPriority: "job.priority",
@@ -32,6 +32,8 @@ ACTIONS: Final[dict[type[Any], str]] = {
     wishes.DeleteTemplate: "template.delete", wishes.PutSchedule: "schedule.put",
     wishes.RenameSchedule: "schedule.rename", wishes.DeleteSchedule: "schedule.delete", wishes.Fire: "schedule.fire",
     wishes.Acquire: "hold.acquire", wishes.ReleaseHold: "hold.release", wishes.PutWebhook: "webhook.put",
+    wishes.ChangeWebhook: "webhook.change", wishes.RotateSecret: "webhook.rotate",
+    wishes.DeleteWebhook: "webhook.delete", wishes.PingWebhook: "webhook.ping", wishes.ReplayDelivery: "webhook.replay",
     wishes.CreateToken: "token.create", wishes.RevokeToken: "token.revoke",
 }  # fmt: skip
 # The field that says what is changed, and the noun before it.

@@ -20,7 +20,7 @@ from windlass.core.alterations import ChangeWebhook, EndDelivery, PutWebhook, Ro
 from windlass.core.changes import storable
 from windlass.core.events import PING
 from windlass.errors import InvalidInput
-from windlass.records import Delivery, Event, Try, Webhook
+from windlass.records import AuditLine, Delivery, Event, Try, Webhook
 from windlass.types import Micros
 
 # Pauses before each attempt: the whole takes about three days. The first is made at once.
@@ -214,3 +214,8 @@ def replayed(delivery: Delivery, now: Micros) -> Delivery:
 
 def is_being_sent(delivery: Delivery, now: Micros) -> bool:
     return delivery.taken and (delivery.next_attempt_at or 0) > now
+
+
+def disabled(change: EndDelivery, now: Micros) -> AuditLine:
+    """For the audit log: nobody switched the webhook off, and somebody will ask why it is."""
+    return AuditLine(at=now, actor="windlass", action="webhook.disabled", subject=change.webhook_id, detail=change.disable)

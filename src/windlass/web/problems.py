@@ -24,10 +24,12 @@ from windlass.errors import (
     Refused,
     ResourceBusy,
     StoreError,
+    UnknownDelivery,
     UnknownSchedule,
     UnknownTask,
     UnknownTemplate,
     UnknownToken,
+    UnknownWebhook,
     WindlassError,
 )
 
@@ -61,7 +63,8 @@ class Trouble(WindlassError):
 
 _STATUS: Final[dict[type[WindlassError], int]] = {
     OutOfScope: 403, InvalidInput: 422, UnknownTask: 422,
-    JobNotFound: 404, GroupNotFound: 404, HoldNotFound: 404, UnknownSchedule: 404, UnknownTemplate: 404, UnknownToken: 404,
+    JobNotFound: 404, GroupNotFound: 404, HoldNotFound: 404, UnknownSchedule: 404, UnknownTemplate: 404,
+    UnknownToken: 404, UnknownWebhook: 404, UnknownDelivery: 404,
     Refused: 409, GroupRefused: 409, InUse: 409, DuplicateId: 409, DuplicateJob: 409, ResourceBusy: 409, HoldLost: 409,
 }  # fmt: skip
 _TITLES: Final = {

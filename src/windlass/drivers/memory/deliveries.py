@@ -25,10 +25,8 @@ from windlass.core.events import ping
 from windlass.core.queries import AllEvents, AllWebhooks, DeliveriesOf, DeliveryOf, DueDeliveries, WaitingEvents
 from windlass.drivers.memory.events import add
 from windlass.drivers.memory.tables import Tables
-from windlass.records import AuditLine, Delivery, Event, Webhook
+from windlass.records import Delivery, Event, Webhook
 from windlass.types import Micros
-
-BY = "windlass"  # who switches a webhook off when nobody does
 
 
 def alter(tables: Tables, change: OfWebhooks, now: Micros) -> AlterAnswer:
@@ -101,9 +99,7 @@ def end(tables: Tables, change: EndDelivery, now: Micros) -> AlterAnswer:
         since = change.unless_sent_since
         if since is None or not was_sent(tables, change.webhook_id, since):
             write(tables, replace(webhook, enabled=False, disabled_reason=change.disable))
-            tables.add_audit(
-                AuditLine(at=now, actor=BY, action="webhook.disabled", subject=change.webhook_id, detail=change.disable)
-            )
+            tables.add_audit(rules.disabled(change, now))
     return "applied"
 
 

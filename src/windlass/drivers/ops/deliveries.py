@@ -23,12 +23,12 @@ from windlass.core.events import ping
 from windlass.core.queries import DeliveriesOf, DueDeliveries
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import webhooks
+from windlass.drivers.ops.notes import note
 from windlass.drivers.rows import delivery_in, event_in, to_json
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.records import Delivery, DeliveryStatus, Webhook
 from windlass.types import Micros
 
-BY: Final = "windlass"  # who switches a webhook off when nobody does
 LAST: Final = 2**63 - 1
 
 
@@ -121,9 +121,7 @@ def end(db: Dialect, change: EndDelivery, now: Micros) -> Op[AlterAnswer]:
             webhook_id=change.webhook_id, reason=change.disable, since=change.unless_sent_since
         )
     ):  # fmt: skip
-        yield db.sql.add_audit(
-            at=now, actor=BY, action="webhook.disabled", subject=change.webhook_id, detail=change.disable
-        )
+        yield from note(db, [rules.disabled(change, now)])
     return "applied"
 
 

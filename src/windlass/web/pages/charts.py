@@ -130,7 +130,8 @@ def _chart(name: str, label: str, times: Sequence[datetime], series: Sequence[Se
         height=height,
         drawn=tuple(drawn),
         grid=tuple((round(_y(value, grid[-1], plot), 1), told(value, unit, axis=True)) for value in grid),
-        times=_ticks(local, days=days), xs=msgspec.json.encode(words).decode(),
+        times=_ticks(local, days=days),
+        xs=msgspec.json.encode(words).decode(),
         series=msgspec.json.encode(
             [{"name": one.name, "class": one.tone, "values": one.values} for one in series]
         ).decode(),

@@ -60,7 +60,9 @@ async def show(request: Request[Letters, None]) -> Page:
     asked = request.query
     now = request.app.client.now()
     shown = {
-        "asked": asked, "few": FEW, "live": address(asked, "/live/dead-letters", open=asked.open),
+        "asked": asked,
+        "few": FEW,
+        "live": address(asked, "/live/dead-letters", open=asked.open),
         "kinds": [(by, word, address(asked, by=by)) for by, word in KINDS.items()],
         "spans": [(span, word, address(asked, span=span)) for span, word in SPAN_WORDS.items()],
         "narrowed": [

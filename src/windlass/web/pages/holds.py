@@ -32,7 +32,10 @@ async def _page(request: Request[Any, Any], form: Form, error: str) -> Page:
     waiting = {queue.name: queue.counts.get("queued", 0) for queue in overview.queues}
     ended = [one for one in holds if one.status != "ACTIVE"]
     shown = {
-        "active": [hold for hold in holds if hold.status == "ACTIVE"], "waiting": waiting, "form": form, "error": error,
+        "active": [hold for hold in holds if hold.status == "ACTIVE"],
+        "waiting": waiting,
+        "form": form,
+        "error": error,
         "ended": sorted(ended, key=lambda one: one.reserved_at, reverse=True)[:50],
         "queues": sorted(waiting),
     }
