@@ -28,6 +28,7 @@ from random import shuffle
 from mutants_of_acceptance import ACCEPTANCE
 from mutants_of_access import ACCESS
 from mutants_of_groups import GROUPS
+from mutants_of_limits import LIMITS
 from mutants_of_listings import LISTINGS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
@@ -35,6 +36,7 @@ from mutants_of_processes import PROCESSES
 from mutants_of_webhooks import WEBHOOKS
 
 ROOT = Path(__file__).parent.parent
+PLANTED = (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES, *LIMITS, *WEBHOOKS, *ACCESS, *LISTINGS)
 
 TIERS = {
     "core": ["tests/core"],
@@ -62,6 +64,8 @@ TIERS = {
     "dependants": ["tests/drivers/postgres/test_postgres_steps_of_groups.py"],
     "holders": ["tests/drivers/postgres/test_postgres_steps_of_holders.py"],
     "limits": ["tests/drivers/postgres/test_postgres_steps_of_limits.py"],
+    "passing": ["tests/drivers/postgres/test_postgres_steps_of_passing_on.py"],
+    "backlogs": ["tests/drivers/test_backlogs.py", "-k", "not postgres"],
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
     "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
     "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
@@ -187,7 +191,8 @@ MUTANTS = [
            "return base + ahead / self._weights.get(share, 1.0) if ahead else base", "return base + ahead",
            ("conformance",)),
     Mutant("ageing: nobody is asked how long it waited", SQL + "limits.sql",
-           "max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before", "queued_at <= :before",
+           "max(queued_at, coalesce(run_at, 0), coalesce(aged_at, 0)) <= :before\n        order",
+           "queued_at <= :before\n        order",
            ("conformance",)),
     Mutant("chain: the child forgets its attempts", SQL + "jobs.sql",
            ":attempts, 0, 0, 0, max_attempts, max_lost, retry_mode", "0, 0, 0, 0, max_attempts, max_lost, retry_mode"),
@@ -579,10 +584,7 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in options]
     chosen = [
         mutant
-        for mutant in [
-            *MUTANTS,
-            *(Mutant(*one) for one in (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES, *WEBHOOKS, *ACCESS, *LISTINGS)),
-        ]
+        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in PLANTED)]
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from windlass.admin import Admin
-from windlass.client import Client, JobHandle
+from windlass.client import Client
 from windlass.clock import Clock, duration
 from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
 from windlass.core.admission import check_name, check_one_of, check_queues

@@ -182,7 +182,8 @@ def test_a_queue_that_becomes_fair_and_a_permit_that_is_given_back_do_not_wait_i
     enqueue(stage, new(id="parks", limit_keys=("key:k",)), new(id="runs", priority=1, limit_keys=("key:k",)))
     [job] = claimed(stage)
     assert job.id == "runs"
-    for outcome in stage.every(lambda: {"person": wanted(PutQueue("default", order="fair")), "worker": settle([job])}):
+    fair = PutQueue("default", order="fair")
+    for outcome in stage.some(lambda: {"person": wanted(fair), "worker": settle([job])}, rounds=60, seed=5):
         assert (outcome["person"], outcome["worker"]) == (["applied"], ["applied"]), outcome
         stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
         assert [one.id for one in stage.do(claim(wish("next"), NOW + LOOK_AGAIN))] == ["parks"], outcome

@@ -85,6 +85,7 @@ def test_a_group_that_stops_gives_no_tokens_back_that_a_claim_took(stage: Stage)
     other.close()
     more = drive(claim(wish("two"), LATER), stage.own.execute)
     assert len(taken) + len(more) == 2, f"{ids(taken)} and {ids(more)} of a key that lets two pass"
+    assert len(drive(claim(wish("three"), LATER + SECOND), stage.own.execute)) == 1  # who waits is not forgotten
 
 
 def test_a_group_that_stops_does_not_wait_for_a_key_that_it_learnt_of_too_late(stage: Stage) -> None:
