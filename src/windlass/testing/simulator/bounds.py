@@ -65,6 +65,11 @@ def is_concerned(job: Job, key: str) -> bool:
     return concerns(key, queue=job.queue, kind=job.type, org_id=job.org_id, tags=job.tags, limit_keys=job.limit_keys)
 
 
+def is_due(old: Job, job: Job) -> bool:
+    """Whether nothing happened to a queued job but that its time has come."""
+    return job.ready and not old.ready and old.parked_on is None
+
+
 class Bounds:
     def __init__(self, history: History, rows: BoundedRows) -> None:
         self._history = history
@@ -134,8 +139,11 @@ class Bounds:
         others = [
             (known.get(seq), job) for seq, job in self._rows.jobs().items() if job.queue == queue and job.state == "queued"
         ]
-        # Who found no permit in this claim was offered its turn; who was let through by that came too late for it.
-        offered = {job.org_id for old, job in others if old is None or old.parked_on != job.parked_on}
+        # Whose job found no permit in this claim, perhaps once more, was offered its turn; who was let through by that came
+        # too late for it. A job whose time has come meanwhile was there from the beginning.
+        offered = {
+            job.org_id for old, job in others if old is None or (old.updated_at != job.updated_at and not is_due(old, job))
+        }
         for _, job in others:
             suits = job.ready and not wish.unhandled and (wish.types is None or job.type in wish.types)
             if suits and job.org_id not in offered:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from windlass.core.alterations import Leave
-from windlass.core.duties import Prune, RemoveDeadWorkers
+from windlass.core.duties import Prune, RecountLimits, RemoveDeadWorkers
 from windlass.testing.simulator.calls import Call
 from windlass.testing.simulator.conduct import require
 from windlass.testing.simulator.history import History
@@ -89,6 +89,10 @@ class Succession:
             check_pruned(duty, rows.jobs().values(), gone, call.now)
         elif isinstance(duty, RemoveDeadWorkers):
             self._removed(duty, call.now, bool(changed))
+        elif isinstance(duty, RecountLimits):
+            for old, job in changed:
+                lets_through = old is not None and old.parked_on is not None and job.parked_on is None
+                require(lets_through and job.state == "queued", "counting lets through who waits, and no more", job.id)
         else:
             require(not changed, "counting changes no job", type(duty).__name__)
 

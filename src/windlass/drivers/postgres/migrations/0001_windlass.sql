@@ -327,7 +327,6 @@ create table windlass.limits (
                                     and (tokens is null or (tokens >= 0 and tokens <= burst))),
   constraint rate_passes     check (per_second is null or (per_second > 0 and per_second < 'infinity'
                                                            and burst >= 1 and burst < 'infinity')),
-  constraint wakes_by_a_rate check (wake_at is null or per_second is not null),
   constraint weight_positive check (weight > 0 and weight < 'infinity')
 );
 

@@ -285,7 +285,6 @@ create table limits (
                                     and (tokens is null or (tokens >= 0 and tokens <= burst))),
   constraint rate_passes     check (per_second is null or (per_second > 0 and per_second < 9e999
                                                            and burst >= 1 and burst < 9e999)),
-  constraint wakes_by_a_rate check (wake_at is null or per_second is not null),
   constraint weight_positive check (weight > 0 and weight < 9e999)
 ) strict, without rowid;
 
