@@ -42,7 +42,7 @@ ORDER: list[Planted] = [
      "            if granted:\n                yield from write(db, renewed(found, change.expires_in, now, granted=granted))\n"
      "            return \"applied\" if", ()),
     ("hold: an expiry leaves no line", OPS + "holds.py",
-     "        yield from note(db, found, \"hold.expired\", actor, now)\n", "        yield from ()\n", ()),
+     "        yield from tell(db, found, \"hold.expired\", actor, now)\n", "        yield from ()\n", ()),
     ("hold: one that has ended is renewed", OPS + "holds.py",
      "    if not is_valid(found, now):\n        return \"wrong_state\"\n    match", "    match", ()),
     ("pg order: changes are not made one after the other", PG + "locking.py",
