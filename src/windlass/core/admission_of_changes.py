@@ -87,23 +87,8 @@ def check_alteration(change: Alteration) -> None:
             check_name("limit", change.key)
         case PauseLimit():
             check_pause_limit(change)
-        case PutGroup():
-            check_name("group_id", change.group_id)
-            check_number("total", change.total)
-            check_one_of("mode", change.mode, GROUP_MODES)
-            check_one_of("on_failure", change.on_failure, ON_FAILURE)
-            if change.total == 0:
-                raise InvalidInput("total", "a group has at least one member")
-            if change.mode == "sequential":
-                raise InvalidInput("mode", "a sequential group comes with its members; enqueue them together (NewGroup)")
-        case CancelGroup():
-            check_name("group_id", change.group_id)
-        case RetryGroup():
-            check_name("group_id", change.group_id)
-            for _, child_id in change.members:
-                check_id(child_id)
-            if len({job_id for job_id, _ in change.members}) < len(change.members):
-                raise InvalidInput("members", f"names a member of the group {change.group_id!r} twice")
+        case PutGroup() | CancelGroup() | RetryGroup():
+            check_group(change)
         case CreateToken() | RevokeToken() | NoteUse() | Note():
             check_access(change)
         case Unchanged():
@@ -135,6 +120,23 @@ def check_alteration(change: Alteration) -> None:
             check_of_webhooks(change)
         case _:
             pass
+
+
+def check_group(change: PutGroup | CancelGroup | RetryGroup) -> None:
+    check_name("group_id", change.group_id)
+    if isinstance(change, PutGroup):
+        check_number("total", change.total)
+        check_one_of("mode", change.mode, GROUP_MODES)
+        check_one_of("on_failure", change.on_failure, ON_FAILURE)
+        if change.total == 0:
+            raise InvalidInput("total", "a group has at least one member")
+        if change.mode == "sequential":
+            raise InvalidInput("mode", "a sequential group comes with its members; enqueue them together (NewGroup)")
+    if isinstance(change, RetryGroup):
+        for _, child_id in change.members:
+            check_id(child_id)
+        if len({job_id for job_id, _ in change.members}) < len(change.members):
+            raise InvalidInput("members", f"names a member of the group {change.group_id!r} twice")
 
 
 def check_pause_limit(change: PauseLimit) -> None:

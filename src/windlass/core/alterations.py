@@ -8,7 +8,15 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from windlass.records import DeliveryStatus, Try
+from windlass.core.alterations_webhooks import ChangeWebhook as ChangeWebhook
+from windlass.core.alterations_webhooks import DeleteWebhook as DeleteWebhook
+from windlass.core.alterations_webhooks import EndDelivery as EndDelivery
+from windlass.core.alterations_webhooks import OfWebhooks as OfWebhooks
+from windlass.core.alterations_webhooks import PingWebhook as PingWebhook
+from windlass.core.alterations_webhooks import PutWebhook as PutWebhook
+from windlass.core.alterations_webhooks import ReplayDelivery as ReplayDelivery
+from windlass.core.alterations_webhooks import RotateSecret as RotateSecret
+from windlass.core.alterations_webhooks import TakeDelivery as TakeDelivery
 from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Order, Overlap, Positions, Side
 
 
@@ -289,17 +297,6 @@ class ReleaseHold(Struct, frozen=True):
     by: str | None = None
 
 
-class PutWebhook(Struct, frozen=True, kw_only=True):
-    """Subscribe to events, or change a subscription as a whole. From now on each of them leaves a row in the outbox."""
-
-    webhook_id: str
-    url: str
-    events: tuple[str, ...]
-    secret: str
-    org_id: str | None = None
-    enabled: bool = True
-
-
 class CreateToken(Struct, frozen=True, kw_only=True):
     """A new token, known by the SHA-256 of its secret. Its name is that of no other of the same org that was not
     revoked."""
@@ -349,76 +346,10 @@ class Unchanged(Struct, frozen=True):
 OfOneJob: TypeAlias = Cancel | Replay | RunNow | Move | SetPriority | Delete
 
 
-class ChangeWebhook(Struct, frozen=True, kw_only=True):
-    """Change parts of a subscription; None = as it is. Switched on again, it goes on with what it still has to send."""
-
-    webhook_id: str
-    url: str | None = None
-    events: tuple[str, ...] | None = None
-    enabled: bool | None = None
-
-
-class RotateSecret(Struct, frozen=True, kw_only=True):
-    """Give a webhook another secret. Until `keep_until` messages are signed with both."""
-
-    webhook_id: str
-    secret: str
-    keep_until: Micros
-
-
-class DeleteWebhook(Struct, frozen=True):
-    """Remove a subscription with all its deliveries."""
-
-    webhook_id: str
-
-
-class PingWebhook(Struct, frozen=True):
-    """Send a webhook a message that says nothing, whatever it subscribes to: a row of the outbox, and its delivery."""
-
-    webhook_id: str
-
-
-class TakeDelivery(Struct, frozen=True, kw_only=True):
-    """Take a delivery that is due upon oneself, until then: nobody else sends it before. `expected` is its
-    `next_attempt_at` as it was read; `until` becomes it."""
-
-    event_id: int
-    webhook_id: str
-    expected: Micros
-    until: Micros
-
-
-class EndDelivery(Struct, frozen=True, kw_only=True):
-    """What came of an attempt, by who took the delivery: `expected` is the `until` of the taking. Again at
-    `next_attempt_at`, or sent, or failed for good. `disable`: the webhook is switched off for this reason, unless something
-    was sent to it at `unless_sent_since` or later."""
-
-    event_id: int
-    webhook_id: str
-    expected: Micros
-    status: DeliveryStatus
-    attempt: Try
-    next_attempt_at: Micros | None = None
-    response: str | None = None
-    disable: str | None = None
-    unless_sent_since: Micros | None = None
-
-
-class ReplayDelivery(Struct, frozen=True, kw_only=True):
-    """Send a message once more, at once and with its whole schedule: the same id, the same content. `busy` while somebody
-    is sending it."""
-
-    event_id: int
-    webhook_id: str
-
-
 Ordering: TypeAlias = Move | MoveBeside | Swap | SetPriority | Renormalise
 Holding: TypeAlias = Acquire | Grant | Renew | ReleaseHold
 OfSchedules: TypeAlias = (
     PutTemplate | ArchiveTemplate | DeleteTemplate | PutSchedule | RenameSchedule | SetEnabled | DeleteSchedule | Fire
-)
-OfWebhooks: TypeAlias = (
-    PutWebhook | ChangeWebhook | RotateSecret | DeleteWebhook | PingWebhook | TakeDelivery | EndDelivery | ReplayDelivery
 )
 Alteration: TypeAlias = (
     Cancel
