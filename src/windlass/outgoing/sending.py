@@ -101,7 +101,7 @@ class Sender:
         return await self.addresses(host, port, secure=parts.scheme == "https")
 
     async def addresses(self, host: str, port: int, *, secure: bool) -> Sequence[str]:
-        found = await self._resolve(host, port)
+        found = await self._resolve(host.removesuffix("."), port)  # a dot ends a name, and hides a numeral
         if not found:
             raise OSError(f"{host} has no address")
         if not self._networks.allow(found):
