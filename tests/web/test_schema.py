@@ -14,7 +14,7 @@ from windlass.web.access import Access
 from windlass.web.app import web_app
 from windlass.web.bounds import Bounds
 
-EXAMPLES = 12
+EXAMPLES = 8
 
 
 class Served:
