@@ -20,6 +20,7 @@ from windlass.options import JobOptions
 from windlass.principal import SCOPES
 
 STORES = ("memory", "sqlite", "postgres")
+SECRET = "whsec_" + "c2VjcmV0" * 4
 
 
 class House:
@@ -215,7 +216,7 @@ def test_what_all_share_is_out_of_reach_and_unknown_questions_are_refused(house:
         await here.app.client.driver.alter(
             [
                 PutLimit("org:evil", 1), PutLimit("org:acme", 1), PutLimit("global", 9),
-                PutWebhook(webhook_id="w", url="https://x", events=("job.recovered",), secret="s", org_id="evil"),
+                PutWebhook(webhook_id="w", url="https://x", events=("job.recovered",), secret=SECRET, org_id="evil"),
             ],
             now=here.app.client.now(),
         )  # fmt: skip

@@ -152,8 +152,8 @@ def _at_commit(driver: SqliteDriver, operation: tuple[Any, str, Counts], step: s
     meant: list[bool] = []  # whether the present transaction holds the operation
 
     def around(real: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Generator[Any, Any, Any]]:
-        def observed(*args: Any) -> Generator[Any, Any, Any]:
-            answer = yield from real(*args)
+        def observed(*args: Any, **options: Any) -> Generator[Any, Any, Any]:
+            answer = yield from real(*args, **options)
             if counts(_asked(args), answer):
                 meant.append(True)
             return answer
@@ -177,10 +177,10 @@ def _at_commit_on_postgres(
 
     def around(at_once: bool) -> Callable[[Any], Any]:
         def wrapped(real: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Generator[Any, Any, Any]]:
-            def observed(*args: Any) -> Generator[Any, Any, Any]:
+            def observed(*args: Any, **options: Any) -> Generator[Any, Any, Any]:
                 if at_once and step == "before_commit":
                     die()
-                answer = yield from real(*args)
+                answer = yield from real(*args, **options)
                 if counts(_asked(args), answer):
                     if at_once:
                         die()

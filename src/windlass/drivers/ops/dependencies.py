@@ -145,7 +145,7 @@ def skip(db: Dialect, seqs: Sequence[int], now: Micros) -> Op[list[Row]]:
 def count_in_group(db: Dialect, group_id: str, ending: Ending, members: int, now: Micros) -> Op[None]:
     """So many members have ended. With the last of them the group has."""
     rows = yield db.sql.count_members(group_id=group_id, ending=ending, members=members, now=now)
-    if rows and rows[0][0]:
+    if rows and rows[0][0] == 0:
         yield from announce_group(db, group_id, now)
 
 

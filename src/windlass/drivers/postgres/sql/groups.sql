@@ -19,7 +19,7 @@ update windlass.groups
        cancelled = cancelled + least(:members::bigint, remaining) * (:ending::text = 'cancelled')::int,
        finished_at = case when remaining <= :members::bigint then windlass.at(:now) end
  where group_id = :group_id and remaining > 0
-returning finished_at is not null;
+returning remaining;
 
 -- name: uncount_failed
 -- core/counters.py: uncount_member. A dead member was brought back by a person.

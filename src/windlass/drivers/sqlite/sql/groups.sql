@@ -15,7 +15,7 @@ update groups
        cancelled = cancelled + min(:members, remaining) * (:ending = 'cancelled'),
        finished_at = case when remaining <= :members then :now end
  where group_id = :group_id and remaining > 0
-returning finished_at is not null;
+returning remaining;
 
 -- name: uncount_failed
 -- core/counters.py: uncount_member. A dead member was brought back by a person.
