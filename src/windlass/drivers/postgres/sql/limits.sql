@@ -85,14 +85,14 @@ with recursive kinds (key, queue, type) as (
      order by jobs.queue, jobs.type limit 1) as later
 )
 select key, queue, type, turns from kinds cross join (values (false), (true)) as either (turns)
- where case when turns then exists (
-         select from windlass.jobs
+ where case when turns then (
+         select true from windlass.jobs
           where parked_on = kinds.key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
-            and share is not null)
-       else exists (
-         select from windlass.jobs
+            and share is not null order by share limit 1)
+       else (
+         select true from windlass.jobs
           where parked_on = kinds.key and state = 'queued' and jobs.queue = kinds.queue and jobs.type = kinds.type
-            and share is null) end;
+            and share is null order by share limit 1) end;
 
 -- name: unpark
 -- So many of each kind that takes no turns, the first in dispatch order. Answers the place of the kind of each. What somebody
