@@ -27,8 +27,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 MISSING = "there is no chromium: run tools/debian_packages.sh (the Debian package `chromium`), or set CHROMIUM=/path/to/it"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not for longer than a module: while it is open there is an event loop in this thread, and no test of another kind
+    could have its own."""
     found = os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.fail(MISSING)
