@@ -27,8 +27,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 MISSING = "there is no chromium: run tools/debian_packages.sh (the Debian package `chromium`), or set CHROMIUM=/path/to/it"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Ends with these tests: as long as it is there an event loop runs in this thread, and others want one of their own."""
     found = os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         pytest.fail(MISSING)
