@@ -58,8 +58,10 @@ async def test_a_wrong_webhook_is_refused_beside_what_was_typed(desk: Desk, clie
     path = f"/webhooks/{hook['webhook_id']}"
     none = await client.post(path, data={"csrf": csrf, "url": URL})
     assert none.status_code == 422, "without any event"
+    assert "Save webhook" in none.text
     late = await client.post(f"{path}/rotate", data={"csrf": csrf, "keep": "nonsense", "sure": "1"})
     assert late.status_code == 422
+    assert "Save webhook" in late.text
     assert (await client.get(f"/api{path}")).json() == hook
 
 
