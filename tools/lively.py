@@ -4,7 +4,7 @@ calls at times that have passed. For screenshots, and for looking at pages by ha
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report, Settlement
 from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
+from windlass.core.webhooks import Answer
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, DeadKind, Micros, NewJob
@@ -64,6 +65,15 @@ def lively_app(url: str) -> Windlass:
     for name in ("warehouse.extract", "warehouse.load", "reports.refresh"):
         task(name, "exports")
     return app
+
+
+class Receiver:
+    """Answers messages without a network."""
+
+    status = 200
+
+    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> Answer:
+        return Answer(took=SECOND // 8, status=self.status, body='{"ok":true}' if self.status < 300 else "try again later")
 
 
 class Past:
@@ -216,7 +226,20 @@ class Past:
                 group.add(app.tasks["warehouse.load"].job(day="2026-11-15"))
         got = await self.claim("exports", 3, self.now, "worker-eu-2", lease=60 * MINUTE)
         await self.driver.settle([self.ended(job, self.now + SECOND, 0.3) for job in got[:2]], now=self.now + SECOND)
+        await self.hooks()
         await self.admin.acquire("reports", "migration of the reports", expires_in="15m", wait=0)
+
+    async def hooks(self) -> None:
+        """Three that were told of something: well, badly, and one that is gone."""
+        for name, events, statuses in (
+            ("chat.example/hooks/T02", ("job.dead", "queue.unhealthy"), (200, 200)),
+            ("pager.example/v2/events", ("job.dead", "schedule.missed"), (202, 503)),
+            ("old.example/jobs", ("group.finished",), (410,)),
+        ):
+            self.client.sender = receiver = Receiver()
+            made = await self.admin.create_webhook(f"https://{name}", events)
+            for receiver.status in statuses:
+                await self.admin.ping_webhook(made.webhook.webhook_id)
 
     async def fired(self, name: str) -> None:
         schedule = await self.app.schedules.get(name)

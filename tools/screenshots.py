@@ -74,6 +74,7 @@ class Served:
                 if found:
                     self.pages[name] = f"/jobs/{found[0].id}"
             self.pages["group"] = f"/groups/{(await admin.groups(2)).groups[-1].id}"
+            self.pages["webhook"] = f"/webhooks/{(await admin.webhooks()).webhooks[0].webhook_id}"
             web = web_app(app, access=Access(anonymous=LOCAL))
             self.server = uvicorn.Server(
                 uvicorn.Config(web, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)

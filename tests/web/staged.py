@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report
 from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
+from windlass.core.webhooks import Answer
 from windlass.drivers.protocol import Claim
 from windlass.records import WorkerInfo
 from windlass.types import NewJob
@@ -35,6 +37,32 @@ class Ids(Struct, frozen=True, kw_only=True):
     group: str
     hold: str
     held: str
+    webhook: str
+    silent: str
+
+
+class Receiver:
+    """Whoever is sent a message, without a network: it answers what is ours to show."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> Answer:
+        return Answer(took=SECOND, status=self.status, body=EVIL)
+
+
+async def hooks(app: Windlass, admin: Admin) -> list[str]:
+    """One that answered well and then badly, and one that said it is gone and was switched off."""
+    before, made = app.client.sender, []
+    for place, statuses in enumerate([(200, 500), (410,)]):
+        url = f"https://receiver.invalid/key-{EVIL.replace(' ', '')}{place}"
+        hook = (await admin.create_webhook(url, ["job.dead", "group.finished"], org_id=EVIL)).webhook
+        for status in statuses:
+            app.client.sender = Receiver(status)
+            await admin.ping_webhook(hook.webhook_id)
+        made.append(hook.webhook_id)
+    app.client.sender = before
+    return made
 
 
 def evil_tasks(app: Windlass) -> Any:
@@ -116,7 +144,11 @@ async def staged(app: Windlass) -> Ids:
     await driver.maintain(SampleQueues(keep=60 * MINUTE), epoch=None, now=now)
     await driver.maintain(RollUpUsage(until=now), epoch=None, now=now + MINUTE)
     groups = (await admin.groups()).groups
-    return Ids(**{name: one.id for name, one in jobs.items()}, group=groups[0].id, hold=hold.id, held="held")
+    webhook, silent = await hooks(app, admin)
+    return Ids(
+        **{name: one.id for name, one in jobs.items()}, group=groups[0].id, hold=hold.id, held="held", webhook=webhook,
+        silent=silent,
+    )  # fmt: skip
 
 
 def paths(ids: Ids) -> list[str]:
@@ -134,4 +166,6 @@ def paths(ids: Ids) -> list[str]:
         "/schedules?only=paused",
         "/queues", f"/queues/{evil}", "/workers", "/groups", f"/groups/{ids.group}", "/templates", f"/templates/{evil}",
         "/holds", "/usage", "/usage?span=30d&by=org", "/audit", f"/audit?actor={evil}", "/tokens", "/settings", "/sign-in",
+        "/webhooks", f"/webhooks/{ids.webhook}", f"/webhooks/{ids.webhook}?status=sent", f"/webhooks/{ids.silent}",
+        f"/webhooks/{ids.webhook}?status=queued",
     ]  # fmt: skip

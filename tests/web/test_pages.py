@@ -86,6 +86,7 @@ async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: 
         "/schedules": "No schedules yet", "/templates": "No templates yet", "/queues": "No queues yet",
         "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet",
         "/usage": "Nothing was counted yet", "/audit": "Nothing was done yet",
+        "/webhooks": "windlass webhooks create",
     }  # fmt: skip
     for path, teaches in words.items():
         answer = await client.get(path)
@@ -102,7 +103,7 @@ async def test_a_payload_is_shown_exactly(desk: Desk, client: httpx2.AsyncClient
 
 @on_a_desk
 async def test_what_is_not_there_is_told_by_a_page(desk: Desk, client: httpx2.AsyncClient) -> None:
-    for path in ("/jobs/none", "/groups/none", "/templates/none"):
+    for path in ("/jobs/none", "/groups/none", "/templates/none", "/webhooks/none"):
         answer = await client.get(path)
         assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
         assert "correlation id" in answer.text

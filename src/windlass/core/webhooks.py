@@ -218,4 +218,7 @@ def is_being_sent(delivery: Delivery, now: Micros) -> bool:
 
 def disabled(change: EndDelivery, now: Micros) -> AuditLine:
     """For the audit log: nobody switched the webhook off, and somebody will ask why it is."""
-    return AuditLine(at=now, actor="windlass", action="webhook.disabled", subject=change.webhook_id, detail=change.disable)
+    return AuditLine(
+        at=now, actor="windlass", action="webhook.disabled", subject=f"webhook:{change.webhook_id}",
+        detail=json.dumps({"reason": change.disable}),
+    )  # fmt: skip

@@ -59,7 +59,7 @@ class Served:
             self._ready.set()
 
     async def _main(self) -> None:
-        app = Windlass("memory://")
+        app = Windlass("memory://", webhook_networks="127.0.0.0/8")  # where the receivers of the tests are
         async with app:
             self.ids: Ids = await staged(app)
             web = web_app(app, access=self.access, base_path=self.base)

@@ -254,7 +254,7 @@ class WebhookPromises(Suite):
         [webhook] = await t.driver.read(AllWebhooks())
         assert (webhook.enabled, webhook.disabled_reason) == (False, "it is gone")
         assert [(line.action, line.subject, line.detail) for line in await t.driver.read(AuditLog())] == [
-            ("webhook.disabled", "h", "it is gone")
+            ("webhook.disabled", "webhook:h", '{"reason": "it is gone"}')
         ]
         await happened(t)
         assert await t.maintain(FanOut()) == Done(0)

@@ -10,11 +10,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.web.pages.formats import duration, number, span
+from windlass.web.pages.formats import NB, duration, number
 
 WIDTH: Final = 600
 ROOM: Final = 14  # above the highest grid line
 ROWS: Final = 12  # of the table beside a chart
+_GUTTER: Final = ((3_600_000, 3_600_000, "h"), (60_000, 60_000, "min"), (0, 1_000, "s"))  # steps from, unit
 _STEPS: Final = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400)
 
 Values = Sequence[float | None]
@@ -129,7 +130,7 @@ def _chart(name: str, label: str, times: Sequence[datetime], series: Sequence[Se
         unit=unit,
         height=height,
         drawn=tuple(drawn),
-        grid=tuple((round(_y(value, grid[-1], plot), 1), told(value, unit, axis=True)) for value in grid),
+        grid=tuple((round(_y(value, grid[-1], plot), 1), tick(value, grid[1], unit)) for value in grid),
         times=_ticks(local, days=days),
         xs=msgspec.json.encode(words).decode(),
         series=msgspec.json.encode(
@@ -142,19 +143,24 @@ def _chart(name: str, label: str, times: Sequence[datetime], series: Sequence[Se
     )
 
 
-def told(value: float | None, unit: str, *, axis: bool = False) -> str:
+def told(value: float | None, unit: str) -> str:
     if value is None:
         return "–"
-    if unit == "ms":
-        return (
-            "0"
-            if axis and not value
-            else span(value / 1000, brief=True)
-            if axis and value >= 1000
-            else duration(value / 1000)
-        )
-    text = number(round(value, 2) if value % 1 else int(value))
-    return text if axis else f"{text}{unit}"
+    return duration(value / 1000) if unit == "ms" else f"{_plain(value)}{unit}"
+
+
+def tick(value: float, step: float, unit: str) -> str:
+    """Exact and short, as it stands in the gutter: times in the unit of their step, so `90 s` and not `1 min 30 s`."""
+    if unit != "ms" or not value:
+        return _plain(value)
+    if value < 1000:
+        return duration(value / 1000)
+    size, word = next((size, word) for least, size, word in _GUTTER if step >= least)
+    return f"{value / size:g}{NB}{word}"
+
+
+def _plain(value: float) -> str:
+    return number(round(value, 2) if value % 1 else int(value))
 
 
 def _y(value: float, top: float, plot: int) -> float:

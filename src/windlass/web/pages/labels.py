@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.admin.views import JobView
+from windlass.admin.webhooks import DeliveryView
 
 
 class Mark(Struct, frozen=True):
@@ -42,6 +43,17 @@ GROUPS: Final = {
     "failed": Mark("Failed", "is-dead", "x"), "waiting": Mark("Waiting", "is-ready", "ready"),
     "pending": Mark("Waiting", "is-ready", "ready"), "completed": LABELS["succeeded"],
 }  # fmt: skip
+# A message to a webhook, and the webhook by its last one.
+DELIVERIES: Final = {
+    "queued": Mark("Waiting", "is-ready", "ready"), "again": Mark("Retrying", "is-scheduled", "clock"),
+    "sending": Mark("Sending", "is-running", "running"), "sent": Mark("Sent", "is-succeeded", "check"),
+    "failed": Mark("Failed", "is-dead", "x"),
+}  # fmt: skip
+EVENTS: Final = {
+    "job.succeeded": "a job ran well", "job.retried": "it failed and runs again", "job.dead": "it failed for good",
+    "job.cancelled": "somebody stopped it", "job.recovered": "its worker was lost", "group.finished": "all its jobs ended",
+    "schedule.missed": "it came late", "queue.unhealthy": "too much waits or fails",
+}  # fmt: skip
 # One reason of "why is it not running", by its kind.
 WHY: Final = {
     "time": ("is-scheduled", "clock"), "backoff": ("is-scheduled", "clock"), "running": ("is-running", "running"),
@@ -68,6 +80,22 @@ def group_mark(status: str) -> Mark:
     return GROUPS.get(status.lower()) or mark(status)
 
 
+def delivery_mark(one: DeliveryView) -> Mark:
+    if one.sending:
+        return DELIVERIES["sending"]
+    return DELIVERIES["again" if one.status == "queued" and one.attempts else one.status]
+
+
+def webhook_mark(enabled: bool, failing: bool) -> Mark:
+    if not enabled:
+        return Mark("Off", "is-blocked", "pause")
+    return Mark("Failing", "is-dead", "warn") if failing else Mark("On", "is-succeeded", "check")
+
+
+def event_words(event: str) -> str:
+    return EVENTS.get(event, "")
+
+
 def why_mark(kind: str) -> tuple[str, str]:
     return WHY.get(kind, ("is-blocked", "blocked"))
 
@@ -91,5 +119,5 @@ def takes(job: JobView) -> tuple[str, ...]:
 
 FILTERS: Final = {
     "mark": mark, "dead_kind": dead_kind, "run_mark": run_mark, "group_mark": group_mark, "why_mark": why_mark,
-    "takes": takes,
+    "takes": takes, "delivery_mark": delivery_mark, "webhook_mark": webhook_mark, "event_words": event_words,
 }  # fmt: skip

@@ -31,7 +31,8 @@ DONE: Final = {
     "revoked": "Revoked", "enabled": "Enabled", "disabled": "Disabled", "rotated": "The secret was changed",
     "renewed": "Renewed", "enqueued": "Enqueued", "existed": "It was enqueued before",
     "replayed": "{n} queued again", "purged": "{n} purged", "bulk": "{n} changed", "retried": "{n} queued again",
-    "nothing": "Nothing had to change",
+    "nothing": "Nothing had to change", "pinged": "The test message arrived",
+    "ping-failed": "The test message did not arrive", "resent": "It is sent once more",
 }  # fmt: skip
 
 
