@@ -53,9 +53,9 @@ mutants: .venv/.ready  ## plant bugs and see that the suites catch each of them
 simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under every fault, judged after each call
 	$(BIN)/python -m windlass.testing.simulator --seeds 0:10000 --reach-all
 
-check: export WINDLASS_SIM_SECONDS = 40
+check: export WINDLASS_SIM_SECONDS = 20
 check: lint test  ## lint, all tests, planted bugs: what must pass before a change lands
-	$(BIN)/python tests/mutants.py --first --healthy --seconds=90
+	$(BIN)/python tests/mutants.py --first --healthy --seconds=60
 
 bench: .venv/.ready  ## the store and the workers beside a bare loop on the same schema
 	$(BIN)/python bench/run.py --quick
