@@ -23,6 +23,8 @@ demo: .venv/.ready  ## a thousand jobs on a fresh SQLite file, workers killed on
 test: .venv/.ready browser  ## all tests but the slow ones, on one PostgreSQL
 	$(BIN)/python -m pytest -n 2
 
+test-all: export WINDLASS_ALL_ORDERS = 1
+test-all: export WINDLASS_MODEL_EXAMPLES = 150
 test-all: .venv/.ready debian-packages  ## the tests of PostgreSQL on every version there is, then those that `make test` leaves out
 	@set -e; for version in $(PG_VERSIONS); do \
 	  echo "PostgreSQL $$version"; WINDLASS_PG=$$version $(BIN)/python -m pytest -n 2 $(PG_TESTS); done
