@@ -57,7 +57,7 @@ simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under ev
 
 check: export WINDLASS_SIM_SECONDS = 20
 check: lint test  ## lint, all tests, planted bugs: what must pass before a change lands
-	$(BIN)/python tests/mutants.py --first --healthy --seconds=60
+	$(BIN)/python tests/mutants.py --first --healthy --seconds=45
 
 bench: .venv/.ready  ## the store and the workers beside a bare loop on the same schema
 	$(BIN)/python bench/run.py --quick

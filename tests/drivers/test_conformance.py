@@ -56,6 +56,7 @@ class TestSqlite(SqliteSuite):
     pass
 
 
+@pytest.mark.full
 class TestSqliteInline(SqliteSuite):
     inline = True
 

@@ -23,7 +23,7 @@ _numbers = itertools.count()
 shrink = os.environ.get("WINDLASS_MODEL_SHRINK", "1") == "1"
 thorough = settings(
     phases=[phase for phase in Phase if phase is not Phase.explain and (shrink or phase is not Phase.shrink)],
-    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "75")),
+    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "60")),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),

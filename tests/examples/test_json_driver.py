@@ -34,6 +34,7 @@ sys.path.append(str(EXAMPLES))
 from json_driver import JsonDriver  # noqa: E402
 
 
+@pytest.mark.full
 class TestJson(DriverConformance):
     @pytest.fixture(autouse=True)
     def _directory(self, tmp_path: Path) -> None:

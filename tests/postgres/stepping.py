@@ -38,7 +38,7 @@ LOCKS = re.compile(r"\bpg_(locks|advisory)")  # looked at, or taken: seen by oth
 WRITES = re.compile(r"\b(insert into|update windlass|delete from)\b")
 
 ALL: Final = bool(os.environ.get("WINDLASS_ALL_ORDERS"))  # `make test-all` and planted bugs
-FEW: Final = 60
+FEW: Final = 30
 
 
 def transaction(op: Op[T]) -> Op[T]:

@@ -53,7 +53,7 @@ def newest_number() -> int:
 TestPostgresAgainstMemory = differential(fresh_postgres, newest_number).TestCase
 TestPostgresAgainstMemory.settings = settings(
     phases=[phase for phase in Phase if phase is not Phase.explain and (shrink or phase is not Phase.shrink)],
-    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "16")),
+    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "12")),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
