@@ -61,6 +61,7 @@ class TestSqliteInline(SqliteSuite):
     inline = True
 
 
+@pytest.mark.full
 class TestSqliteStdlib(SqliteSuite):
     library: Library = "stdlib"
 

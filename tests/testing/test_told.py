@@ -28,6 +28,7 @@ def test_a_seed_that_once_failed_does_not_fail_again(seed: int) -> None:
     assert not campaign.failed, campaign.failed[0]
 
 
+@pytest.mark.full
 def test_the_same_is_told_on_sqlite() -> None:
     campaign = Campaign(real_worker, profile="swarm", store="sqlite")
     for seed in (5, 13):
