@@ -80,9 +80,7 @@ def test_a_zombie_cannot_end_a_job_that_another_worker_is_running(new_fleet: Fle
         assert [run.status for run in history.runs[job_id]] == ["failed", "completed"]
 
 
-# Right after a commit another thread of the same process may be about to write: whoever is stopped then keeps the only
-# write lock of the file, nobody can take over, and the bound says nothing. So that point is for `make faults`.
-@pytest.mark.parametrize("point", [pytest.param("claim:after_commit", marks=pytest.mark.full), "before_handler"])
+@pytest.mark.parametrize("point", ["claim:after_commit", "before_handler"])
 def test_a_worker_that_slept_through_its_lease_does_not_begin_what_others_have_done(
     new_fleet: FleetMaker, point: str
 ) -> None:

@@ -23,7 +23,7 @@ from windlass.drivers.protocol import Renewal
 from windlass.errors import OutcomeUnknown, StoreError, StoreUnreachable
 
 LATE = 0.5
-SLUGGISH = 1.5  # of the loop, where it shares two processors with a server and its clients
+SLUGGISH = 0.5  # of the loop, where it shares two processors with a server and its clients
 READS = {"get", "runs", "find", "count", "waiting_types", "read", "examine"}
 
 
