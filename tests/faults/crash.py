@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -30,6 +31,7 @@ from windlass.worker.settler import Settler
 
 from . import tasks
 
+STOPPED_BY_NOW: Final = 0.5
 Counts = Callable[[Any, Any], bool]  # (what was asked for, answer) -> this is the operation that is meant
 
 
@@ -102,6 +104,9 @@ def die_at(point: str, number: signal.Signals = signal.SIGKILL) -> None:
             with turn:
                 tasks.tell("died", point)
                 os.kill(os.getpid(), number)
+                # Another thread may be the one that takes the signal, and until it has this one runs on: whoever gave up
+                # the turn now could begin to write, and be stopped with the file's only write lock in its hands.
+                time.sleep(STOPPED_BY_NOW)
 
     if operation in OPERATIONS:
         at_commit(driver, point, die)
