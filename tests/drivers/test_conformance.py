@@ -61,7 +61,6 @@ class TestSqliteInline(SqliteSuite):
     inline = True
 
 
-@pytest.mark.full
 class TestSqliteStdlib(SqliteSuite):
     library: Library = "stdlib"
 
