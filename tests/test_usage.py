@@ -23,6 +23,7 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Claim
 from windlass.errors import InvalidInput, OutOfScope
 from windlass.types import NewJob, Run
+from windlass.worker.metering import MEASURED
 
 # -------------------------------------------------------------------------------------------------------- what is measured
 
@@ -61,7 +62,7 @@ def test_an_async_run_is_charged_for_its_own_steps_alone() -> None:
             await asyncio.sleep(0.001)
 
     for task in (idle, busy):
-        task.metered = True
+        task.metered = 1
     slept, burnt = runs_of(app, idle.job(), busy.job())
     assert slept.cpu_us is None, "less than a millisecond is not stored"
     assert burnt.cpu_us is not None
@@ -85,7 +86,7 @@ def test_a_threads_run_is_charged_for_its_own_thread() -> None:
             raise ValueError("after work")
 
     for task in (idle, busy):
-        task.metered = True
+        task.metered = 1
     slept, burnt, failed = runs_of(app, idle.job(), busy.job(False), busy.job(True))
     assert slept.cpu_us is None
     for run in (burnt, failed):
@@ -109,6 +110,30 @@ def test_tasks_that_take_a_moment_are_not_measured() -> None:
     assert slow.metered
     assert (first.cpu_us, second.cpu_us is not None) == (None, True)
     assert [run.cpu_us for run in others] == [None] * 3
+
+
+def test_a_task_that_was_held_up_once_is_not_measured_for_ever() -> None:
+    app = Windlass("memory://")
+
+    @app.task
+    async def quick() -> None: ...
+
+    quick.metered = MEASURED
+    runs_of(app, *(quick.job() for _ in range(2 * MEASURED)))
+    assert quick.metered < MEASURED
+
+
+def test_a_task_that_is_slow_now_and_then_is_measured_each_time() -> None:
+    app = Windlass("memory://")
+
+    @app.task
+    async def mixed(long: bool) -> None:
+        if long:
+            burn(5)
+
+    jobs = [mixed.job(number % 20 == 0) for number in range(61)]
+    runs = runs_of(app, *jobs)
+    assert [run.cpu_us is not None for run in runs[20::20]] == [True] * 3
 
 
 def test_a_handler_that_is_interrupted_is_charged_too() -> None:

@@ -122,7 +122,7 @@ class Task(Enqueuer[P, R]):
         if self.run == "process" and program is None:
             _check_importable(function, self.name)
         self.ack: Final[AckMode | None] = _ack(options.get("ack"))
-        self.metered = False  # its runs take long enough for their CPU to be measured
+        self.metered = 0  # so many of its next runs have their CPU measured: see worker/metering.py
         self.arguments: Final = Arguments(function, skip_context=context, task=self.name)
         self.results: Final = Results(function, task=self.name)
         said = {name: value for name, value in options.items() if name not in ("name", "run", "ack")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol, get_args
 
@@ -85,15 +86,16 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
     check_id(job.id)
     check_name("type", job.type)
     check_name("queue", job.queue)
-    if not (job.timeout_ns == job.attempts == job.max_attempts == job.max_lost == job.priority == 0 and job.run_at is None):
-        _check_numbers(job)
+    _check_numbers(job.timeout_ns, job.attempts, job.max_attempts, job.max_lost, job.priority)
+    if job.run_at is not None:
+        check_number("run_at", job.run_at)
     if not isinstance(job.payload, bytes):
         raise InvalidInput("payload", f"must be bytes, got {type(job.payload).__name__}")
     if len(job.payload) > payload_limit:
         raise InvalidInput(
             "payload", f"is {len(job.payload):,} bytes, the limit is {payload_limit:,}; store a reference instead"
         )
-    _check_policies(job)
+    _check_policies(job.retry_mode, job.crash_policy, job.on_unknown, job.on_duplicate, job.retry_policy)
     if job.org_id is not None or job.tags != () or job.limit_keys != () or job.headers or job.codec != "json":
         _check_texts(job)
     if job.idempotency_key is not None or job.idempotency_scope is not None or job.dedupe_key is not None:
@@ -104,19 +106,45 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
         _check_links(job)
 
 
-def _check_policies(job: NewJob) -> None:
-    for field, known in (
-        ("retry_mode", RETRY_MODES), ("crash_policy", CRASH_POLICIES), ("on_unknown", ON_UNKNOWN),
-        ("on_duplicate", ON_DUPLICATE),
-    ):  # fmt: skip
-        check_one_of(field, getattr(job, field), known)
-    if job.retry_mode == "new_job" and job.crash_policy == "requeue":
-        raise InvalidInput("crash_policy", "'requeue' would run a new_job row twice; use 'fail'")
-    if job.retry_policy is not None:
+def _passed_before(check: Callable[..., None]) -> Callable[..., None]:
+    """Jobs of a task have the same values in these fields, a million times. 1 and True are told apart."""
+    remembered = lru_cache(maxsize=1024, typed=True)(check)
+
+    def checked(*values: object) -> None:
         try:
-            Retry.decode(job.retry_policy)
+            remembered(*values)
+        except TypeError:  # one of them cannot be remembered, a list for instance
+            check(*values)
+
+    return checked
+
+
+@_passed_before
+def _check_policies(
+    retry_mode: object, crash_policy: object, on_unknown: object, on_duplicate: object, retry_policy: object
+) -> None:
+    check_one_of("retry_mode", retry_mode, RETRY_MODES)
+    check_one_of("crash_policy", crash_policy, CRASH_POLICIES)
+    check_one_of("on_unknown", on_unknown, ON_UNKNOWN)
+    check_one_of("on_duplicate", on_duplicate, ON_DUPLICATE)
+    if retry_mode == "new_job" and crash_policy == "requeue":
+        raise InvalidInput("crash_policy", "'requeue' would run a new_job row twice; use 'fail'")
+    if retry_policy is not None:
+        try:
+            Retry.decode(retry_policy)
         except (msgspec.MsgspecError, TypeError) as error:
             raise InvalidInput("retry_policy", f"is not an encoded Retry ({error}); use Retry(...).encode()") from None
+
+
+@_passed_before
+def _check_numbers(timeout_ns: object, attempts: int, max_attempts: int, max_lost: object, priority: object) -> None:
+    check_number("timeout_ns", timeout_ns)
+    check_number("attempts", attempts)
+    check_number("max_attempts", max_attempts)
+    check_number("max_lost", max_lost)
+    if max_attempts and attempts > max_attempts:
+        raise InvalidInput("attempts", f"{attempts} is more than max_attempts {max_attempts}")
+    check_priority(priority)
 
 
 def _check_texts(job: NewJob) -> None:
@@ -195,16 +223,6 @@ def check_text(field: str, value: object) -> None:
         raise InvalidInput(field, f"must be text of at most {KEY_LIMIT:,} characters; hash what is longer")
     if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise InvalidInput(field, "holds a NUL or half a character (a lone surrogate)")
-
-
-def _check_numbers(job: NewJob) -> None:
-    for field in ("timeout_ns", "attempts", "max_attempts", "max_lost"):
-        check_number(field, getattr(job, field))
-    if job.max_attempts and job.attempts > job.max_attempts:
-        raise InvalidInput("attempts", f"{job.attempts} is more than max_attempts {job.max_attempts}")
-    check_priority(job.priority)
-    if job.run_at is not None:
-        check_number("run_at", job.run_at)
 
 
 def check_priority(priority: object) -> None:

@@ -2,8 +2,9 @@
 
 Handlers in a thread: the CPU of that thread, from call to return. Async handlers: the CPU of the event loop's thread while
 it ran the handler's own steps; what ran in between is not its. To ask for CPU time is a system call, so tasks that are done
-within a millisecond are not measured at all, and less than a millisecond of CPU is not stored. Memory is the process's, and
-belongs to no handler; only runs in processes of their own have a peak (`processes/measures.py`).
+within a millisecond are not measured at all, and less than a millisecond of CPU is not stored. One run that takes longer
+has those after it measured; as many quick ones end that again, for any run may be held up once. Memory is the process's,
+and belongs to no handler; only runs in processes of their own have a peak (`processes/measures.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from windlass.types import Micros
 from windlass.worker.holdings import Held
 
 WORTH_IT: Final[Micros] = SECOND // 1_000
+MEASURED: Final = 100  # runs after one that took long enough
 
 
 class Meter:
@@ -37,9 +39,11 @@ class Meter:
 
 
 def took(held: Held, seconds: float) -> None:
-    """From now on its task is measured, if that was long enough."""
-    if not held.task.metered and seconds * SECOND >= WORTH_IT:
-        held.task.metered = True
+    """How many of its task's next runs are measured."""
+    if seconds * SECOND >= WORTH_IT:
+        held.task.metered = MEASURED
+    elif held.task.metered:
+        held.task.metered -= 1
 
 
 def note_cpu(held: Held, cpu: Micros) -> None:

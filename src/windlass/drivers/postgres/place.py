@@ -17,8 +17,12 @@ CONNECT_TIMEOUT: Final = 5
 # A host that is gone is noticed within half a minute, also by a call that may take longer (seconds, milliseconds).
 ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
 # An optimisation only: plans are pinned by the shape of the statements, and proved so without these. They keep a plan that
-# was made for an empty table from being used on a full one.
-SWITCHES: Final = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
+# was made for an empty table from being used on a full one. The server would go on planning a claim for the values at hand,
+# which takes longer than executing it for a job: there is one plan for all values.
+SWITCHES: Final = {
+    "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}  # fmt: skip
 QUOTED: Final = re.compile(r'"[^"]*"')
 
 
