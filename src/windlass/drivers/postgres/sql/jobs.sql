@@ -4,7 +4,7 @@
 -- Any number of jobs in one statement. A column that is the same for all of them comes once (`:queue`), one that differs as
 -- an array (`:queue_each`); the other of the two is null. Numbers are drawn in the order given. Nothing is inserted when a
 -- queue with dense positions is among them, unless their positions are given.
-with each as materialized (
+with each as not materialized (
   select * from unnest(
                 :ids::text[], :payloads::bytea[], :positions::bigint[], :type_each::text[], :queue_each::text[],
                 :org_id_each::text[], :priority_each::bigint[], :run_at_each::bigint[], :timeout_ns_each::bigint[],
@@ -20,7 +20,7 @@ with each as materialized (
                           idempotency_key, dedupe_key, template_id, template_version, schedule_id, fire_at, group_id,
                           group_seq, limit_keys, tags, headers, codec, place)
    where :placed or not exists (select from windlass.queues where positions = 'dense' and name = any(:names::text[]))
-), numbered as materialized (
+), numbered as not materialized (
   select nextval('windlass.jobs_seq') as seq, * from each order by place
 ), fair as materialized (
   select array_agg(name) as names from windlass.queues where fairness = 'fair' and name = any(:names::text[])
