@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from postgres.calling import LEASE, calls, new, timed, wish
+from postgres.calling import LEASE, ack, calls, new, timed, wish
 from windlass.core.duties import RollUpUsage
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.postgres.lane import Lane, Watch
@@ -236,3 +236,24 @@ def test_a_session_ends_with_its_link(driver: PostgresDriver) -> None:
         until = time.monotonic() + 5
         while connection.execute("select from pg_stat_activity where pid = %s", [pid]).fetchone() is not None:
             assert time.monotonic() < until, "it is there still"
+
+
+# ----------------------------------------------------------------------------------------------------------------- plans
+
+
+def test_claims_renewals_and_settlements_are_planned_once(driver: PostgresDriver) -> None:
+    """Left to itself the server plans a claim anew for the values at hand, which takes twice as long as executing it."""
+    planned = Statement("select coalesce(sum(custom_plans), 0), sum(generic_plans) from pg_prepared_statements", ())
+
+    async def main() -> list[tuple[int, int]]:
+        for _ in range(8):
+            now = driver.clock.now()
+            await driver.enqueue([new()], now=now)
+            [job] = await driver.claim(wish(1), now=now)
+            await driver.extend([Renewal(job.handle, job.token)], lease_for=LEASE, now=now)
+            assert await driver.settle([ack(job, now)], now=now) == ["applied"]
+        lanes = (driver._claims, driver._beats, driver._settles)
+        return [(await lane.submit(lambda link: link.execute(planned)))[0] for lane in lanes]
+
+    for custom, generic in asyncio.run(main()):
+        assert (custom, generic >= 8) == (0, True)
