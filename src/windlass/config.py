@@ -44,7 +44,7 @@ class Settings:
     child_jobs: int = 1_000  # a child process is replaced after so many jobs
     child_memory: int = 0  # bytes that a child, or a program, may allocate; 0 = no bound
     kill_after: Micros = 5 * SECOND  # a process that was asked to stop has so long before it is killed
-    prefetch: int = 500  # the most jobs held beyond free slots; the actual number is what slots finish in 20 ms
+    prefetch: int = 2_000  # the most jobs held beyond free slots; the actual number is what slots finish in 20 ms
     max_lost: int = 3  # a job whose workers died this often is dead
     retry: Retry = DEFAULT_RETRY
     timeout: Micros = 0  # of one execution; 0 = none

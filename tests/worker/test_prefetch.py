@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from windlass import Windlass
 from windlass.context import Context
 from windlass.core.alterations import PutLimit
 from windlass.drivers.protocol import Claim
 from windlass.worker import worker as worker_module
+from windlass.worker.claimer import Group
+from windlass.worker.holdings import Held, Holdings
 from windlass.worker.pace import HORIZON, Pace
 
 from .stage import PATIENCE, Stage, heard, on_stage
@@ -66,6 +69,35 @@ def test_handlers_that_never_wait_share_one_thread() -> None:
         pace.finished(n / 1_000, (n + 1) / 1_000)
     pace.measure(0.1)
     assert pace.prefetch == 1_000 * HORIZON
+
+
+class Line:
+    """A runner with so many jobs in its line."""
+
+    size, free = 20, 3
+
+    def __init__(self, prefetch: int, waiting: int) -> None:
+        self.pace = Pace(prefetch, self.size)
+        self.waiting = waiting
+        self.pace._rate = 1e9
+
+    def accept(self, jobs: Sequence[Held], *, first: bool = False) -> None:
+        raise AssertionError("nothing is claimed here")
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "waiting", "room"),
+    [(100, 0, 53), (100, 30, 53), (100, 50, 53), (100, 51, 0), (100, 100, 0), (101, 51, 53), (3, 2, 4), (1, 0, 4), (1, 2, 0)],
+)  # fmt: skip
+def test_one_half_is_claimed_while_the_other_is_worked_off(prefetch: int, waiting: int, room: int) -> None:
+    """A claim for all of it could only begin when half of it is done: the store would stand idle until then."""
+    app = Windlass("memory://")
+
+    @app.task
+    async def quick() -> None: ...
+
+    [wish] = Group(Line(prefetch, waiting), [quick]).wishes(Holdings())
+    assert wish.room == room
 
 
 def test_the_first_claim_asks_for_free_slots_only(url: str) -> None:
@@ -256,7 +288,7 @@ def test_careful_work_does_not_starve_beside_a_flood_of_quick_jobs(url: str) -> 
         last = max(index for index, what in enumerate(order) if what == "careful")
         assert (len(order), last < 2_500) == (5_310, True), last
 
-    on_stage(url, play)
+    on_stage(url, play, prefetch=500)
 
 
 def test_looking_in_vain_for_one_kind_of_work_does_not_hold_up_the_other() -> None:

@@ -76,7 +76,8 @@ class Group:
         runner, prefetch = self.runner, self.runner.pace.prefetch
         if prefetch == 0 or (self._careful and prefetch < runner.size):
             return [Wish(self._all, runner.free)]
-        ahead = runner.free + prefetch - runner.waiting if runner.waiting <= prefetch // 2 else 0
+        half = (prefetch + 1) // 2  # while one half is worked off, a claim for the other is under way
+        ahead = runner.free + min(prefetch - runner.waiting, half) if runner.waiting <= half else 0
         wishes = [Wish(self._plain, ahead)] if self._plain else []
         if self._careful:
             held = sum(held.task.careful and held.task.name in self.tasks for held in holdings)
