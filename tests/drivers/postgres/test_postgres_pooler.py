@@ -127,6 +127,9 @@ class TestThroughPgBouncer(DriverConformance, DurabilityPromises, SqlPromises):
     def later(self, column: str) -> str:
         return f"{column} + interval '1 microsecond'"
 
+    def endless(self) -> str:
+        return "'infinity'"
+
     def blob(self, digits: str) -> str:
         return f"decode('{digits}', 'hex')"
 

@@ -168,16 +168,19 @@ select exists (select from windlass.jobs
 
 -- name: promote
 -- Jobs whose time has come move to the ready index, so that a million future jobs cost a claim nothing. What another
--- claim is promoting is stepped over. Who comes by here is about to begin runs, and says so first: see `hold_claims`.
+-- claim is promoting is stepped over. Queue by queue, each in the order of its index: thirty thousand that are due at once
+-- are not sorted for each bite. Who comes by here is about to begin runs, and says so first: see `hold_claims`.
 with nothing as (delete from windlass.barrier where false)
 update windlass.jobs set ready = true, updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
-   select seq from windlass.jobs
-    where queue = any(:queues::text[]) and state = 'queued' and not ready and waiting_on = 0
-      and parked_on is null and run_at <= windlass.at(:now)
-    order by run_at
-    limit :bite
-      for update skip locked))
+   select due.seq from unnest(:queues::text[]) as asked (queue) cross join lateral (
+     select seq from windlass.jobs
+      where jobs.queue = asked.queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
+        and run_at <= windlass.at(:now)
+      order by run_at
+      limit :bite
+        for update skip locked) as due
+    limit :bite))
 returning seq;
 
 -- name: open_queues
