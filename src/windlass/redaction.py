@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar, get_args
 from urllib.parse import quote
@@ -43,12 +44,12 @@ _NAME: Final = (
 )
 _PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\g<1> {HIDDEN}"),
-    (re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/@:'\"]{0,200}):[^\s@'\"]{1,500}@"), rf"\g<1>:{HIDDEN}@"),
+    (re.compile(r"(://[^\s/@:'\"]{0,200}):[^\s@'\"]{1,500}@"), rf"\g<1>:{HIDDEN}@"),
     (LOOKS, HIDDEN),
     (re.compile(r"\bwhsec_[A-Za-z0-9+/=]{16,}"), HIDDEN),
     (
         re.compile(
-            rf"([\"']?\b[\w.-]{{0,40}}{_NAME}[\"']?\s{{0,5}}[:=]\s{{0,5}})"
+            rf"({_NAME}[\"']?\s{{0,5}}[:=]\s{{0,5}})"
             r"(\"(?:[^\"\\]|\\.){0,2000}\"|'(?:[^'\\]|\\.){0,2000}'|(?!(?:Bearer|Basic)\b)[^\s,;&)}\]\"']+)", re.IGNORECASE,
         ),
         rf"\g<1>{HIDDEN}",
@@ -192,8 +193,13 @@ class Scrubber:
     """Takes hidden values out of texts, in the spellings in which they get there, and then what looks like a secret."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        spelled = {form for value in values if len(value) >= SHORTEST for form in _spellings(value)}
-        self._values: Final = sorted(spelled, key=len, reverse=True)
+        self._given = values
+
+    @cached_property
+    def _values(self) -> list[str]:
+        """The longest first. Looked for when there is a text: most jobs never have one, and a payload may be large."""
+        spelled = {form for value in self._given if len(value) >= SHORTEST for form in _spellings(value)}
+        return sorted(spelled, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         return redact_text(self.known(text))
@@ -212,12 +218,22 @@ class Scrubber:
 
 def scrubber_of(payload: bytes, headers: Mapping[str, str] | None) -> Scrubber:
     """For texts about a job with this payload."""
-    try:
-        data = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return Scrubber(())
-    names = {name.casefold() for name in marks_of(headers)}
-    return Scrubber(_hidden_values(data, names, False, 0))
+    return Scrubber(_HiddenIn(payload, headers))
+
+
+class _HiddenIn(Iterable[str]):
+    """The values that a payload keeps secret, as often as somebody asks: threads share a scrubber."""
+
+    def __init__(self, payload: bytes, headers: Mapping[str, str] | None) -> None:
+        self._payload = payload
+        self._names = {name.casefold() for name in marks_of(headers)}
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            data = msgspec.json.decode(self._payload)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        yield from _hidden_values(data, self._names, False, 0)
 
 
 def _hidden_values(value: Any, names: Collection[str], inside: bool, depth: int) -> Iterator[str]:
