@@ -36,7 +36,7 @@ async def caller_of(site: Site, http: HttpRequest) -> Caller:
     found = await site.sessions.who(http.cookies.get(cookie_of(http), ""))
     if found is None and site.access.authenticate is not None:
         found = await site.access.authenticate(http)
-    return Caller(found or site.access.anonymous, ambient=True)
+    return Caller(found or await site.anonymous(), ambient=True)
 
 
 def admitted(route: Route, principal: Principal | None) -> Principal:
