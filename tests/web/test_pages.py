@@ -210,7 +210,7 @@ def test_a_reader_sees_no_buttons_that_change_things(narrow: bool) -> None:
             for path in ["/jobs", f"/jobs/{ids.dead}", "/settings"] if narrow else paths(ids):
                 answer = await client.get(path)
                 if answer.status_code == 403:
-                    assert path in ("/jobs/new", "/tokens", "/audit", f"/audit?actor={quote(EVIL, safe='')}"), path
+                    assert re.match(r"/(jobs/new|tokens|audit|webhooks)\b", path), path
                     continue
                 assert answer.status_code == 200, path
                 forms = set(re.findall(r'<form[^>]*action="([^"]+)"', answer.text))
