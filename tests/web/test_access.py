@@ -130,6 +130,22 @@ def test_the_program_around_us_may_say_who_asks() -> None:
 # --------------------------------------------------------------------------------------------------------------- sessions
 
 
+@pytest.mark.parametrize(
+    ("scopes", "bounds", "home"),
+    [(("read",), {}, "/"), (("read",), {"org_id": "acme"}, "/jobs"), (("enqueue",), {"queues": ("mail",)}, "/jobs/new")],
+)
+def test_who_signs_in_comes_to_a_page_that_leads_on(scopes: tuple[str, ...], bounds: Any, home: str) -> None:
+    async def story(desk: Desk, client: httpx2.AsyncClient) -> None:
+        form = {"csrf": csrf_in(await client.get("/sign-in")), "token": await token(desk, *scopes, **bounds)}
+        page = await client.post("/sign-in", data=form, follow_redirects=True)
+        assert (page.status_code, page.url.path) == (200, home)
+        assert ("No worker leads" in page.text) == (home == "/")
+        for link in set(re.findall(r'<li><a href="(/[^"]*)"', page.text)):
+            assert (await client.get(link, follow_redirects=True)).status_code == 200, link
+
+    lived(story, base_url="https://localhost")
+
+
 def test_signing_in_gives_a_new_cookie_that_scripts_cannot_read() -> None:
     async def story(desk: Desk, client: httpx2.AsyncClient) -> None:
         asked = await client.get("/sign-in?next=/x")

@@ -94,9 +94,9 @@ WHOLE = {  # only with a token of the whole store
     "GET /api/deliveries/{message_id}": "operate",
     "POST /api/deliveries/{message_id}/replay": "operate",
     "GET /metrics": "read",
-    "GET /": "read",
 }
 PAGES_OF_TENANTS = {
+    "GET /": "read",
     "GET /jobs": "read",
     "GET /live/jobs": "read",
     "POST /jobs/bulk": "operate",

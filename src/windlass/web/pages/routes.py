@@ -28,7 +28,7 @@ from windlass.web.pages import (
 from windlass.web.route import Route
 
 PAGES: Final[tuple[Route, ...]] = (
-    Route("GET", "/", "read", overview.show),
+    Route("GET", "/", "read", overview.front, tenants=True),
     Route("GET", "/live/overview", "read", overview.live),
     Route("GET", "/jobs", "read", jobs.show, tenants=True),
     Route("GET", "/live/jobs", "read", jobs.live, tenants=True),
