@@ -19,6 +19,7 @@ from windlass.errors import InvalidInput, Undecodable
 from windlass.principal import new_token
 from windlass.redaction import (
     DEEPEST,
+    MANY,
     MARK,
     WHOLE_RESULT,
     Scrubber,
@@ -224,7 +225,7 @@ def test_bad_names_are_refused(bad: object) -> None:
 
 
 def test_threads_that_begin_at_once_hide_alike() -> None:
-    payload = msgspec.json.encode({"passwords": [f"word-{n:06}" for n in range(20_000)]})
+    payload = msgspec.json.encode({"passwords": ["word-000007"], "others": [f"word-{n:06}" for n in range(50_000)]})
     scrub, together = scrubber_of(payload, None), threading.Barrier(4)
 
     def say(_: int) -> str:
@@ -233,6 +234,12 @@ def test_threads_that_begin_at_once_hide_alike() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(say, range(4))) == {"it was ***"}
+
+
+def test_where_there_are_too_many_values_to_look_for_texts_are_hidden_as_a_whole() -> None:
+    scrub = scrubber_of(msgspec.json.encode({"passwords": [f"word-{n:06}" for n in range(MANY + 1)]}), None)
+    assert (scrub("it was word-000007"), scrub(""), scrub.output(b"word-000007 and more")) == ("***", "", b"***\n")
+    assert scrub.data({"a": ["word-000007", 7, None]}) == {"a": ["***", 7, None]}
 
 
 @pytest.mark.parametrize("text", ["a.-" * 80_000, "pwd='\\'" * 40_000, "a://" * 60_000, "Bearer " * 40_000])

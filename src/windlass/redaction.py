@@ -27,6 +27,7 @@ MARK: Final = "windlass-redact"  # the header of a job that names what its task 
 WHOLE_RESULT: Final = "$result"
 SHORTEST: Final = 4  # a value of fewer characters is not looked for in texts: too much would look like it
 DEEPEST: Final = 100
+MANY: Final = 1_000  # values, and spellings of them, that are looked for; where a job has more, its texts are hidden whole
 
 _ALONE: Final = frozenset(
     "password passwords passwd pwd passphrase passcode secret secrets token tokens authorization cookie cookies "
@@ -205,27 +206,40 @@ class Scrubber:
         return redact_text(self.known(text))
 
     def known(self, text: str) -> str:
+        if len(self._values) > MANY:
+            return HIDDEN if text else text
         for value in self._values:
             text = text.replace(value, HIDDEN)
         return text
 
+    def data(self, value: Any, depth: int = 0) -> Any:
+        """The same in every text of plain data."""
+        if isinstance(value, str):
+            return self.known(value)
+        if isinstance(value, Mapping) and depth <= DEEPEST:
+            return {key: self.data(part, depth + 1) for key, part in value.items()}
+        return [self.data(part, depth + 1) for part in value] if isinstance(value, list) and depth <= DEEPEST else value
+
     def output(self, raw: bytes) -> bytes:
         """Of a program, which may be no text."""
+        if len(self._values) > MANY:
+            return HIDDEN.encode() + b"\n"
         for value in self._values:
             raw = raw.replace(value.encode(), HIDDEN.encode())
         return raw
 
 
-def scrubber_of(payload: bytes, headers: Mapping[str, str] | None) -> Scrubber:
-    """For texts about a job with this payload."""
-    return Scrubber(_HiddenIn(payload, headers))
+def scrubber_of(payload: bytes, headers: Mapping[str, str] | None, *, telling: bool = True) -> Scrubber:
+    """For texts about a job with this payload. Without `telling` only what its task keeps secret is looked for."""
+    return Scrubber(_HiddenIn(payload, headers, telling))
 
 
 class _HiddenIn(Iterable[str]):
     """The values that a payload keeps secret, as often as somebody asks: threads share a scrubber."""
 
-    def __init__(self, payload: bytes, headers: Mapping[str, str] | None) -> None:
+    def __init__(self, payload: bytes, headers: Mapping[str, str] | None, telling: bool) -> None:
         self._payload = payload
+        self._telling = telling
         self._names = {name.casefold() for name in marks_of(headers)}
 
     def __iter__(self) -> Iterator[str]:
@@ -233,18 +247,19 @@ class _HiddenIn(Iterable[str]):
             data = msgspec.json.decode(self._payload)
         except (msgspec.DecodeError, RecursionError):
             return
-        yield from _hidden_values(data, self._names, False, 0)
+        yield from _hidden_values(data, self._names, self._telling, False, 0)
 
 
-def _hidden_values(value: Any, names: Collection[str], inside: bool, depth: int) -> Iterator[str]:
+def _hidden_values(value: Any, names: Collection[str], telling: bool, inside: bool, depth: int) -> Iterator[str]:
     if depth > DEEPEST:
         return
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _hidden_values(part, names, inside or _is_hidden(key, part, names, True), depth + 1)
+            hidden = inside or _is_hidden(key, part, names, telling)
+            yield from _hidden_values(part, names, telling, hidden, depth + 1)
     elif isinstance(value, list):
         for part in value:
-            yield from _hidden_values(part, names, inside, depth + 1)
+            yield from _hidden_values(part, names, telling, inside, depth + 1)
     elif inside and isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
 

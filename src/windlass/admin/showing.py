@@ -32,7 +32,8 @@ def shown(job: Job, *, reveal: bool = False, brief: bool = False) -> Shown:
     made = None if job.result is None else _data(job.result, brief)
     payload = redact(given, marks, telling=not reveal)
     whole = WHOLE_RESULT in marks and made is not None
-    result = HIDDEN if whole else redact(made, marks, telling=not reveal)
+    hides = scrubber_of(job.payload, job.headers, telling=not reveal)  # a handler may answer what it was given
+    result = HIDDEN if whole else made if made is None else hides.data(redact(made, marks, telling=not reveal))
     headers = redact(job.headers, telling=not reveal)
     hidden = (payload, result, headers) != (given, made, job.headers) or HIDDEN in (given, made)
     return Shown(payload, result, headers, hidden, scrub_of(job))
