@@ -220,6 +220,16 @@ class Scrubber:
             return {key: self.data(part, depth + 1) for key, part in value.items()}
         return [self.data(part, depth + 1) for part in value] if isinstance(value, list) and depth <= DEEPEST else value
 
+    def unfinished(self, raw: bytes) -> int:
+        """How many bytes at the end may be the beginning of a hidden value: what follows will tell."""
+        longest = 0
+        for value in (value.encode() for value in self._values[:MANY]):
+            for size in range(min(len(value) - 1, len(raw)), longest, -1):
+                if raw.endswith(value[:size]):
+                    longest = size
+                    break
+        return longest
+
     def output(self, raw: bytes) -> bytes:
         """Of a program, which may be no text."""
         if len(self._values) > MANY:
