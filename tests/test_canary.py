@@ -168,7 +168,8 @@ shell = app.command("shell", ["{sys.executable}", "-c", "import sys; print(sys.a
                     redact=("key",), retry=Retry(max_retries=0))
 
 halves = app.command("halves", ["{sys.executable}", "-c", "import os, sys, time; key = sys.argv[1].encode()\\n"
-                     "for part in (b'it is ', key[:5], key[5:], b', ', key[:7]): os.write(1, part); time.sleep(0.1)", "{{key}}"],
+                     "for part in (b'it is ', key[:5], key[5:], b', ', key[:7]): os.write(1, part); time.sleep(0.1)",
+                     "{{key}}"],
                      redact=("key",), retry=Retry(max_retries=0))
 
 def fill():
