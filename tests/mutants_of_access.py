@@ -57,7 +57,7 @@ ACCESS: list[Planted] = [
     ("bounds: only the first job of two is looked at", "core/acting.py",
      "return change.job_id, change.other_id", "return (change.job_id,)", ("conformance: foreign_job",)),
     ("bounds: one member of its own opens a group", "core/acting.py",
-     "return all(within(by, org_id, queue", "return any(within(by, org_id, queue", ("conformance: foreign_member",)),
+     "all(within(by, org_id, queue", "any(within(by, org_id, queue", ("conformance: foreign_member",)),
     ("bounds: an org pauses the queue of all", "core/acting.py",
      "                reaches = by.org_id is None\n", "                reaches = True\n", ("conformance: what_all_share",)),
     ("bounds: somebody else's queue is paused", "drivers/ops/bounds.py",
