@@ -151,6 +151,9 @@ def test_lists_hold_what_is_theirs(house: Live) -> None:
         assert [group.jobs for group in (await acme.errors(Filter())).groups] == [1]
         assert (await acme.replay(Filter(), limit=10)).done == (here.jobs["acme dead"],)
         assert [job.id for job in (await acme.order("work")).jobs if job.org_id != "acme"] == []
+        looked = [(await acme.jobs()).looked_at, (await acme.matching(Filter())).looked_at]
+        looked.append((await acme.bulk("cancel", Filter(), dry_run=True)).looked_at)
+        assert looked == [2, 2, 2], "how many others there are is not told"
         narrow = here.admin.acting_as("t", queues=["other"])
         assert (await narrow.jobs()).jobs == ()
         assert (await narrow.overview()).queues == ()
