@@ -200,6 +200,31 @@ async def test_a_schedule_is_previewed_saved_and_changed(desk: Desk, client: htt
     assert (made["cron_expression"], made["param_overrides"]) == ("every 10m", {"n": 7})
 
 
+@on_a_desk
+async def test_a_selection_of_nothing_is_not_everything(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    csrf = await form_token(client)
+    for path in ("/dead-letters/purge", "/dead-letters/replay"):
+        for said in ({}, {"by": "list", "span": "", "queue": ""}, {"by": "error", "few": "1", "queue": "default"}):
+            for sure in ({}, {"sure": "1"}):
+                answer = await client.post(path, data={"csrf": csrf, **said, **sure})
+                assert (answer.status_code, "No job is selected" in answer.text) == (422, True)
+    assert (await desk.app.job(ids.dead).fetch()).state == "dead"
+    chosen = await client.post("/dead-letters/purge", data={"csrf": csrf, "ids": ids.dead, "sure": "1"})
+    assert chosen.headers["location"] == "/dead-letters?done=purged&n=1"
+
+
+@on_a_desk
+async def test_what_is_asked_about_a_retry_is_what_it_does(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    csrf = await form_token(client)
+    stopped = await desk.add.enqueue(1, 2)
+    await stopped.cancel()
+    asked = await client.post("/jobs/bulk", data={"csrf": csrf, "action": "retry", "ids": [ids.dead, stopped.id]})
+    assert "Retry 1 job?" in asked.text
+    assert "ancelled" not in asked.text.partition("<main")[2].partition("</main>")[0]
+
+
 @pytest.mark.parametrize("narrow", [False, True])
 def test_a_reader_sees_no_buttons_that_change_things(narrow: bool) -> None:
     async def main() -> None:
