@@ -174,6 +174,15 @@ def _sealed(value: Any) -> Any:
     return value if value is None or value == "" else HIDDEN
 
 
+def is_redacted(value: Any) -> bool:
+    """Whether plain data comes from a view, where something was hidden: to store it would be to lose what was."""
+    if isinstance(value, Mapping):
+        return any(map(is_redacted, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(is_redacted, value))
+    return isinstance(value, str) and (value == HIDDEN or f":{HIDDEN}@" in value)
+
+
 def redact_text(text: str) -> str:
     """The same for words: passwords in URLs, `password=…`, bearer tokens and our own."""
     for pattern, instead in _PATTERNS:

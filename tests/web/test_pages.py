@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 from html.parser import HTMLParser
 from urllib.parse import quote
@@ -198,6 +199,41 @@ async def test_a_schedule_is_previewed_saved_and_changed(desk: Desk, client: htt
     await client.post("/schedules/save", data={**said, "was": "nightly", "cron": "every 10m", "params": '{"n": 7}'})
     [made] = [one for one in (await client.get("/api/schedules")).json()["schedules"] if one["name"] == "nightly"]
     assert (made["cron_expression"], made["param_overrides"]) == ("every 10m", {"n": 7})
+
+
+@on_a_desk
+async def test_a_secret_of_a_schedule_outlives_a_change_of_its_time(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """It is not shown in the form, and the form must not put what is shown in its place."""
+
+    @desk.app.task
+    async def login(user: str, password: str) -> None: ...
+
+    await desk.app.templates.put("in", "login", {"user": "ada", "password": "default"})
+    await desk.app.schedules.put("nightly", "in", "0 9 * * *", params={"user": "eve", "password": "hunter2"})
+    csrf = await form_token(client)
+    edited = await client.get("/schedules?edit=nightly")
+    shown = html.unescape(re.findall(r"<textarea[^>]*name=\"params\"[^>]*>(.*?)</textarea>", edited.text, re.S)[0])
+    assert ("hunter2" in shown, "***" in shown) == (False, True)
+    form = {"csrf": csrf, "was": "nightly", "template": "in", "cron": "30 10 * * *", "params": shown}
+    assert (await client.post("/schedules/save", data=form)).status_code == 303
+    job = await desk.app.schedules.run("nightly")
+    kept = (await desk.app.admin.job(job.id, reveal=True)).job.payload
+    assert kept == {"user": "eve", "password": "hunter2"}
+    other = await client.post("/schedules/save", data={**form, "params": shown.replace("eve", "bob")})
+    assert (other.status_code, "holds ***" in other.text) == (422, True)
+    for path, body in (
+        ("/api/schedules/nightly", {"params": {"password": "***"}}),
+        ("/api/templates/in", {"task": "login", "params": {"user": "x", "password": "***"}}),
+    ):
+        method = "PATCH" if "schedules" in path else "PUT"
+        answer = await client.request(method, path, json=body, headers={"X-CSRF-Token": csrf})
+        assert (answer.status_code, answer.json()["field"]) == (422, "params")
+    [view] = (await client.get("/api/schedules")).json()["schedules"]
+    assert view["cron_expression"] == "30 10 * * *"
+    emptied = await client.post("/schedules/save", data={**form, "params": ""})
+    assert emptied.status_code == 303
+    again = await desk.app.schedules.run("nightly")
+    assert (await desk.app.admin.job(again.id, reveal=True)).job.payload == {"user": "ada", "password": "default"}
 
 
 @on_a_desk
