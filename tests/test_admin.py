@@ -497,7 +497,7 @@ async def test_everything_it_answers_can_be_encoded(place: Place) -> None:
     assert (await place.admin.job("bytes")).job.payload == "\\xff\x00"
 
 
-def test_a_slow_disk_does_not_hold_up_others_while_the_doctor_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_holds_nobody_up_while_the_doctor_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_by: list[threading.Thread] = []
 
     def slow(*_: object) -> list[Path]:
