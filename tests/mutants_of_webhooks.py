@@ -32,7 +32,7 @@ WEBHOOKS: list[Planted] = [
     ("events: who is skipped is not told of", "drivers/ops/dependencies.py",
      "    yield from announce_cancelled(db, [row[1] for row in rows], now)\n", "", ("conformance: announced",)),
     ("events: a group is told of with each member", "drivers/ops/dependencies.py",
-     "    if rows and rows[0][0]:\n", "    if rows:\n", ("conformance: announced",)),
+     "    if rows and rows[0][0] == 0:\n", "    if rows:\n", ("conformance: announced",)),
     ("events: a late schedule is not told of", "drivers/ops/schedules.py",
      "    if change.missed is not None:\n", "    if False:\n", ("conformance: announced",)),
     ("events: trouble is told of as long as it lasts", "core/health.py",

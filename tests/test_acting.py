@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,9 @@ def test_lists_hold_what_is_theirs(house: Live) -> None:
         assert [group.jobs for group in (await acme.errors(Filter())).groups] == [1]
         assert (await acme.replay(Filter(), limit=10)).done == (here.jobs["acme dead"],)
         assert [job.id for job in (await acme.order("work")).jobs if job.org_id != "acme"] == []
+        looked = [(await acme.jobs()).looked_at, (await acme.matching(Filter())).looked_at]
+        looked.append((await acme.bulk("cancel", Filter(), dry_run=True)).looked_at)
+        assert looked == [2, 2, 2], "how many others there are is not told"
         narrow = here.admin.acting_as("t", queues=["other"])
         assert (await narrow.jobs()).jobs == ()
         assert (await narrow.overview()).queues == ()
@@ -207,6 +211,43 @@ def test_nobody_s_key_finds_the_job_of_another_org(house: Live) -> None:
             ]
             assert made[0].job_id == made[2].job_id != made[1].job_id, options
             assert [one.existed for one in made] == [False, False, True]
+
+    house(story)
+
+
+def test_a_key_finds_nothing_beyond_the_queues_that_one_has(house: Live) -> None:
+    """Also when the task itself chose the key."""
+
+    async def story(here: House) -> None:
+        @here.app.task(queue="work", dedupe="nightly", on_duplicate="replace")
+        async def nightly(by: str = "") -> None: ...
+
+        for name in ("work", "nightly"):
+            keys: list[dict[str, Any]] = [
+                {"idempotency_key": "k"}, {"idempotency_key": name, "idempotency_scope": "org"}, {"dedupe": "d"},
+                {"dedupe": True}, *([{}] if name == "nightly" else ()),
+            ]  # fmt: skip
+            ways: list[dict[str, Any]] = [{"queues": ["work"]}, {"queues": ["work"], "org_id": "acme"}, {"org_id": "evil"}]
+            for options in keys:
+                first = await here.app.tasks[name].using(**{**options, "queue": "away", "org_id": "acme"}).enqueue()
+                for bounds in ways:
+                    token = here.admin.acting_as("t", **bounds)
+                    own = {"queue": "work", "org_id": bounds.get("org_id", "acme"), **options}
+                    made = [await token.enqueue(name, {}, own) for _ in range(2)]  # type: ignore[arg-type]
+                    assert made[0].job_id == made[1].job_id != first.id, (name, options, bounds)
+                    assert made[1].existed, (name, options, bounds)
+                kept = (await here.admin.job(first.id)).job
+                assert (kept.state, kept.queue, kept.org_id) == ("queued", "away", "acme")
+                await here.admin.cancel(first.id)
+
+    house(story)
+
+
+def test_a_key_with_a_colon_is_not_that_of_an_org_whose_name_has_one(house: Live) -> None:
+    async def story(here: House) -> None:
+        one = await here.admin.acting_as("t", org_id="acme:eu").enqueue("work", {}, {"dedupe": "d"})
+        other = await here.admin.acting_as("t", org_id="acme").enqueue("work", {}, {"dedupe": "eu:d"})
+        assert (other.existed, other.job_id != one.job_id) == (False, True)
 
     house(story)
 

@@ -4,6 +4,7 @@ real file where the file matters."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.admin import Admin, Filter, fleet
+from windlass import Windlass
+from windlass.admin import Admin, Filter, doctor, fleet
 from windlass.admin.views import JobDetail
 from windlass.admin.wording import age, in_words, policy_in_words, relative
 from windlass.client import Client
@@ -493,3 +495,20 @@ async def test_everything_it_answers_can_be_encoded(place: Place) -> None:
         assert msgspec.json.encode(answer)
     assert (await place.admin.job("none")).job.payload is None
     assert (await place.admin.job("bytes")).job.payload == "\\xff\x00"
+
+
+def test_a_slow_disk_holds_nobody_up_while_the_doctor_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_by: list[threading.Thread] = []
+
+    def slow(*_: object) -> list[Path]:
+        looked_by.append(threading.current_thread())
+        return []
+
+    monkeypatch.setattr(doctor, "_stores_below", slow)
+
+    async def main() -> None:
+        async with Windlass(f"sqlite:///{tmp_path}/jobs.db") as app:
+            await app.admin.doctor()
+
+    asyncio.run(main())
+    assert [thread is threading.main_thread() for thread in looked_by] == [False]

@@ -14,6 +14,7 @@ from windlass.admin import Admin
 from windlass.client import Client
 from windlass.clock import SECOND, ManualClock
 from windlass.config import Settings
+from windlass.core.alterations import DeleteWebhook, PingWebhook
 from windlass.core.changes import AddEvent
 from windlass.core.duties import FanOut
 from windlass.core.events import DEAD, SUCCEEDED
@@ -139,6 +140,45 @@ def test_a_ping_is_sent_now_and_its_answer_is_told() -> None:
             bad = await place.admin.ping_webhook(made.webhook_id)
             assert (bad.status, bad.last_error, bad.next_attempt_at) == ("failed", "answered 500", None)
             assert not (await place.admin.webhook(made.webhook_id)).enabled
+
+    run(play)
+
+
+def test_a_ping_tells_of_itself_though_something_else_happens_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(place: Place) -> None:
+        driver = place.client.driver
+        alter, happens = driver.alter, True
+
+        async def meanwhile(changes: Any, **how: Any) -> Any:
+            nonlocal happens
+            answers = await alter(changes, **how)
+            if happens and isinstance(changes[0], PingWebhook):
+                happens = False
+                await place.happened()
+            return answers
+
+        async with receiving(status(202, "pong"), status(200)) as there:
+            made = (await place.admin.create_webhook(there.url, [DEAD])).webhook
+            monkeypatch.setattr(driver, "alter", meanwhile)
+            done = await place.admin.ping_webhook(made.webhook_id)
+            assert (done.event, done.status, done.response) == ("webhook.ping", "sent", "pong")
+
+    run(play)
+
+
+def test_a_ping_to_what_is_removed_meanwhile_finds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(place: Place) -> None:
+        driver = place.client.driver
+        alter, made = driver.alter, (await place.admin.create_webhook("http://127.0.0.1:9/", [DEAD])).webhook
+
+        async def meanwhile(changes: Any, **how: Any) -> Any:
+            answers = await alter(changes, **how)
+            await alter([DeleteWebhook(made.webhook_id)], now=place.client.now())
+            return answers
+
+        monkeypatch.setattr(driver, "alter", meanwhile)
+        with pytest.raises(UnknownWebhook):
+            await place.admin.ping_webhook(made.webhook_id)
 
     run(play)
 

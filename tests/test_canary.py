@@ -16,6 +16,8 @@ import pytest
 from cli.conftest import Cli, cli  # noqa: F401
 from windlass import Context, Reject, Retry, Secret, Windlass
 from windlass.admin import Admin, Filter
+from windlass.admin.dead_letters import ErrorGroup, scrubbed
+from windlass.clock import moment
 
 CANARY = "kanarie-4711"
 STORES = ("memory", "sqlite", "postgres")
@@ -35,7 +37,7 @@ def aviary(url: str) -> Windlass:
             raise ValueError(f"refused: {key.reveal()} {iban!r} {password}")
         if how == "reject":
             raise Reject(f"no {key.reveal()}")
-        return {"iban": iban, "password": password, "shown": str(key)}
+        return {"iban": iban, "password": password, "shown": str(key), "echo": f"{key.reveal()} and {[password]}"}
 
     @app.task
     async def whole() -> Secret[str]:
@@ -69,6 +71,8 @@ def test_a_canary_is_in_no_view_no_log_and_no_error(url: str, caplog: pytest.Log
             )
             for how in ("return", "raise", "reject")
         }
+        jobs["stopped"] = await leak.enqueue(Secret(CANARY), "", "", "return")
+        await app.admin.cancel(jobs["stopped"].id, f"somebody wrote {CANARY} here")
         jobs["whole"], jobs["thread"] = await whole.enqueue(), await threaded.enqueue(Secret(CANARY))
         await app.templates.put("t", "leak", {"key": Secret(CANARY), "iban": CANARY, "password": CANARY, "how": "return"})
         await app.schedules.put("s", "t", "0 9 * * *", params={"iban": CANARY, "password": CANARY})
@@ -78,9 +82,10 @@ def test_a_canary_is_in_no_view_no_log_and_no_error(url: str, caplog: pytest.Log
             told[name] = [
                 await admin.job(job.id),
                 await admin.logs(job.id),
+                await admin.why(job.id),
                 [line async for line in admin.follow_logs(job.id)],
             ]
-        told["reveal"] = [(await admin.job(jobs[how].id, reveal=True)).job.result for how in ("whole",)]
+        told["reveal"] = [(await admin.job(jobs[how].id, reveal=True)).job.result for how in ("whole", "return")]
         told["lists"] = [await admin.jobs(), await admin.dead_letters(Filter()), await admin.errors(Filter())]
         told["schedules"] = [await admin.scheduled(), admin_templates(await app.templates.list())]
         for how in ("raise", "thread"):
@@ -101,6 +106,7 @@ def test_a_canary_is_in_no_view_no_log_and_no_error(url: str, caplog: pytest.Log
         assert CANARY not in f"{record.getMessage()} {record.exc_text}"
     assert told["return"][0].job.redacted is True
     assert told["return"][0].job.payload == {"key": "***", "iban": "***", "password": "***", "how": "return"}
+    assert told["return"][0].job.result["echo"] == "*** and ['***']"
     assert told["raise"][0].runs[0].error == "ValueError: refused: *** '***' ***"
 
 
@@ -108,6 +114,25 @@ def admin_templates(rows: Any) -> Any:
     from windlass.admin.schedules import template_view
 
     return [template_view(row) for row in rows]
+
+
+def test_the_error_of_a_group_is_clean_though_its_example_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        app = aviary("memory://")
+
+        async def nobody(ids: Any) -> list[None]:
+            return [None] * len(ids)
+
+        monkeypatch.setattr(app.client.driver, "get", nobody)
+        group = ErrorGroup(
+            fingerprint="f", error=f"RuntimeError: password={CANARY}", jobs=1, types=(), queues=(), example="gone",
+            first_at=moment(0), last_at=moment(0),
+        )  # fmt: skip
+        [told] = await scrubbed(app.client, (group,))
+        assert told.error == "RuntimeError: password=***"
+        await app.close()
+
+    asyncio.run(story())
 
 
 def test_who_may_see_payloads_sees_all_but_what_the_task_hides() -> None:
@@ -142,7 +167,13 @@ def apart(key: Secret[str]) -> str:
 shell = app.command("shell", ["{sys.executable}", "-c", "import sys; print(sys.argv[1]); sys.exit(3)", "{{key}}"],
                     redact=("key",), retry=Retry(max_retries=0))
 
+halves = app.command("halves", ["{sys.executable}", "-c", "import os, sys, time; key = sys.argv[1].encode()\\n"
+                     "for part in (b'it is ', key[:5], key[5:], b', ', key[:7]): os.write(1, part); time.sleep(0.1)",
+                     "{{key}}"],
+                     redact=("key",), retry=Retry(max_retries=0))
+
 def fill():
+    halves.enqueue_sync(key="{CANARY}")
     leak.enqueue_sync(Secret("{CANARY}"), "{CANARY}")
     apart.enqueue_sync(Secret("{CANARY}"))
     shell.enqueue_sync(key="{CANARY}")
@@ -154,7 +185,7 @@ def test_a_canary_is_in_no_output_of_a_command(cli: Cli, tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", "import birds; birds.fill()"], cwd=tmp_path, check=True)
     said = [cli("worker", "birds", "--drain")]
     listed = cli("jobs", "list", "--json").json["jobs"]
-    assert [job["state"] for job in listed] == ["dead"] * 3
+    assert sorted(job["state"] for job in listed) == ["dead"] * 3 + ["succeeded"]
     for job in listed:
         for command in ("show", "why", "logs"):
             said += [cli("jobs", command, job["id"]), cli("jobs", command, job["id"], "--json")]
@@ -167,6 +198,7 @@ def test_a_canary_is_in_no_output_of_a_command(cli: Cli, tmp_path: Path) -> None
         assert phrase in text
     for file in tmp_path.rglob("*.log"):
         assert CANARY not in file.read_text()
+    assert f"it is ***, {CANARY[:7]}" in text, "written in two halves, and only begun"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
@@ -15,6 +19,7 @@ from windlass.errors import InvalidInput, Undecodable
 from windlass.principal import new_token
 from windlass.redaction import (
     DEEPEST,
+    MANY,
     MARK,
     WHOLE_RESULT,
     Scrubber,
@@ -217,3 +222,48 @@ def test_a_job_tells_what_its_task_keeps_secret() -> None:
 def test_bad_names_are_refused(bad: object) -> None:
     with pytest.raises(InvalidInput, match="redact"):
         Windlass("memory://").task(redact=bad, name="x")(lambda x: None)  # type: ignore[call-overload]
+
+
+def test_threads_that_begin_at_once_hide_alike() -> None:
+    payload = msgspec.json.encode({"passwords": ["word-000007"], "others": [f"word-{n:06}" for n in range(50_000)]})
+    scrub, together = scrubber_of(payload, None), threading.Barrier(4)
+
+    def say(_: int) -> str:
+        together.wait()
+        return scrub.known("it was word-000007")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(say, range(4))) == {"it was ***"}
+
+
+def test_where_there_are_too_many_values_to_look_for_texts_are_hidden_as_a_whole() -> None:
+    scrub = scrubber_of(msgspec.json.encode({"passwords": [f"word-{n:06}" for n in range(MANY + 1)]}), None)
+    assert (scrub("it was word-000007"), scrub(""), scrub.output(b"word-000007 and more")) == ("***", "", b"***\n")
+    assert scrub.data({"a": ["word-000007", 7, None]}) == {"a": ["***", 7, None]}
+
+
+@pytest.mark.parametrize("text", ["a.-" * 80_000, "pwd='\\'" * 40_000, "a://" * 60_000, "Bearer " * 40_000])
+def test_a_long_text_is_looked_through_in_a_time_by_its_length(text: str) -> None:
+    began = time.thread_time()
+    redact_text(text)
+    assert time.thread_time() - began < 0.8
+
+
+def test_what_is_large_is_left_out_of_lists_and_shown_with_its_job() -> None:
+    app = Windlass("memory://")
+
+    @app.task
+    async def keep(text: str) -> str:
+        return text
+
+    async def main() -> None:
+        async with app:
+            small, large = await keep.enqueue("few words"), await keep.enqueue("word " * 4_000)
+            await app.tick()
+            views = {view.id: view for view in (await app.admin.jobs()).jobs}
+            assert (views[small.id].payload, views[small.id].redacted) == ({"text": "few words"}, False)
+            assert (views[large.id].payload, views[large.id].result, views[large.id].redacted) == ("***", "***", True)
+            whole = (await app.admin.job(large.id)).job
+            assert (whole.payload, whole.redacted) == ({"text": "word " * 4_000}, False)
+
+    asyncio.run(main())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar, get_args
 from urllib.parse import quote
@@ -26,6 +27,7 @@ MARK: Final = "windlass-redact"  # the header of a job that names what its task 
 WHOLE_RESULT: Final = "$result"
 SHORTEST: Final = 4  # a value of fewer characters is not looked for in texts: too much would look like it
 DEEPEST: Final = 100
+MANY: Final = 1_000  # values, and spellings of them, that are looked for; where a job has more, its texts are hidden whole
 
 _ALONE: Final = frozenset(
     "password passwords passwd pwd passphrase passcode secret secrets token tokens authorization cookie cookies "
@@ -43,12 +45,12 @@ _NAME: Final = (
 )
 _PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\g<1> {HIDDEN}"),
-    (re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s/@:'\"]{0,200}):[^\s@'\"]{1,500}@"), rf"\g<1>:{HIDDEN}@"),
+    (re.compile(r"(://[^\s/@:'\"]{0,200}):[^\s@'\"]{1,500}@"), rf"\g<1>:{HIDDEN}@"),
     (LOOKS, HIDDEN),
     (re.compile(r"\bwhsec_[A-Za-z0-9+/=]{16,}"), HIDDEN),
     (
         re.compile(
-            rf"([\"']?\b[\w.-]{{0,40}}{_NAME}[\"']?\s{{0,5}}[:=]\s{{0,5}})"
+            rf"({_NAME}[\"']?\s{{0,5}}[:=]\s{{0,5}})"
             r"(\"(?:[^\"\\]|\\.){0,2000}\"|'(?:[^'\\]|\\.){0,2000}'|(?!(?:Bearer|Basic)\b)[^\s,;&)}\]\"']+)", re.IGNORECASE,
         ),
         rf"\g<1>{HIDDEN}",
@@ -172,6 +174,15 @@ def _sealed(value: Any) -> Any:
     return value if value is None or value == "" else HIDDEN
 
 
+def is_redacted(value: Any) -> bool:
+    """Whether plain data comes from a view, where something was hidden: to store it would be to lose what was."""
+    if isinstance(value, Mapping):
+        return any(map(is_redacted, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(is_redacted, value))
+    return isinstance(value, str) and (value == HIDDEN or f":{HIDDEN}@" in value)
+
+
 def redact_text(text: str) -> str:
     """The same for words: passwords in URLs, `password=…`, bearer tokens and our own."""
     for pattern, instead in _PATTERNS:
@@ -192,43 +203,82 @@ class Scrubber:
     """Takes hidden values out of texts, in the spellings in which they get there, and then what looks like a secret."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        spelled = {form for value in values if len(value) >= SHORTEST for form in _spellings(value)}
-        self._values: Final = sorted(spelled, key=len, reverse=True)
+        self._given = values
+
+    @cached_property
+    def _values(self) -> list[str]:
+        """The longest first. Looked for when there is a text: most jobs never have one, and a payload may be large."""
+        spelled = {form for value in self._given if len(value) >= SHORTEST for form in _spellings(value)}
+        return sorted(spelled, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         return redact_text(self.known(text))
 
     def known(self, text: str) -> str:
+        if len(self._values) > MANY:
+            return HIDDEN if text else text
         for value in self._values:
             text = text.replace(value, HIDDEN)
         return text
 
+    def data(self, value: Any, depth: int = 0) -> Any:
+        """The same in every text of plain data."""
+        if isinstance(value, str):
+            return self.known(value)
+        if isinstance(value, Mapping) and depth <= DEEPEST:
+            return {key: self.data(part, depth + 1) for key, part in value.items()}
+        return [self.data(part, depth + 1) for part in value] if isinstance(value, list) and depth <= DEEPEST else value
+
+    def unfinished(self, raw: bytes) -> int:
+        """How many bytes at the end may be the beginning of a hidden value: what follows will tell."""
+        longest = 0
+        for value in (value.encode() for value in self._values[:MANY]):
+            for size in range(min(len(value) - 1, len(raw)), longest, -1):
+                if raw.endswith(value[:size]):
+                    longest = size
+                    break
+        return longest
+
     def output(self, raw: bytes) -> bytes:
         """Of a program, which may be no text."""
+        if len(self._values) > MANY:
+            return HIDDEN.encode() + b"\n"
         for value in self._values:
             raw = raw.replace(value.encode(), HIDDEN.encode())
         return raw
 
 
-def scrubber_of(payload: bytes, headers: Mapping[str, str] | None) -> Scrubber:
-    """For texts about a job with this payload."""
-    try:
-        data = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return Scrubber(())
-    names = {name.casefold() for name in marks_of(headers)}
-    return Scrubber(_hidden_values(data, names, False, 0))
+def scrubber_of(payload: bytes, headers: Mapping[str, str] | None, *, telling: bool = True) -> Scrubber:
+    """For texts about a job with this payload. Without `telling` only what its task keeps secret is looked for."""
+    return Scrubber(_HiddenIn(payload, headers, telling))
 
 
-def _hidden_values(value: Any, names: Collection[str], inside: bool, depth: int) -> Iterator[str]:
+class _HiddenIn(Iterable[str]):
+    """The values that a payload keeps secret, as often as somebody asks: threads share a scrubber."""
+
+    def __init__(self, payload: bytes, headers: Mapping[str, str] | None, telling: bool) -> None:
+        self._payload = payload
+        self._telling = telling
+        self._names = {name.casefold() for name in marks_of(headers)}
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            data = msgspec.json.decode(self._payload)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        yield from _hidden_values(data, self._names, self._telling, False, 0)
+
+
+def _hidden_values(value: Any, names: Collection[str], telling: bool, inside: bool, depth: int) -> Iterator[str]:
     if depth > DEEPEST:
         return
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _hidden_values(part, names, inside or _is_hidden(key, part, names, True), depth + 1)
+            hidden = inside or _is_hidden(key, part, names, telling)
+            yield from _hidden_values(part, names, telling, hidden, depth + 1)
     elif isinstance(value, list):
         for part in value:
-            yield from _hidden_values(part, names, inside, depth + 1)
+            yield from _hidden_values(part, names, telling, inside, depth + 1)
     elif inside and isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from windlass.core.uniqueness import (
     LONGEST_KEY,
     Scope,
+    apart,
     bounded,
     clean_key,
     dedupe_key,
@@ -168,3 +169,25 @@ def test_a_job_without_keys_has_none_and_the_two_kinds_do_not_mix() -> None:
     assert len(keys_of(keyed("k", "k"))) == 2
     assert keys_of(new(schedule_id="s", fire_at=5)) == [("fire", "s", "5")]
     assert keys_of(new(schedule_id="s")) == []
+
+
+# -------------------------------------------------------------------------------------------------- of who is bound to some
+
+
+@given(NAMES, NAMES, TEXT, TEXT, st.booleans())
+def test_keys_of_two_orgs_or_queues_never_meet(one: str, other: str, key: str, another: str, of_org: bool) -> None:
+    def made(place: str, dedupe: str) -> NewJob:
+        where: dict[str, Any] = {"org_id": place} if of_org else {"queue": place}
+        job = new(dedupe_key=dedupe, idempotency_key="k", idempotency_scope="global", **where)
+        return apart(job, of_org=of_org, of_queue=not of_org)
+
+    first, second = made(one, key), made(other, another)
+    assert (first.dedupe_key == second.dedupe_key) == ((one, key) == (other, another))
+    assert (first.idempotency_scope == second.idempotency_scope) == (one == other)
+
+
+def test_a_key_by_arguments_is_of_its_org_already() -> None:
+    key = stored_dedupe_key("t", "acme", {"a": 1})
+    job = new(type="t", org_id="acme", payload=b'{"a":1}', dedupe_key=key)
+    assert apart(job, of_org=True, of_queue=False).dedupe_key == key
+    assert apart(job, of_org=True, of_queue=True).dedupe_key != key

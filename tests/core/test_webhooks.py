@@ -15,6 +15,7 @@ from windlass.core import webhooks as rules
 from windlass.core.events import DEAD, PING
 from windlass.core.webhooks import SCHEDULE, Answer
 from windlass.errors import InvalidInput
+from windlass.principal import new_token
 from windlass.records import Delivery, Event, Webhook
 
 OLD, NEW = rules.secret_of(b"a" * 32), rules.secret_of(b"b" * 24)
@@ -172,3 +173,14 @@ def test_what_a_receiver_says_is_cut_and_made_storable() -> None:
     assert "\x00" not in end.response
     end.response.encode()
     assert len(end.attempt.error or "") <= rules.ERROR_MOST + 3
+
+
+def test_what_looks_like_a_secret_is_not_kept_of_an_answer() -> None:
+    """Also where it would be cut in two."""
+    token = new_token()
+    for body in (f"you sent Bearer {token}", "x" * (rules.RESPONSE_MOST - 30) + token, f'{{"password": "{token}"}}'):
+        told = rules.ending(delivery(), Answer(took=1, status=500, body=body), 0, 0.0)
+        assert told.response is not None
+        assert token[:20] not in told.response
+    said = rules.ending(delivery(), Answer(took=1, error=f"ConnectError: https://ada:{token}@example.com"), 0, 0.0)
+    assert said.attempt.error == "ConnectError: https://ada:***@example.com"

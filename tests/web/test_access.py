@@ -12,11 +12,15 @@ import pytest
 from starlette.requests import Request as HttpRequest
 
 from web.conftest import Desk
+from windlass.admin import Admin
 from windlass.clock import SECOND
+from windlass.errors import InvalidInput
 from windlass.principal import Principal
 from windlass.web.access import LOCAL, Access
+from windlass.web.app import web_app
 from windlass.web.bounds import Bounds, Pace
 from windlass.web.problems import Trouble
+from windlass.web.serving import guarded
 from windlass.web.sessions import LIFE, MOST, Sessions
 
 Story = Callable[[Desk, httpx2.AsyncClient], Awaitable[None]]
@@ -75,6 +79,28 @@ def test_a_token_lets_in_until_it_is_revoked_or_over() -> None:
     lived(story)
 
 
+def test_the_first_token_closes_the_door_that_was_open_on_this_machine() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.app:
+            admin = Admin(desk.app.client)
+            desk.web = web_app(desk.app, access=await guarded(admin, "127.0.0.1"))
+            async with desk.client() as client:
+                made = await client.post("/api/tokens", json={"name": "ada", "scopes": ["read"], "expires_in": 0.05})
+                assert made.status_code == 201
+                assert (await client.get("/api/queues")).status_code == 401
+                assert (await client.get("/")).status_code == 303
+                await asyncio.sleep(0.06)  # the store's own clock decides
+                assert (await client.get("/api/queues")).status_code == 401
+            assert (await guarded(admin, "127.0.0.1")).anonymous is None, "an expired token opens no door"
+            with pytest.raises(InvalidInput, match="no token guards"):
+                await guarded(admin, "0.0.0.0")  # noqa: S104
+            await admin.revoke_token("ada")
+            assert (await guarded(admin, "127.0.0.1")).anonymous == LOCAL
+
+    asyncio.run(main())
+
+
 def test_a_token_that_is_refused_is_not_replaced_by_a_session_or_by_being_here() -> None:
     async def story(desk: Desk, client: httpx2.AsyncClient) -> None:
         assert (await client.get("/api/queues")).status_code == 200
@@ -102,6 +128,22 @@ def test_the_program_around_us_may_say_who_asks() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- sessions
+
+
+@pytest.mark.parametrize(
+    ("scopes", "bounds", "home"),
+    [(("read",), {}, "/"), (("read",), {"org_id": "acme"}, "/jobs"), (("enqueue",), {"queues": ("mail",)}, "/jobs/new")],
+)
+def test_who_signs_in_comes_to_a_page_that_leads_on(scopes: tuple[str, ...], bounds: Any, home: str) -> None:
+    async def story(desk: Desk, client: httpx2.AsyncClient) -> None:
+        form = {"csrf": csrf_in(await client.get("/sign-in")), "token": await token(desk, *scopes, **bounds)}
+        page = await client.post("/sign-in", data=form, follow_redirects=True)
+        assert (page.status_code, page.url.path) == (200, home)
+        assert ("No worker leads" in page.text) == (home == "/")
+        for link in set(re.findall(r'<li><a href="(/[^"]*)"', page.text)):
+            assert (await client.get(link, follow_redirects=True)).status_code == 200, link
+
+    lived(story, base_url="https://localhost")
 
 
 def test_signing_in_gives_a_new_cookie_that_scripts_cannot_read() -> None:

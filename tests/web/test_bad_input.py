@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import httpx2
@@ -193,6 +194,13 @@ def test_what_goes_wrong_here_is_logged_and_not_told(caplog: pytest.LogCaptureFi
 )
 def test_the_depth_of_json_is_that_of_its_brackets(text: str, depth: int) -> None:
     assert depth_of(text.encode()) == depth
+
+
+@pytest.mark.parametrize("text", ['"' + '\\"' * 200_000, '"\\' * 200_000, "[" * 400_000, '["' * 200_000])
+def test_the_depth_is_known_in_a_time_by_the_length_of_the_body(text: str) -> None:
+    began = time.thread_time()
+    depth_of(text.encode())
+    assert time.thread_time() - began < 2
 
 
 def test_bounds_are_those_that_were_given() -> None:

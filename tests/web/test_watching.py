@@ -21,8 +21,9 @@ from windlass.web.bounds import Bounds
 class Stream:
     """A request whose answer is read while it is being written; `httpx2` would wait for its end."""
 
-    def __init__(self, desk: Desk, path: str) -> None:
+    def __init__(self, desk: Desk, path: str, token: str = "") -> None:
         self._desk = desk
+        self._said = [(b"authorization", f"Bearer {token}".encode())] if token else []
         self._path, _, self._query = path.partition("?")
         self._gone = asyncio.Event()
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -33,7 +34,8 @@ class Stream:
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
             "path": self._path, "raw_path": self._path.encode(), "query_string": self._query.encode(),
-            "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "server": ("localhost", 80), "root_path": "",
+            "headers": [(b"host", b"localhost"), *self._said], "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+            "root_path": "",
         }  # fmt: skip
         await self._desk.web(scope, self._receive, self._send)
         self._pieces.put_nowait(None)
@@ -64,8 +66,8 @@ class Stream:
 
 
 @asynccontextmanager
-async def reading(desk: Desk, path: str) -> AsyncIterator[Stream]:
-    stream = Stream(desk, path)
+async def reading(desk: Desk, path: str, token: str = "") -> AsyncIterator[Stream]:
+    stream = Stream(desk, path, token)
     running = asyncio.create_task(stream.run())
     try:
         yield stream
@@ -119,6 +121,28 @@ async def test_a_job_is_followed_to_its_end(desk: Desk, client: httpx2.AsyncClie
             seen = told[1]["label"]
         assert (seen, told) == ("succeeded", ("end", {}))
         assert await stream.next() is None
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/api/events?job={job}", "/live/jobs/{job}"])
+def test_a_token_that_is_revoked_ends_the_streams_that_it_opened(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "WELCOME", 0.0)
+    monkeypatch.setattr(streaming, "ALIVE", 0.02)
+
+    async def main() -> None:
+        desk = Desk()
+        async with desk.app:
+            job, admin = await desk.add.enqueue(1, 2), desk.web.state.site.admin()
+            _, secret = await admin.create_token("wall", ["read"])
+            async with reading(desk, path.format(job=job.id), secret) as stream:
+                assert await stream.next() is not None
+                await admin.revoke_token("wall")
+                while (told := await stream.next()) is not None and told[0] != "problem":
+                    pass
+                assert told is not None, "it ends with the reason"
+                assert (told[1]["status"], told[1]["type"]) == (401, "urn:windlass:unauthenticated")
+                assert await stream.next() is None
+
+    asyncio.run(main())
 
 
 @on_a_desk

@@ -94,9 +94,9 @@ WHOLE = {  # only with a token of the whole store
     "GET /api/deliveries/{message_id}": "operate",
     "POST /api/deliveries/{message_id}/replay": "operate",
     "GET /metrics": "read",
-    "GET /": "read",
 }
 PAGES_OF_TENANTS = {
+    "GET /": "read",
     "GET /jobs": "read",
     "GET /live/jobs": "read",
     "POST /jobs/bulk": "operate",
@@ -160,16 +160,16 @@ PAGES_OF_ALL = {
     "GET /tokens": "admin",
     "POST /tokens": "admin",
     "POST /tokens/{id}/revoke": "admin",
-    "GET /webhooks": "read",
+    "GET /webhooks": "operate",
     "POST /webhooks": "admin",
-    "GET /webhooks/{id}": "read",
+    "GET /webhooks/{id}": "operate",
     "POST /webhooks/{id}": "admin",
     "POST /webhooks/{id}/enable": "admin",
     "POST /webhooks/{id}/disable": "admin",
     "POST /webhooks/{id}/rotate": "admin",
     "POST /webhooks/{id}/ping": "admin",
     "POST /webhooks/{id}/delete": "admin",
-    "POST /webhooks/{id}/deliveries/{message}/replay": "admin",
+    "POST /webhooks/{id}/deliveries/{message}/replay": "operate",
 }
 TENANTS |= PAGES_OF_TENANTS
 WHOLE |= PAGES_OF_ALL

@@ -19,6 +19,7 @@ from windlass.core.alterations import AlterAnswer, Alteration, Note
 from windlass.core.dependencies import unknown_parent
 from windlass.core.duties import Done, Duty, Mend
 from windlass.core.queries import Query, R
+from windlass.core.uniqueness import apart
 from windlass.drivers.protocol import Capabilities, Count, Driver, Enqueued, JobQuery, Page, WaitingType
 from windlass.errors import JobNotFound
 from windlass.options import JobOptions
@@ -48,7 +49,7 @@ class ActingClient(Client):
         return ActingClient(self._inner, replace(self._by, selection=words))
 
     def bounded(self, options: JobOptions) -> JobOptions:
-        """Their jobs are of their org, whatever they say. Keys are of the org, too: nobody else's job is found by one."""
+        """Their jobs are of their org, whatever they say."""
         if self._by.org_id is None:
             return options
         said = options.copy()
@@ -57,8 +58,6 @@ class ActingClient(Client):
         said["org_id"] = self._by.org_id
         if said.get("idempotency_scope") == "global":
             raise beyond(self._by, "an idempotency key for all orgs")
-        if isinstance(said.get("dedupe"), str):
-            said["dedupe"] = f"org:{self._by.org_id}:{said['dedupe']}"
         return said
 
     async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
@@ -93,10 +92,11 @@ class ActingDriver:
         return await self._inner.alter(changes, now=now, by=by or self._by)
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
-        """A job tells by itself who made it: jobs are too many for the audit log."""
+        """A job tells by itself who made it: jobs are too many for the audit log. Keys reach as far as who gives them."""
         await self._check(jobs)
+        org, queue = self._by.org_id is not None, self._by.queues is not None
         signed = [replace(job, headers={**(job.headers or {}), MADE_BY: self._by.actor}) for job in jobs]
-        return await self._inner.enqueue(signed, now=now)
+        return await self._inner.enqueue([apart(job, of_org=org, of_queue=queue) for job in signed], now=now)
 
     async def _check(self, jobs: Sequence[NewJob]) -> None:
         for job in jobs:

@@ -90,7 +90,9 @@ async def _search(driver: Driver, by: By, query: ListJobs | GlimpseJobs | TallyJ
     if (by.org_id is not None and wish.org_id not in (None, by.org_id)) or (by.queues is not None and not queues):
         return [_NOTHING[type(query)]]
     theirs: Query[Any] = replace(query, wish=replace(wish, org_id=by.org_id or wish.org_id, queues=queues))
-    return await driver.read(theirs)
+    [found] = await driver.read(theirs)
+    own = found.jobs if isinstance(found, Tally) else len(found.jobs)
+    return [replace(found, looked_at=own)]  # how many others there were on the way is not theirs to know
 
 
 async def _of_job(driver: Driver, by: By, query: JobsAhead | ParentsOf | DependantsOf) -> list[Any]:

@@ -18,6 +18,7 @@ from windlass.client import Client
 from windlass.clock import moment
 from windlass.core.failures import fingerprint
 from windlass.core.listing import Glimpse, GlimpseJobs, Kind
+from windlass.redaction import redact_text
 from windlass.types import Micros
 
 GROUPED: Final = 10_000
@@ -86,7 +87,7 @@ async def scrubbed(client: Client, groups: tuple[ErrorGroup, ...]) -> tuple[Erro
         bite = groups[start : start + BITE]
         jobs = await client.driver.get([group.example for group in bite])
         found += [
-            group if job is None else replace(group, error=scrub_of(job)(group.error))
+            replace(group, error=redact_text(group.error) if job is None else scrub_of(job)(group.error))
             for group, job in zip(bite, jobs, strict=True)
         ]
     return tuple(found)

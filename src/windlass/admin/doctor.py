@@ -5,6 +5,7 @@ It only reads. A check that cannot be made on a kind of store is left out, never
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ async def examine(client: Client) -> Diagnosis:
         return Diagnosis((Check("store", "problem", str(error)),))
     checks = [_opened(client, driver)]
     checks += [Check(f.name, f.status, f.text, f.command) for f in await driver.examine(now=client.now())]
-    checks += [*_other_stores(driver), _clock(client.now())]
+    checks += [*await asyncio.to_thread(lambda: list(_other_stores(driver))), _clock(client.now())]  # a disk may be slow
     checks += [check async for check in _jobs(driver, client.now())]
     checks.append(await repair.check(client))
     return Diagnosis(tuple(checks))

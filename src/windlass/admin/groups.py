@@ -64,7 +64,7 @@ async def all_groups(client: Client, limit: int) -> GroupList:
 async def one_group(client: Client, group_id: str, system: System | None) -> GroupDetail:
     group, now = GroupHandle(client, group_id), client.now()
     row, progress, members = await group.fetch(), await group.progress(), await group.members()
-    views = tuple(job_view(job, now, system, last_run_of(job)) for job in members)
+    views = tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in members)
     return GroupDetail(at=moment(now), group=group_view(row, progress), members=views)
 
 

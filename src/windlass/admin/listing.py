@@ -76,7 +76,7 @@ async def page(
     behind = beside(found.jobs[0], back=not back) if found.jobs and here is not None else None
     return JobList(
         at=moment(now),
-        jobs=tuple(job_view(job, now, wanted.system, last_run_of(job), reveal=reveal) for job in jobs),
+        jobs=tuple(job_view(job, now, wanted.system, last_run_of(job), reveal=reveal, brief=True) for job in jobs),
         cursor=behind if back else ahead, back=ahead if back else behind, looked_at=found.looked_at,
         stopped=found.after is not None and len(jobs) < limit,
     )  # fmt: skip

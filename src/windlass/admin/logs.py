@@ -12,6 +12,7 @@ from windlass.admin.showing import scrub_of
 from windlass.admin.views import LogView
 from windlass.client import Client
 from windlass.errors import InvalidInput
+from windlass.redaction import Scrubber
 from windlass.runlogs import below, log_path
 from windlass.types import TERMINAL, Job, Run
 
@@ -32,8 +33,8 @@ async def read(client: Client, chain: Sequence[tuple[Job, Sequence[Run]]], job_i
     if not wanted:
         return LogView(job_id=job_id, run=None, worker_id=None, path=None, text=None)
     for run in wanted:
-        if (file := _file(client, run)) is not None and (text := await asyncio.to_thread(_text, file)) is not None:
-            return _view(run, scrub(text))
+        if (file := _file(client, run)) is not None and (text := await asyncio.to_thread(_text, file, scrub)) is not None:
+            return _view(run, text)
     return _view(wanted[0], None)
 
 
@@ -52,7 +53,7 @@ async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
             reader = None if file is None else _Reader(file)
         if reader is not None:
             while piece := await asyncio.to_thread(reader.more):
-                yield scrub_of(job)(piece)
+                yield await asyncio.to_thread(scrub_of(job), piece)
         if job.state in TERMINAL:
             if reader is not None and (rest := reader.rest()):
                 yield rest
@@ -70,9 +71,10 @@ def _view(run: Run, text: str | None) -> LogView:
     return LogView(job_id=run.job_id, run=run.attempt_no, worker_id=run.worker_id, path=run.log_path, text=text)
 
 
-def _text(file: Path) -> str | None:
+def _text(file: Path, scrub: Scrubber) -> str | None:
+    """A log may be long, so that it is looked through where it is read: apart from the event loop."""
     try:
-        return file.read_bytes().decode("utf-8", "backslashreplace")
+        return scrub(file.read_bytes().decode("utf-8", "backslashreplace"))
     except OSError:
         return None
 

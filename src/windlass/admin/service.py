@@ -75,14 +75,14 @@ class Admin(Access, Finding, WebhookAdmin):
     async def job(self, job_id: str, *, system: System | None = None, reveal: bool = False) -> JobDetail:
         """One job and everything that is known of it, with all links of its chain."""
         chain = await self._chain(job_id)
-        now = self.client.now()
-        views = {job.id: job_view(job, now, system, last_run_of(job), reveal=reveal) for job, _ in chain}
+        now, links, head = self.client.now(), {job.id: job for job, _ in chain}, chain[-1][0]
+        views = {job.id: job_view(job, now, system, last_run_of(job), reveal=reveal) for job in (links[job_id], head)}
         return JobDetail(
-            at=moment(now), job=views[job_id], head=views[chain[-1][0].id], links=tuple(views),
+            at=moment(now), job=views[job_id], head=views[head.id], links=tuple(links),
             chain=tuple(link_view(job, now) for job, _ in chain),
             runs=tuple(run_view(run, scrub_of(job)) for job, runs in chain for run in runs), timeline=timeline(chain, now),
             parents=await groups.parents(self.client, job_id),
-            dependants=await groups.dependants(self.client, chain[-1][0].id),
+            dependants=await groups.dependants(self.client, head.id),
         )  # fmt: skip
 
     async def why(self, job_id: str) -> Why:
@@ -147,7 +147,7 @@ class Admin(Access, Finding, WebhookAdmin):
         """The queued jobs of a queue as they will be dispatched, whatever they wait for, with their positions."""
         await check_queue(self.client, queue)
         found, now = await self.client.driver.read(InOrder(queue=queue, limit=limit)), self.client.now()
-        return JobList(at=moment(now), jobs=tuple(job_view(job, now, system) for job in found), cursor=None)
+        return JobList(at=moment(now), jobs=tuple(job_view(job, now, system, brief=True) for job in found), cursor=None)
 
     async def workers(self) -> Fleet:
         """Who is registered as a worker, who of them lives, and who leads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +10,8 @@ from msgspec import Struct
 from windlass.redaction import WHOLE_RESULT, Scrubber, marks_of, redact, scrubber_of
 from windlass.types import Job
 from windlass.urls import HIDDEN
+
+LISTED: Final = 16 << 10  # bytes of a payload or a result that a list shows
 
 
 class Shown(Struct, frozen=True):
@@ -22,21 +24,27 @@ class Shown(Struct, frozen=True):
     scrub: Scrubber
 
 
-def shown(job: Job, *, reveal: bool = False) -> Shown:
-    """With `reveal`, for whoever may see payloads: only what the task itself keeps secret is hidden."""
+def shown(job: Job, *, reveal: bool = False, brief: bool = False) -> Shown:
+    """With `reveal`, for whoever may see payloads: only what the task itself keeps secret is hidden. `brief` is for lists,
+    of which everybody waits for the whole: what is large is hidden without being looked through."""
     marks = marks_of(job.headers)
-    given = None if job.codec == "none" else plain_data(job.payload)
-    made = None if job.result is None else plain_data(job.result)
+    given = None if job.codec == "none" else _data(job.payload, brief)
+    made = None if job.result is None else _data(job.result, brief)
     payload = redact(given, marks, telling=not reveal)
     whole = WHOLE_RESULT in marks and made is not None
-    result = HIDDEN if whole else redact(made, marks, telling=not reveal)
+    hides = scrubber_of(job.payload, job.headers, telling=not reveal)  # a handler may answer what it was given
+    result = HIDDEN if whole else made if made is None else hides.data(redact(made, marks, telling=not reveal))
     headers = redact(job.headers, telling=not reveal)
-    hidden = (payload, result, headers) != (given, made, job.headers)
+    hidden = (payload, result, headers) != (given, made, job.headers) or HIDDEN in (given, made)
     return Shown(payload, result, headers, hidden, scrub_of(job))
 
 
 def scrub_of(job: Job) -> Scrubber:
     return scrubber_of(job.payload, job.headers)
+
+
+def _data(stored: bytes, brief: bool) -> Any:
+    return HIDDEN if brief and len(stored) > LISTED else plain_data(stored)
 
 
 def plain_data(stored: bytes) -> Any:

@@ -321,9 +321,10 @@ class MigrationStatus(Struct, frozen=True):
 
 
 def job_view(
-    job: Job, now: Micros, system: System | None = None, run: RunStatus | None = None, *, reveal: bool = False
+    job: Job, now: Micros, system: System | None = None, run: RunStatus | None = None, *, reveal: bool = False,
+    brief: bool = False,
 ) -> JobView:  # fmt: skip
-    label, seen = label_of(job, now), shown(job, reveal=reveal)
+    label, seen = label_of(job, now), shown(job, reveal=reveal, brief=brief)
     scrub = seen.scrub
     return JobView(
         id=job.id, type=job.type, queue=job.queue, state=job.state, label=label,

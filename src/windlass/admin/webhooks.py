@@ -26,6 +26,7 @@ from windlass.core.alterations import (
     ReplayDelivery,
     RotateSecret,
 )
+from windlass.core.events import PING
 from windlass.core.queries import AllWebhooks, DeliveriesOf, DeliveryOf
 from windlass.core.webhooks import message_id, named_by, secret_of
 from windlass.delivering import deliver, take
@@ -40,6 +41,7 @@ KEEP_OLD: Final = "24h"  # how long an old secret signs along
 RESOLVES_WITHIN: Final = 5.0
 MOST: Final = 1_000
 LOOK_AGAIN: Final = 0.1
+SINCE: Final = 100  # messages that may have come between a ping and the look for it
 
 
 class WebhookView(Struct, frozen=True, kw_only=True):
@@ -167,7 +169,10 @@ class WebhookAdmin:
         """Send a message that says nothing, now and once, and answer what came of it. Also to one that is switched off."""
         hook = await self._webhook(webhook_id, org_id)
         await self._change(PingWebhook(webhook_id))
-        [ping] = await self.client.driver.read(DeliveriesOf(webhook_id=webhook_id, limit=1))
+        newest = await self.client.driver.read(DeliveriesOf(webhook_id=webhook_id, limit=SINCE))
+        ping = next((row for row in newest if row.event == PING), None)
+        if ping is None:  # removed since
+            raise UnknownWebhook(webhook_id)
         for ours in await take(self.client, [ping] if ping.status == "queued" and not ping.taken else []):
             await deliver(self.client, hook, ours)
         return await self._ended(message_id(ping))

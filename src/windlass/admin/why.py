@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
+from windlass.admin.showing import scrub_of
 from windlass.admin.views import Why, WhyReason
 from windlass.admin.wording import in_words
 from windlass.client import Client
@@ -24,7 +27,11 @@ async def why(client: Client, job_id: str) -> Why:
     if job is None:
         raise JobNotFound(job_id)
     now = client.now()
-    found = reasons(job, await facts_of(client, job, now), now)
+    scrub = scrub_of(job)
+    found = [
+        replace(one, detail=scrub(one.detail)) if one.detail else one
+        for one in reasons(job, await facts_of(client, job, now), now)
+    ]
     told = tuple(
         WhyReason(kind=reason.kind, text=sentence(job, reason, now), command=command(job, reason), until=_moment(reason))
         for reason in found

@@ -7,7 +7,7 @@ schedules or a queue with the jobs of several orgs, is out of their reach.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -75,9 +75,9 @@ def has_token(by: By, token: ApiToken) -> bool:
     return (by.org_id is None or token.org_id == by.org_id) and _inside(by, token.queues)
 
 
-def owns_all(by: By, owners: Iterable[Sequence[str | None]]) -> bool:
-    """`owners`: the orgs and queues of a group's members."""
-    return all(within(by, org_id, queue or "") for org_id, queue in owners)
+def owns_all(by: By, owners: Sequence[Sequence[str | None]]) -> bool:
+    """`owners`: the orgs and queues of a group's members. One without members is nobody's."""
+    return bool(owners) and all(within(by, org_id, queue or "") for org_id, queue in owners)
 
 
 def jobs_of(change: Alteration) -> tuple[str, ...]:

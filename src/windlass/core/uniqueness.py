@@ -10,6 +10,9 @@ import hashlib
 import json
 from typing import Any, Final, Literal
 
+import msgspec
+from msgspec.structs import replace
+
 from windlass.errors import InvalidInput
 from windlass.types import Job, Micros, NewJob
 
@@ -45,6 +48,31 @@ def idempotency_scope(scope: Scope, *, type: str, queue: str, org_id: str | None
             return bounded(f"{within}queue:{_escape(queue)}")
         case "org" | "global":
             return bounded(f"{within}global" if scope == "org" else "global")
+
+
+def apart(job: NewJob, *, of_org: bool, of_queue: bool) -> NewJob:
+    """The job with keys that find none but jobs of its org, or of its queue, whoever chose them. Whoever is bound to these
+    would else be answered about the job of another, or change it (`on_duplicate`)."""
+    scope, key = job.idempotency_scope, job.dedupe_key
+    if scope is not None and (of_queue or (of_org and scope == _everywhere())):
+        within: Scope = "queue" if of_queue else "org"
+        scope = idempotency_scope(within, type=job.type, queue=job.queue, org_id=job.org_id)
+    if key is not None and of_org and not _is_by_arguments(key, job):  # which names the org already
+        key = f"org:{_escape(job.org_id or '')}:{key}"
+    if key is not None and of_queue:
+        key = f"queue:{_escape(job.queue)}:{key}"
+    return replace(job, idempotency_scope=scope, dedupe_key=None if key is None else bounded(key))
+
+
+def _everywhere() -> str:
+    return idempotency_scope("global", type="", queue="", org_id=None)
+
+
+def _is_by_arguments(key: str, job: NewJob) -> bool:
+    try:
+        return key == stored_dedupe_key(job.type, job.org_id, msgspec.json.decode(job.payload))
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def bounded(key: str) -> str:

@@ -21,6 +21,7 @@ from windlass.core.changes import storable
 from windlass.core.events import PING
 from windlass.errors import InvalidInput
 from windlass.records import AuditLine, Delivery, Event, Try, Webhook
+from windlass.redaction import redact_text
 from windlass.types import Micros
 
 # Pauses before each attempt: the whole takes about three days. The first is made at once.
@@ -132,13 +133,14 @@ def signed_headers(webhook: Webhook, delivery: Delivery, content: bytes, now: Mi
 
 
 def ending(delivery: Delivery, answer: Answer, now: Micros, roll: float) -> EndDelivery:
-    """What is written about an attempt. A receiver that is gone (410) is not asked again; one that fails to the end of the
-    schedule is switched off, unless it took something else meanwhile: then the fault is in this one message."""
+    """What is written about an attempt, without what looks like a secret: receivers say all kinds of things. One that is
+    gone (410) is not asked again; one that fails to the end of the schedule is switched off, unless it took something else
+    meanwhile: then the fault is in this one message."""
     error = None if answer.is_success else answer.error or f"answered {answer.status}"
-    tried = Try(now, answer.took, answer.status, None if error is None else storable(error[:ERROR_MOST]))
+    tried = Try(now, answer.took, answer.status, None if error is None else storable(redact_text(error)[:ERROR_MOST]))
     about = EndDelivery(
         event_id=delivery.event_id, webhook_id=delivery.webhook_id, expected=delivery.next_attempt_at or 0, status="sent",
-        attempt=tried, response=storable(answer.body[:RESPONSE_MOST]) or None,
+        attempt=tried, response=storable(redact_text(answer.body)[:RESPONSE_MOST]) or None,
     )  # fmt: skip
     if answer.is_success:
         return about

@@ -21,6 +21,7 @@ from windlass.config import Settings, pieces
 from windlass.core.webhooks import RESPONSE_MOST, Answer
 from windlass.errors import InvalidInput
 from windlass.outgoing.addresses import Networks
+from windlass.redaction import redact_text
 from windlass.types import Micros
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Sender:
             for stream in opened:  # one whose time was over in the middle of a handshake is nobody else's to close
                 with suppress(Exception):
                     await stream.aclose()
-        text = body.decode("utf-8", "replace")[:RESPONSE_MOST]
+        text = redact_text(body.decode("utf-8", "replace"))[:RESPONSE_MOST]  # half a secret would not be known for one
         error = "redirects are not followed" if 300 <= response.status < 400 else None
         return Answer(
             took=since_boot() - began, status=response.status, body=text, error=error and f"{error} ({response.status})",

@@ -15,6 +15,7 @@ from windlass.web.route import Route
 from windlass.web.sessions import cookie_of
 from windlass.web.site import Site
 
+OWN: Final = "its own jobs are listed by GET /api/jobs and counted by GET /api/matching"
 NOBODY: Final = Principal(actor="nobody", scopes=frozenset())
 
 
@@ -36,7 +37,7 @@ async def caller_of(site: Site, http: HttpRequest) -> Caller:
     found = await site.sessions.who(http.cookies.get(cookie_of(http), ""))
     if found is None and site.access.authenticate is not None:
         found = await site.access.authenticate(http)
-    return Caller(found or site.access.anonymous, ambient=True)
+    return Caller(found or await site.anonymous(), ambient=True)
 
 
 def admitted(route: Route, principal: Principal | None) -> Principal:
@@ -48,7 +49,7 @@ def admitted(route: Route, principal: Principal | None) -> Principal:
     if not principal.may(route.scope):
         raise Trouble(403, "forbidden", f"this needs the scope {route.scope}, which your token does not have")
     if is_narrow(principal) and not route.tenants:
-        raise Trouble(403, "forbidden", "this concerns the whole store, and your token is for a part of it")
+        raise Trouble(403, "forbidden", f"this concerns the whole store, and your token is for a part of it; {OWN}")
     return principal
 
 

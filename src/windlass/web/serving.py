@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from windlass.admin import Admin
 from windlass.errors import InvalidInput
-from windlass.web.access import LOCAL, LOOPBACK, Access
+from windlass.web.access import LOCAL, LOOPBACK, Access, is_closed
 
 PARTING: Final = 3  # seconds that open requests and streams have when we stop
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -37,14 +37,15 @@ def is_loopback(host: str) -> bool:
 
 async def guarded(admin: Admin, host: str, names: Sequence[str] = ()) -> Access:
     """Who may come in at this address. On loopback everybody, until somebody makes a token; elsewhere tokens only."""
-    has_tokens = any(token.state == "good" for token in (await admin.tokens()).tokens)
-    if not is_loopback(host) and not has_tokens:
+    made = await admin.tokens()
+    if not is_loopback(host) and not any(token.state == "good" for token in made.tokens):
         raise InvalidInput(
             "host", f"{host} can be reached by others and no token guards this store; make one first: "
             "windlass tokens create NAME --scope admin, or stay on 127.0.0.1"
         )  # fmt: skip
     own = () if is_loopback(host) else (socket.gethostname().lower(), host if ":" not in host else f"[{host}]")
-    return Access(anonymous=None if has_tokens else LOCAL, hosts=(*LOOPBACK, *own, *names))
+    anonymous = None if is_closed(made) else LOCAL
+    return Access(anonymous=anonymous, until_token=True, hosts=(*LOOPBACK, *own, *names))
 
 
 def bound(host: str, port: int) -> socket.socket:

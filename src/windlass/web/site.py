@@ -13,7 +13,7 @@ from windlass.app import Windlass
 from windlass.clock import SECOND, ticking
 from windlass.principal import Principal
 from windlass.types import Micros
-from windlass.web.access import Access
+from windlass.web.access import Access, is_closed
 from windlass.web.bounds import Bounds, Pace
 from windlass.web.pulse import Pulse
 from windlass.web.sessions import Sessions
@@ -34,6 +34,7 @@ class Site:
         self.routes: Final = routes
         self.templates: Final = templates
         self._admins: dict[Principal | None, Admin] = {}
+        self._is_closed = False
         self.sessions: Final = Sessions(self.verify, _ticking)
         self.pace: Final = Pace(bounds, _ticking)
         self.pulse: Final = Pulse(self.admin())
@@ -57,6 +58,12 @@ class Site:
     async def verify(self, token: str) -> Principal | None:
         """The one to whom a token was given."""
         return await self.admin().authenticate(token)
+
+    async def anonymous(self) -> Principal | None:
+        """Who a caller without credentials is. A door that a token has closed stays so."""
+        if self.access.until_token and not self._is_closed:
+            self._is_closed = is_closed(await self.admin().tokens())
+        return None if self._is_closed else self.access.anonymous
 
     def count(self, method: str, path: str, status: int) -> None:
         self.answers[method, path, status] += 1

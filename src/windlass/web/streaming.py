@@ -1,4 +1,4 @@
-"""Server-sent events: bounded in number, kept alive, and over when the other side is gone."""
+"""Server-sent events: bounded in number, kept alive, and over when the other side is gone or may not read them any more."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
+from windlass.clock import ticking
 from windlass.errors import WindlassError
 from windlass.web.answers import Events
 from windlass.web.encoding import encoded
+from windlass.web.identity import caller_of
 from windlass.web.problems import Trouble, problem_of, trouble_of
 from windlass.web.request import Request
 from windlass.web.site import Site
 
 ALIVE: Final = 15.0  # seconds of silence, then a comment: proxies close what says nothing
+WELCOME: Final = 15.0  # seconds after which a reader is looked at again: a token may have been revoked
 
 
 def stream(site: Site, request: Request[Any, Any], answer: Events) -> Response:
@@ -25,7 +28,7 @@ def stream(site: Site, request: Request[Any, Any], answer: Events) -> Response:
     if sum(open_streams.values()) >= site.bounds.streams or open_streams[actor] >= site.bounds.streams_each:
         raise Trouble(429, "too-many-streams", "too many streams of events are open", retry_after=10)
     open_streams[actor] += 1
-    return EventResponse(site, actor, _written(answer, request.correlation_id))
+    return EventResponse(site, actor, _written(site, request, answer))
 
 
 class EventResponse(StreamingResponse):
@@ -43,25 +46,28 @@ class EventResponse(StreamingResponse):
             self._site.streams[self._actor] -= 1
 
 
-async def _written(answer: Events, correlation_id: str) -> AsyncIterator[bytes]:
-    source = aiter(answer.source)
+async def _written(site: Site, request: Request[Any, Any], answer: Events) -> AsyncIterator[bytes]:
+    source, looked = aiter(answer.source), ticking()
     coming: asyncio.Future[tuple[str, Any]] | None = None
     yield b"retry: 3000\n\n"
     try:
         while True:
             coming = coming or asyncio.ensure_future(anext(source))
             done, _ = await asyncio.wait({coming}, timeout=ALIVE)
-            if not done:
-                yield b": still here\n\n"
-                continue
-            told, coming = coming, None
             try:
+                if ticking() - looked >= WELCOME:
+                    await _check_still_welcome(site, request)
+                    looked = ticking()
+                if not done:
+                    yield b": still here\n\n"
+                    continue
+                told, coming = coming, None
                 name, value = told.result()
             except StopAsyncIteration:
                 yield b"event: end\ndata: {}\n\n"
                 return
             except WindlassError as error:
-                yield _event("problem", problem_of(trouble_of(error), correlation_id))
+                yield _event("problem", problem_of(trouble_of(error), request.correlation_id))
                 return
             yield _event(name, value)
     finally:
@@ -72,6 +78,11 @@ async def _written(answer: Events, correlation_id: str) -> AsyncIterator[bytes]:
         closing = getattr(answer.source, "aclose", None)
         if closing is not None:
             await closing()
+
+
+async def _check_still_welcome(site: Site, request: Request[Any, Any]) -> None:
+    if (await caller_of(site, request.http)).principal != request.principal:
+        raise Trouble(401, "unauthenticated", "what let you in is not valid any more, or not for the same")
 
 
 def _event(name: str, value: Any) -> bytes:

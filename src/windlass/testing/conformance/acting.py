@@ -144,7 +144,9 @@ class ActingPromises(Suite):
 
     @promise
     async def test_a_group_with_a_foreign_member_is_not_found(self, t: Trial) -> None:
-        """One that is all theirs is."""
+        """One that is all theirs is; one that has no members yet is nobody's."""
+        await t.alter(PutGroup("empty", 2))
+        assert await by(t, ACME, CancelGroup("empty"), RetryGroup("empty", ())) == ["not_found", "not_found"]
         await t.alter(PutGroup("mixed", 2))
         await t.alter(PutGroup("own", 1))
         await t.enqueue(org_id="acme", group_id="mixed", queue="mail")

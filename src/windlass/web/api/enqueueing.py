@@ -86,7 +86,6 @@ def _bound(said: dict[str, Any], principal: Principal) -> dict[str, Any]:
     """What `admin` cannot know: which queue is meant by whoever has but some, and what all callers share."""
     if principal.queues is not None:
         said.setdefault("queue", principal.queues[0])
-        said["idempotency_scope"] = "queue"
     for name in ("id", "limits"):
         if name in said:
             raise Trouble(403, "forbidden", f"only a token for the whole store may choose {name}", field=name)

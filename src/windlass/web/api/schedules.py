@@ -12,6 +12,7 @@ from windlass.definitions import Preview, ScheduleOptions
 from windlass.errors import UnknownSchedule
 from windlass.types import CatchUp, Overlap
 from windlass.web.api.asking import Count, Gone, Instant, Switched
+from windlass.web.arguments import whole
 from windlass.web.request import Request
 
 
@@ -104,6 +105,7 @@ async def delete(request: Request[None, None]) -> Gone:
 
 
 def _options(wish: ScheduleChange) -> ScheduleOptions:
+    whole(None if wish.params is UNSET else wish.params)
     said = structs.asdict(wish).items()
     return {  # type: ignore[return-value]
         name: value for name, value in said if name not in ("template", "cron", "every") and value is not UNSET

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from windlass.admin.schedules import TemplateView, template_view
 from windlass.definitions import TemplateOptions
 from windlass.web.api.asking import Gone
+from windlass.web.arguments import whole
 from windlass.web.request import Request
 
 
@@ -55,7 +56,7 @@ async def put(request: Request[None, TemplateWish]) -> TemplateView:
     said: TemplateOptions = {  # type: ignore[assignment]
         name: value for name, value in structs.asdict(wish).items() if name not in ("task", "params") and value is not UNSET
     }
-    return template_view(await request.admin.templates.put(request.path["name"], wish.task, wish.params, **said))
+    return template_view(await request.admin.templates.put(request.path["name"], wish.task, whole(wish.params), **said))
 
 
 async def archive(request: Request[None, None]) -> Archived:

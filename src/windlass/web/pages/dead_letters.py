@@ -119,6 +119,8 @@ async def purge(request: Request[None, Decision]) -> Page | Redirect:
 
 async def _decided(request: Request[None, Decision], *, replaying: bool) -> Page | Redirect:
     said = request.body
+    if not (said.ids or said.error or said.type):  # a selection of which nothing is ticked is not everything
+        raise Trouble(422, "invalid-input", "no job is selected", field="ids")
     back = address(Letters(by=said.by, span=said.span, queue=said.queue))
     wanted = filter_of(said, request.app.client.now())
     if said.ids:

@@ -28,11 +28,8 @@ async def show(request: Request[None, None]) -> Page:
 
 
 async def _page(request: Request[Any, Any], form: Form, error: str) -> Page:
-    known = (
-        sorted(request.admin.tasks or ())
-        if request.admin.tasks or is_narrow(request.principal)
-        else await request.admin.types()
-    )
+    sees_all = request.principal.may("read") and not is_narrow(request.principal)
+    known = sorted(request.admin.tasks or ()) or (await request.admin.types() if sees_all else ())
     return await page(
         request, "new-job.html", "jobs", {"form": form, "error": error, "tasks": known}, 422 if error else 200
     )

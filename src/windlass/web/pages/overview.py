@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from windlass.admin.overview import Dashboard, Latencies, TrendPoint
 from windlass.core.trends import SPANS, Span
-from windlass.web.answers import Events, Page
+from windlass.web.answers import Events, Page, Redirect
+from windlass.web.identity import is_narrow
 from windlass.web.pages.charts import Chart, Series, levels, lined, stacked
 from windlass.web.pages.formats import duration, number, percent, query, rate, span
 from windlass.web.pages.live import fragments
@@ -33,6 +34,11 @@ class Figure(Struct, frozen=True):
     tone: str
     bad: bool
     levels: tuple[float, ...]
+
+
+async def front(request: Request[Looked, None]) -> Page | Redirect:
+    """Where everybody comes in. Who sees a part of the store has no numbers of all, but jobs."""
+    return Redirect("/jobs") if is_narrow(request.principal) else await show(request)
 
 
 async def show(request: Request[Looked, None]) -> Page:

@@ -28,7 +28,7 @@ from windlass.web.pages import (
 from windlass.web.route import Route
 
 PAGES: Final[tuple[Route, ...]] = (
-    Route("GET", "/", "read", overview.show),
+    Route("GET", "/", "read", overview.front, tenants=True),
     Route("GET", "/live/overview", "read", overview.live),
     Route("GET", "/jobs", "read", jobs.show, tenants=True),
     Route("GET", "/live/jobs", "read", jobs.live, tenants=True),
@@ -89,16 +89,16 @@ PAGES: Final[tuple[Route, ...]] = (
     Route("GET", "/tokens", "admin", tokens.show),
     Route("POST", "/tokens", "admin", tokens.create),
     Route("POST", "/tokens/{id}/revoke", "admin", tokens.revoke),
-    Route("GET", "/webhooks", "read", webhooks.show),
+    Route("GET", "/webhooks", "operate", webhooks.show),
     Route("POST", "/webhooks", "admin", webhooks.create),
-    Route("GET", "/webhooks/{id}", "read", webhooks.one),
+    Route("GET", "/webhooks/{id}", "operate", webhooks.one),
     Route("POST", "/webhooks/{id}", "admin", webhooks.update),
     Route("POST", "/webhooks/{id}/enable", "admin", webhooks.enable),
     Route("POST", "/webhooks/{id}/disable", "admin", webhooks.disable),
     Route("POST", "/webhooks/{id}/rotate", "admin", webhooks.rotate),
     Route("POST", "/webhooks/{id}/ping", "admin", webhooks.ping),
     Route("POST", "/webhooks/{id}/delete", "admin", webhooks.delete),
-    Route("POST", "/webhooks/{id}/deliveries/{message}/replay", "admin", webhooks.replay),
+    Route("POST", "/webhooks/{id}/deliveries/{message}/replay", "operate", webhooks.replay),
     Route("GET", "/settings", "read", settings.show, tenants=True),
     Route("POST", "/settings/appearance", None, settings.appearance),
     Route("GET", "/sign-in", None, session.ask),

@@ -17,6 +17,7 @@ from windlass.definitions import Preview
 from windlass.errors import InvalidInput, WindlassError
 from windlass.types import CatchUp, Overlap
 from windlass.web.answers import Events, Page, Redirect
+from windlass.web.arguments import whole
 from windlass.web.pages.formats import part, query
 from windlass.web.pages.live import fragments
 from windlass.web.pages.payloads import pretty
@@ -175,7 +176,7 @@ async def save(request: Request[None, Form]) -> Page | Redirect:
         name = form.was or form.name.strip()
         if not name:
             raise InvalidInput("name", "give it a name")
-        rule, options = rule_in(form.cron), options_in(form)
+        rule, options = rule_in(form.cron), options_in(form, await overrides(request, form.was))
         if form.was:
             await request.admin.schedules.update(name, template=form.template or None, **rule, **options)
         else:
@@ -191,15 +192,22 @@ def rule_in(text: str) -> Mapping[str, Any]:
     return {"every": words[5:].strip()} if words.startswith("every ") else {"cron": words}
 
 
-def options_in(form: Form) -> Mapping[str, Any]:
+async def overrides(request: Request[Any, Any], name: str) -> Any:
+    """What the form showed of the arguments of a schedule that is edited."""
+    shown = (one.param_overrides for one in (await request.admin.scheduled()).schedules if one.name == name)
+    return next(shown, None) or {}
+
+
+def options_in(form: Form, shown: Any) -> Mapping[str, Any]:
+    """Arguments that were left as they were shown stay as they are: something of them may be hidden."""
     said: dict[str, Any] = {"tz": form.tz or "UTC", "catch_up": form.catch_up, "overlap": form.overlap}
     said["jitter"] = form.jitter.strip() or 0
     try:
         params = msgspec.json.decode(form.params) if form.params.strip() else {}
     except msgspec.DecodeError as error:
         raise InvalidInput("params", f"is not JSON: {error}") from None
-    if params or form.was:
-        said["params"] = params
+    if params != shown:
+        said["params"] = whole(params)
     return said
 
 

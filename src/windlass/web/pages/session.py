@@ -23,10 +23,13 @@ async def ask(request: Request[Next, None]) -> Page:
 
 
 async def sign_in(request: Request[None, SignIn]) -> Page | Redirect:
-    found = await sessions_of(request.http).begin(request.body.token.strip())
-    if found is None:
+    sessions, path = sessions_of(request.http), local(request.body.next)
+    found = await sessions.begin(request.body.token.strip())
+    who = None if found is None else await sessions.who(found)
+    if found is None or who is None:
         return Page("sign-in.html", {"next": request.body.next, "refused": True}, 403)
-    return Redirect(local(request.body.next), {cookie_of(request.http): found})
+    path = "/jobs/new" if path == "/" and not who.may("read") else path  # all that there is for who may only enqueue
+    return Redirect(path, {cookie_of(request.http): found})
 
 
 async def sign_out(request: Request[None, None]) -> Redirect:

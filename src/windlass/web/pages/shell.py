@@ -60,9 +60,11 @@ async def page(request: Request[Any, Any], template: str, here: str, shown: Mapp
 
 
 async def beside(request: Request[Any, Any]) -> dict[str, Any]:
-    """What the navigation tells: how much there is, and who leads. Who sees a part of the store is told nothing of all."""
-    if is_narrow(request.principal):
-        return {"tallies": {}, "leader": None, "narrow": True}
+    """What the navigation tells: how much there is, and who leads. Who sees a part of the store, or may not read, is told
+    nothing of all."""
+    narrow = is_narrow(request.principal)
+    if narrow or not request.principal.may("read"):
+        return {"tallies": {}, "leader": None, "narrow": narrow}
     queues = (await pulse_of(request.http).recent()).queues
     counts = {label: sum(queue.counts.get(label, 0) for queue in queues) for label in LABELS}
     fleet = await request.admin.workers()

@@ -11,6 +11,7 @@ from msgspec import Struct
 from windlass.admin.schedules import TemplateView, template_view
 from windlass.errors import InvalidInput, WindlassError
 from windlass.web.answers import Page, Redirect
+from windlass.web.arguments import whole
 from windlass.web.pages.formats import part
 from windlass.web.pages.shell import Sure, Told, ask, done, page
 from windlass.web.request import Request
@@ -56,7 +57,7 @@ async def save(request: Request[None, Form]) -> Page | Redirect:
 def decoded(text: str) -> Any:
     """Arguments as JSON; nothing stands for none."""
     try:
-        return msgspec.json.decode(text) if text.strip() else {}
+        return whole(msgspec.json.decode(text)) if text.strip() else {}
     except msgspec.DecodeError as error:
         raise InvalidInput("params", f"is not JSON: {error}") from None
 

@@ -1,10 +1,9 @@
 """`/webhooks`: who is told of what, and what came of each message. A secret is shown once, in the answer to the form that
-made it. Who may only read sees the host of an address, and no answers: an address can be as good as a password."""
+made it. Who may only read sees nothing of this: an address can be as good as a password, and so can an answer."""
 
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -41,7 +40,6 @@ class Listed(Struct, frozen=True):
     """`failing`: the last message did not arrive, or not yet."""
 
     hook: WebhookView
-    address: str
     last: DeliveryView | None
 
     @property
@@ -58,7 +56,7 @@ async def _list(request: Request[Any, Any], form: Form, error: str = "") -> Page
     rows = []
     for place, hook in enumerate(sorted(hooks, key=lambda one: one.created_at, reverse=True)):
         sent = (await request.admin.deliveries(hook.webhook_id, limit=1)).deliveries if place < MOST else ()
-        rows.append(Listed(hook, address(request, hook.url), sent[0] if sent else None))
+        rows.append(Listed(hook, sent[0] if sent else None))
     shown = {"rows": rows, "form": form, "error": error, "events": EVENTS}
     return await page(request, "webhooks.html", "webhooks", shown, 422 if error else 200)
 
@@ -75,7 +73,7 @@ async def _one(
     sent = await request.admin.deliveries(webhook_id, status=asked.status, limit=MESSAGES, cursor=asked.cursor)
     path = path_of(webhook_id)
     shown = {
-        "hook": hook, "address": address(request, hook.url), "sent": sent.deliveries, "path": path, "secret": secret,
+        "hook": hook, "sent": sent.deliveries, "path": path, "secret": secret,
         "form": form or Form(url=hook.url, events=hook.events), "error": error, "events": EVENTS, "asked": asked,
         "keep": KEEP_OLD, "statuses": [(value, word, path + query({"status": value})) for value, word in STATUSES],
         "older": path + query({"status": asked.status, "cursor": sent.cursor}) if sent.cursor else "",
@@ -85,14 +83,6 @@ async def _one(
 
 def path_of(webhook_id: str) -> str:
     return f"/webhooks/{part(webhook_id)}"
-
-
-def address(request: Request[Any, Any], url: str) -> str:
-    """As much of it as whoever asks may see."""
-    if request.principal.may("operate"):
-        return url
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}/…"
 
 
 async def create(request: Request[None, Form]) -> Page:

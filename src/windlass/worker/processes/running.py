@@ -36,13 +36,21 @@ class Output:
     async def read(self, fd: int) -> None:
         loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
+        begun = b""  # of what may become a secret with what comes next
         try:
             while piece := await _piece(loop, fd):
-                piece = self._held.scrub.output(piece)
-                self._held.write_output(piece)
-                self.last = (self.last + piece)[-LAST_WORDS:]
+                piece = self._held.scrub.output(begun + piece)
+                end = len(piece) - self._held.scrub.unfinished(piece)
+                begun = piece[end:]
+                self._keep(piece[:end])
         finally:
+            self._keep(begun)
             os.close(fd)
+
+    def _keep(self, piece: bytes) -> None:
+        if piece:
+            self._held.write_output(piece)
+            self.last = (self.last + piece)[-LAST_WORDS:]
 
     def words(self) -> str:
         return self.last.decode("utf-8", "replace").strip()
