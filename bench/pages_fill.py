@@ -76,6 +76,10 @@ USAGE: Final = """
 insert into {s}usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
 select {hour}, org_id, queue, type, status, count(*), sum({took}), sum(wait_us), sum(cpu_us), max(peak_rss)
   from {s}runs where finished_at is not null group by 1, 2, 3, 4, 5"""
+DAYS: Final = """
+insert into {s}usage_daily (day, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select {day}, org_id, queue, type, outcome, sum(runs), sum(run_us), sum(wait_us), sum(cpu_us), max(peak_rss)
+  from {s}usage_hourly where hour < {until} group by 1, 2, 3, 4, 5"""
 EARLIER: Final = """
 insert into {s}usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
 select {ago}, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss
@@ -114,4 +118,6 @@ def fill_what_ran(ink: Ink, now: int) -> None:
     for week in range(1, WEEKS + 1):
         ago, last = words.ago.format("hour", week * WEEK), words.at.format(now - WEEK)
         ink.execute(EARLIER.format(s=words.schema, ago=ago, week=last))
-    ink.insert("meta", "key, value", [("usage_watermark", str(now))])
+    hour = now - now % 3_600_000_000
+    ink.execute(DAYS.format(s=words.schema, day=words.day.format("hour"), until=words.at.format(hour)))
+    ink.insert("meta", "key, value", [("usage_watermark", str(now)), ("usage_days", str(hour))])

@@ -480,6 +480,21 @@ create table usage_hourly (
   primary key (hour, org_id, queue, type, outcome)
 ) strict, without rowid;
 
+-- The same by the day, of hours that are over: what is asked for by days, or for a month, is not read hour by hour.
+create table usage_daily (
+  day      integer not null,
+  org_id   text    not null,
+  queue    text    not null,
+  type     text    not null,
+  outcome  text    not null,
+  runs     integer not null,
+  run_us   integer not null,
+  wait_us  integer not null,
+  cpu_us   integer not null,
+  peak_rss integer,
+  primary key (day, org_id, queue, type, outcome)
+) strict, without rowid;
+
 create table api_tokens (
   token_id     text primary key,
   name         text    not null,
