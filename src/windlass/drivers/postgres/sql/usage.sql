@@ -2,22 +2,26 @@
 
 -- name: usage_by
 -- core/usage.py: whole_days. The days from :first to :last by the day, what is before and behind them by the hour.
-select case when :step::bigint = 0 then 0 else windlass.micros(hour) - windlass.micros(hour) % greatest(:step::bigint, 1) end,
-       case when :by_org::boolean then org_id else '' end collate "C", case when :by_queue::boolean then queue else '' end collate "C",
-       case when :by_type::boolean then type else '' end collate "C", case when :by_outcome::boolean then outcome else '' end collate "C",
-       sum(runs)::bigint, sum(run_us)::bigint, sum(wait_us)::bigint, sum(cpu_us)::bigint, max(peak_rss)
-  from (select hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from windlass.usage_hourly
-         where hour >= windlass.at(:since) and hour < windlass.at(:first)
-        union all
-        select day, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from windlass.usage_daily
-         where day >= windlass.at(:first) and day < windlass.at(:last)
-        union all
-        select hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from windlass.usage_hourly
-         where hour >= windlass.at(:last) and hour < windlass.at(:until)) as used
- where (:org_id::text is null or org_id = :org_id::text) and (:type::text is null or type = :type::text)
-   and (:queues::text[] is null or queue = any(:queues::text[]))
- group by 1, 2, 3, 4, 5
- order by 1, 2, 3, 4, 5
+select coalesce(windlass.micros(span), 0), org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from (
+  select case when :step::bigint > 0 then date_bin(:step::bigint * interval '1 microsecond', hour, 'epoch'::timestamptz) end as span,
+         case when :by_org::boolean then org_id else '' end collate "C" as org_id,
+         case when :by_queue::boolean then queue else '' end collate "C" as queue,
+         case when :by_type::boolean then type else '' end collate "C" as type,
+         case when :by_outcome::boolean then outcome else '' end collate "C" as outcome,
+         sum(runs)::bigint as runs, sum(run_us)::bigint as run_us, sum(wait_us)::bigint as wait_us, sum(cpu_us)::bigint as cpu_us,
+         max(peak_rss) as peak_rss
+    from (select hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from windlass.usage_hourly
+           where hour >= windlass.at(:since) and hour < windlass.at(:first)
+          union all
+          select day, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from windlass.usage_daily
+           where day >= windlass.at(:first) and day < windlass.at(:last)
+          union all
+          select hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss from windlass.usage_hourly
+           where hour >= windlass.at(:last) and hour < windlass.at(:until)) as used
+   where (:org_id::text is null or org_id = :org_id::text) and (:type::text is null or type = :type::text)
+     and (:queues::text[] is null or queue = any(:queues::text[]))
+   group by 1, 2, 3, 4, 5) as added
+ order by span, org_id, queue, type, outcome
  limit :limit;
 
 -- name: first_hour
