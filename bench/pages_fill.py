@@ -91,7 +91,7 @@ def fill(url: str, rows: int, now: int) -> None:
     ink: Ink = Sqlite(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else Postgres(url)
     fill_jobs(ink, rows, now)
     fill_what_ran(ink, now)
-    fill_rest(ink, now)
+    fill_rest(ink, rows, now)
     ink.done()
 
 
