@@ -1,5 +1,5 @@
-"""What is in a busy store beside jobs and runs: samples, a fleet, schedules, webhooks with their messages, tokens, an audit log.
-Rows with times in microseconds."""
+"""What is in a busy store beside jobs and runs: samples, a fleet, schedules, webhooks with their messages, tokens, an audit
+log. Rows with times in microseconds."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ def fill_rest(ink: Ink, jobs: int, now: int) -> None:
         schedules(now),
     )  # fmt: skip
     ink.insert(
-        "reservations", "reservation_id, queue, reserved_by, status, reserved_at, granted_at, expires_at, ended_at", holds(jobs // 500, now)
+        "reservations",
+        "reservation_id, queue, reserved_by, status, reserved_at, granted_at, expires_at, ended_at",
+        holds(jobs // 500, now),
     )
     ink.insert("webhooks", "webhook_id, url, events, secret, org_id, created_at", webhooks(now))
     ink.insert("outbox", "event, job_id, org_id, body, created_at, fanned_at", events(jobs // 10, now))
     ink.insert(
-        "deliveries", "event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log", deliveries(jobs // 10, now)
+        "deliveries",
+        "event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log",
+        deliveries(jobs // 10, now),
     )
     ink.insert("api_tokens", "token_id, name, digest, scopes, org_id, created_at", tokens(now))
     ink.insert("audit", "at, actor, action, subject, detail, org_id, selection, count", audit(jobs * 3 // 10, now))

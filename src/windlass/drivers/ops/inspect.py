@@ -140,7 +140,8 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
         case ListJobs() | GlimpseJobs() | TallyJobs():
             found = yield from listing.look(db, query)
         case UsageBy():
-            found = yield from added_up(db, query)
+            used: list[Any] = yield from added_up(db, query)
+            return used
         case DeliveriesOf():
             sent: list[Any] = yield from deliveries(db, query)
             return sent

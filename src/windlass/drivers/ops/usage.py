@@ -46,7 +46,7 @@ def roll_up_usage(db: Dialect, duty: RollUpUsage, now: Micros) -> Op[Done]:
 
 
 def fold_days(db: Dialect, hour: Micros) -> Op[None]:
-    """Hours that are over are added to their days: once an hour, and from what was added up, so that no run is read twice."""
+    """Hours that are over are added to their days: once an hour, from what was added up, so that no run is read twice."""
     folded = yield from days_until(db.sql)
     if folded is None or folded < hour:
         yield db.sql.fold_days(since=-1 if folded is None else folded, until=hour)
@@ -86,5 +86,6 @@ def part(db: Dialect, asked: UsageBy, since: Micros, first: Micros, last: Micros
     queues: Any = None if asked.queues is None else db.texts(asked.queues)
     return db.sql.usage_by(
         since=since, first=first, last=last, until=until, step=asked.step, by_org=asked.by_org, by_queue=asked.by_queue,
-        by_type=asked.by_type, by_outcome=asked.by_outcome, org_id=asked.org_id, queues=queues, type=asked.type, limit=limit,
+        by_type=asked.by_type, by_outcome=asked.by_outcome, org_id=asked.org_id, queues=queues, type=asked.type,
+        limit=limit,
     )  # fmt: skip

@@ -66,8 +66,8 @@ class UsagePromises(Suite):
         hours = await t.driver.read(UsageSince())
         assert sum(row.runs for row in hours) == 8
         for since, until in itertools.combinations((0, day, day + 1, day + HOUR, day + DAY, day + 30 * HOUR, t.now), 2):
-            for step, kinds in itertools.product((0, HOUR, 5 * HOUR, DAY, 2 * DAY), ({}, {"by_queue": True, "by_outcome": True})):
-                asked = UsageBy(since=since, until=until, step=step, **kinds)
+            for step, by in itertools.product((0, HOUR, 5 * HOUR, DAY, 2 * DAY), (False, True)):
+                asked = UsageBy(since=since, until=until, step=step, by_queue=by, by_outcome=by)
                 assert await t.driver.read(asked) == from_hours(hours, asked), asked
 
     @promise
