@@ -27,11 +27,14 @@ from windlass.core.queries import (
     CountedUntil,
     DependantsOf,
     DueSchedules,
+    GroupMembers,
     GroupsById,
     InOrder,
     JobsAhead,
+    LastAudited,
     LimitUses,
     MembersOf,
+    NewestGroups,
     OwnersOf,
     ParentsOf,
     Query,
@@ -64,8 +67,11 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             return [job for job in await driver.read(query) if is_theirs(by, job)]
         case JobsAhead() | ParentsOf() | DependantsOf():
             return await _of_job(driver, by, query)
-        case AllGroups() | GroupsById() | MembersOf():
+        case AllGroups() | GroupsById() | GroupMembers() | MembersOf():
             return await _of_groups(driver, by, query)
+        case NewestGroups():
+            theirs = await _of_groups(driver, by, AllGroups())
+            return sorted(theirs, key=lambda group: (group.created_at, group.group_id), reverse=True)[: query.limit]
         case AllWorkers():
             return [_nameless(worker) for worker in await driver.read(query)]
         case LimitUses():
@@ -76,7 +82,7 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             return await driver.read(replace(query, org_id=org_id, actor=actor))
         case UsageBy():
             return await _of_usage(driver, by, query)
-        case CountedUntil():
+        case CountedUntil() | LastAudited():
             return await driver.read(query)
         case AllSchedules():
             mine = {row.template_id for row in await driver.read(AllTemplates()) if _has_template(by, row)}
@@ -108,7 +114,7 @@ async def _of_job(driver: Driver, by: By, query: JobsAhead | ParentsOf | Dependa
     return [edge for edge, end in zip(edges, ends, strict=True) if is_theirs(by, end)]
 
 
-async def _of_groups(driver: Driver, by: By, query: AllGroups | GroupsById | MembersOf) -> list[Any]:
+async def _of_groups(driver: Driver, by: By, query: AllGroups | GroupsById | GroupMembers | MembersOf) -> list[Any]:
     rows: Sequence[Any] = await driver.read(query)
     ids = tuple(dict.fromkeys(row.group_id for row in rows))
     owners: dict[str, list[tuple[str | None, str]]] = {}

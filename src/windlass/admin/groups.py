@@ -11,9 +11,9 @@ from windlass.admin.filtering import last_run_of
 from windlass.admin.views import JobView, LinkView, job_view
 from windlass.client import Client
 from windlass.clock import moment
-from windlass.core.admission import check_limit
+from windlass.core.admission import BATCH_LIMIT, check_limit
 from windlass.core.groups import GroupStatus, Progress, progress_of
-from windlass.core.queries import AllGroups, DependantsOf, MembersOf, ParentsOf
+from windlass.core.queries import DependantsOf, GroupMembers, MembersOf, NewestGroups, ParentsOf
 from windlass.groups import GroupHandle
 from windlass.types import Dependency, Group, GroupMode, OnFailure
 from windlass.words import System
@@ -45,27 +45,33 @@ class GroupList(Struct, frozen=True, kw_only=True):
 
 
 class GroupDetail(Struct, frozen=True, kw_only=True):
-    """A group with its members in their order."""
+    """A group with its members in their order. `more`: there are others behind them."""
 
     at: datetime
     group: GroupView
     members: tuple[JobView, ...]
+    more: bool = False
 
 
 async def all_groups(client: Client, limit: int) -> GroupList:
     check_limit(limit)
-    rows = sorted(await client.driver.read(AllGroups()), key=lambda row: (row.created_at, row.group_id), reverse=True)
+    rows = await client.driver.read(NewestGroups(limit=min(limit + 1, BATCH_LIMIT)))
     shown = rows[:limit]
     members = await client.driver.read(MembersOf(ids=tuple(row.group_id for row in shown)))
     views = tuple(group_view(row, progress_of(row, members)) for row in shown)
     return GroupList(at=moment(client.now()), groups=views, more=len(rows) > limit)
 
 
-async def one_group(client: Client, group_id: str, system: System | None) -> GroupDetail:
+async def one_group(client: Client, group_id: str, system: System | None, limit: int | None) -> GroupDetail:
     group, now = GroupHandle(client, group_id), client.now()
-    row, progress, members = await group.fetch(), await group.progress(), await group.members()
-    views = tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in members)
-    return GroupDetail(at=moment(now), group=group_view(row, progress), members=views)
+    row, progress = await group.fetch(), await group.progress()
+    if limit is None:
+        members = await group.members()
+    else:
+        check_limit(limit)
+        members = await client.driver.read(GroupMembers(group_id=group_id, limit=min(limit + 1, BATCH_LIMIT)))
+    views = tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in members[:limit])
+    return GroupDetail(at=moment(now), group=group_view(row, progress), members=views, more=len(members) > len(views))
 
 
 def group_view(row: Group, progress: Progress) -> GroupView:

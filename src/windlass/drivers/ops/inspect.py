@@ -30,11 +30,14 @@ from windlass.core.queries import (
     DueSchedules,
     EndedJobs,
     Faults,
+    GroupMembers,
     GroupsById,
     InOrder,
     JobsAhead,
+    LastAudited,
     LimitUses,
     MembersOf,
+    NewestGroups,
     NextRefill,
     OwnersOf,
     ParentsOf,
@@ -56,6 +59,7 @@ from windlass.drivers.ops.limits import limit_in
 from windlass.drivers.ops.notes import entry_in, page
 from windlass.drivers.ops.order import in_order
 from windlass.drivers.ops.repair import faults
+from windlass.drivers.ops.usage import added_up
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.drivers.rows import (
     delivery_in,
@@ -129,10 +133,15 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             return jobs
         case JobsAhead():
             found = yield from ahead(db, query)
+        case GroupMembers():
+            found = yield from members(db, query)
         case NextRefill():
             found = yield from refill(db, query)
         case ListJobs() | GlimpseJobs() | TallyJobs():
             found = yield from listing.look(db, query)
+        case UsageBy():
+            used: list[Any] = yield from added_up(db, query)
+            return used
         case DeliveriesOf():
             sent: list[Any] = yield from deliveries(db, query)
             return sent
@@ -158,6 +167,14 @@ def ahead(db: Dialect, query: JobsAhead) -> Op[list[Any]]:
     return [row[0] for row in rows]
 
 
+def members(db: Dialect, query: GroupMembers) -> Op[list[Any]]:
+    check_limit(query.limit)
+    rows = yield db.sql.first_members(group_id=query.group_id, limit=query.limit)
+    seqs = [row[0] for row in rows]
+    jobs = {row[0]: job_in(row) for row in (yield listing.by_number(db, seqs))} if seqs else {}
+    return [jobs[seq] for seq in seqs if seq in jobs]
+
+
 def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
     keys = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
     limits = yield db.sql.refilling(keys=db.texts(keys))
@@ -167,6 +184,11 @@ def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
 
 def use_in(row: Row) -> LimitUse:
     return LimitUse(key=row[0], waiting=row[1], holders=strings_in(row[2]))
+
+
+def newest_groups(db: Dialect, query: NewestGroups) -> Statement:
+    check_limit(query.limit)
+    return db.sql.newest_groups(limit=query.limit)
 
 
 def uses(db: Dialect, query: LimitUses) -> Statement:
@@ -185,15 +207,6 @@ def templates(db: Dialect, query: AllTemplates) -> Statement:
 def audit_page(db: Dialect, query: AuditPage) -> Statement:
     check_limit(query.limit)
     return page(db, query)
-
-
-def usage_by(db: Dialect, query: UsageBy) -> Statement:
-    check_limit(query.limit)
-    return db.sql.usage_by(
-        since=query.since, until=query.until, step=query.step, by_org=query.by_org, by_queue=query.by_queue,
-        by_type=query.by_type, by_outcome=query.by_outcome, org_id=query.org_id,
-        queues=None if query.queues is None else db.texts(query.queues), type=query.type, limit=query.limit,
-    )  # fmt: skip
 
 
 def due(db: Dialect, query: DueSchedules) -> Statement:
@@ -216,6 +229,7 @@ def fields_of(kind: type[Any]) -> Callable[[Row], Any]:
 _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callable[[Row], Any]]]] = {
     AllQueues: (lambda db, _: db.sql.all_queues(), fields_of(Queue)),
     AllGroups: (lambda db, _: db.sql.all_groups(), fields_of(Group)),
+    NewestGroups: (newest_groups, fields_of(Group)),
     GroupsById: (lambda db, asked: db.sql.groups_by_id(ids=db.texts(asked.ids)), fields_of(Group)),
     MembersOf: (lambda db, asked: db.sql.members_of(ids=db.texts(asked.ids)), member_count_in),
     OwnersOf: (lambda db, asked: db.sql.owners_of(ids=db.texts(asked.ids)), lambda row: GroupOwner(*row)),
@@ -237,12 +251,12 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     TokenByDigest: (lambda db, asked: db.sql.token_by_digest(digest=asked.digest), token_in),
     AuditLog: (lambda db, asked: db.sql.audit_log(since=asked.since), fields_of(AuditLine)),
     AuditPage: (audit_page, entry_in),
+    LastAudited: (lambda db, _: db.sql.last_audited(), lambda row: row[0]),
     SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
     SamplesAt: (lambda db, asked: db.sql.samples_at(minutes=db.ints(asked.minutes)), sample_in),
     EndedJobs: (lambda db, asked: db.sql.ended_jobs(state=asked.state, most=asked.most), lambda row: row[0]),
     SeenLately: (lambda db, asked: db.sql.seen_lately(jobs=asked.jobs), seen_in),
     UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),
-    UsageBy: (usage_by, fields_of(Usage)),
     CountedUntil: (lambda db, _: db.sql.watermark(), lambda row: row[0]),
     AllTemplates: (templates, fields_of(Template)),
     AllSchedules: (lambda db, _: db.sql.all_schedules(), schedule_in),

@@ -22,10 +22,11 @@ async def live(request: Request[Told, None]) -> Page | Events:
 
 
 async def one(request: Request[Told, None]) -> Page:
-    detail = await request.admin.group(request.path["id"])
+    detail = await request.admin.group(request.path["id"], limit=MEMBERS)
     shown = {
-        "detail": detail, "group": detail.group, "members": detail.members[:MEMBERS],
-        "hidden_count": max(len(detail.members) - MEMBERS, 0), "here_path": f"/groups/{part(detail.group.id)}",
+        "detail": detail, "group": detail.group, "members": detail.members,
+        "hidden_count": max(detail.group.total - len(detail.members), 1) if detail.more else 0,
+        "here_path": f"/groups/{part(detail.group.id)}",
         "live": f"/live/groups/{part(detail.group.id)}" if detail.group.finished_at is None else None,
     }  # fmt: skip
     return await page(request, "group.html", "groups", shown)
