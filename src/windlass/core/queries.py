@@ -84,6 +84,14 @@ class DependantsOf(Query[Dependency], frozen=True, kw_only=True):
     limit: int = 100
 
 
+class EdgesOf(Query[Dependency], frozen=True, kw_only=True):
+    """The edges of a group: what its members wait for or have waited for, and who outside waits for them; the oldest job
+    first, then by the parents' ids. A link of a retry chain answers for itself alone."""
+
+    group_id: str
+    limit: int = 5_000
+
+
 class AllLimits(Query[Limit], frozen=True):
     """Limits, sorted by key."""
 

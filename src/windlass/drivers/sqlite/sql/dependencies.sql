@@ -56,6 +56,18 @@ select jobs.id, parent_id, rule, done from (
   join jobs on jobs.seq = found.job_seq
  order by jobs.seq;
 
+-- name: edges_of_group
+-- Those of its members, and those that others have to them.
+select jobs.id, found.parent_id, found.rule, found.done from (
+  select job_seq, parent_id, rule, done from jobs as member join dependencies on job_seq = member.seq
+   where member.group_id = :group_id
+  union
+  select job_seq, parent_id, rule, done from jobs as member join dependencies on parent_id = member.id
+   where member.group_id = :group_id
+   order by job_seq, parent_id limit :limit) as found
+  join jobs on jobs.seq = found.job_seq
+ order by found.job_seq, found.parent_id;
+
 -- name: open_edges
 -- Those who wait for these parents.
 select parent_id, job_seq from dependencies indexed by dependencies_open
