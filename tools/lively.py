@@ -15,6 +15,7 @@ from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report, Settlement
 from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
+from windlass.core.settle import riders_of
 from windlass.core.webhooks import Answer
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.records import WorkerInfo
@@ -142,9 +143,12 @@ class Past:
 
     def ended(self, job: Claimed, at: Micros, fails: float) -> Settlement:
         usual: dict[str, Any] = {"handle": job.handle, "token": job.token, "at": at}
-        used = {"cpu_us": self.dice.randrange(8_000, 220_000), "peak_rss": self.dice.randrange(60, 240) * 1_000_000}
+        used: dict[str, Any] = {
+            "cpu_us": self.dice.randrange(8_000, 220_000),
+            "peak_rss": self.dice.randrange(60, 240) * 1_000_000,
+        }
         if self.dice.random() >= fails:
-            return Ack(**usual, result=b'{"ok":true}', report=Report(**used))
+            return Ack(**usual, result=b'{"ok":true}', report=Report(**used), riders=riders_of(job, "succeeded"))
         error = self.error(job.type)
         report = Report(traceback=traceback(error), **used)
         if job.type == "media.thumbnail" or job.attempts >= 1:
@@ -261,7 +265,7 @@ class Past:
         report = Report(traceback=traceback(error))
         end = Fail(
             handle=dead.handle, token=dead.token, at=at + 9 * SECOND, kind="exhausted", reason=error[0], error=error[0],
-            attempts=6, report=report,
+            attempts=6, report=report, riders=riders_of(dead, "failed"),
         )  # fmt: skip
         await self.driver.settle([end], now=at + 9 * SECOND)
 

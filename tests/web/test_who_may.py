@@ -161,6 +161,8 @@ PAGES_OF_ALL = {
     "POST /tokens": "admin",
     "POST /tokens/{id}/revoke": "admin",
     "GET /webhooks": "read",
+    "GET /live/webhooks": "read",
+    "GET /live/webhooks/{id}": "read",
     "POST /webhooks": "admin",
     "GET /webhooks/{id}": "read",
     "POST /webhooks/{id}": "admin",

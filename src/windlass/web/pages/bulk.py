@@ -13,7 +13,7 @@ from windlass.web.problems import Trouble
 from windlass.web.request import Request
 
 _ASKED: Final[dict[Action, tuple[str, str]]] = {
-    "retry": ("Retry", "Dead and cancelled jobs return to their queues with a fresh set of attempts."),
+    "retry": ("Retry", "Dead jobs return to their queues with a fresh set of attempts."),
     "run-now": ("Run now", "Those that are scheduled skip their wait. Limits and pauses still apply."),
     "cancel": ("Cancel", "Queued jobs stop at once. Running jobs are asked to stop and keep their history."),
     "delete": ("Delete", "Their runs, logs and results go with them. This cannot be undone."),
