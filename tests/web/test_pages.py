@@ -155,6 +155,28 @@ async def test_many_jobs_are_counted_by_the_store_before_they_are_changed(desk: 
 
 
 @on_a_desk
+async def test_dead_letters_are_counted_before_all_that_match_are_decided_about(
+    desk: Desk, client: httpx2.AsyncClient
+) -> None:
+    ids = await stage(desk)
+    csrf = await form_token(client)
+    page = (await client.get("/dead-letters")).text
+    assert "Replay all 1…" in page
+    assert "Purge all 1…" in page
+    for path in ("/dead-letters/replay", "/dead-letters/purge"):
+        asked = await client.post(path, data={"csrf": csrf, "by": "error", "queue": EVIL})
+        assert f"{'Replay' if path.endswith('replay') else 'Purge'} 1 job?" in asked.text
+        check(path, asked.text)
+        other = await client.post(path, data={"csrf": csrf, "queue": "plain"})
+        assert (other.status_code, "somebody else has decided" in other.text) == (404, True)
+        assert (await client.post(path, data={"csrf": csrf, "queue": "plain", "sure": "1"})).status_code == 303
+    assert (await client.get(f"/api/jobs/{ids.dead}")).json()["job"]["state"] == "dead"
+    done = await client.post("/dead-letters/replay", data={"csrf": csrf, "error": EVIL[:9], "sure": "1"})
+    assert "done=replayed&n=1" in done.headers["location"]
+    assert (await client.get(f"/api/jobs/{ids.dead}")).json()["job"]["state"] == "queued"
+
+
+@on_a_desk
 async def test_a_filter_that_is_typed_becomes_an_address(desk: Desk, client: httpx2.AsyncClient) -> None:
     ids = await stage(desk)
     answer = await client.get("/jobs", params={"f": f"queue:{EVIL}", "state": "dead"})
@@ -168,7 +190,8 @@ async def test_a_filter_that_is_typed_becomes_an_address(desk: Desk, client: htt
 async def test_theme_and_zone_are_remembered_by_cookies(desk: Desk, client: httpx2.AsyncClient) -> None:
     ids = await stage(desk)
     csrf = await form_token(client)
-    await client.post("/settings/appearance", data={"csrf": csrf, "theme": "dark", "zone": "Asia/Tokyo"})
+    saved = await client.post("/settings/appearance", data={"csrf": csrf, "theme": "dark", "zone": "Asia/Tokyo"})
+    assert [cookie.count("Max-Age=31536000") for cookie in saved.headers.get_list("set-cookie")] == [1, 1]
     page = (await client.get(f"/jobs/{ids.dead}")).text
     assert 'data-theme="dark"' in page
     assert "Asia/Tokyo" in page
