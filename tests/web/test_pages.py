@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
@@ -14,6 +15,7 @@ from web.conftest import Desk, on_a_desk
 from web.staged import BIG, EVIL, paths, stage
 from windlass.principal import Principal
 from windlass.web.access import Access
+from windlass.web.rendering import HERE
 
 VOID = set("area base br col embed hr img input link meta source track wbr".split())
 
@@ -82,10 +84,10 @@ async def test_every_page_is_well_made_and_no_name_breaks_out_of_it(desk: Desk, 
 @on_a_desk
 async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: httpx2.AsyncClient) -> None:
     words = {
-        "/": "No jobs yet", "/jobs": "No jobs yet", "/dead-letters": "No dead letters", "/groups": "No groups yet",
-        "/schedules": "No schedules yet", "/templates": "No templates yet", "/queues": "No queues yet",
-        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet",
-        "/usage": "Nothing was counted yet", "/audit": "Nothing was done yet",
+        "/": "windlass worker app:app", "/jobs": "windlass enqueue", "/dead-letters": "windlass dlq list",
+        "/groups": "app.group(", "/schedules": "@app.cron(", "/templates": "windlass templates put",
+        "/queues": "windlass limits set", "/workers": "windlass worker app:app", "/holds": "app.hold",
+        "/tokens": "windlass tokens create", "/usage": "windlass usage --count", "/audit": "windlass audit",
         "/webhooks": "windlass webhooks create",
     }  # fmt: skip
     for path, teaches in words.items():
@@ -93,6 +95,24 @@ async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: 
         assert answer.status_code == 200, path
         assert teaches in answer.text, path
         check(path, answer.text)
+
+
+def test_commands_that_pages_teach_are_there_with_their_options() -> None:
+    """What is taught is typed: each is in the reference, which is made of the commands themselves."""
+    reference = (Path(__file__).parent.parent.parent / "docs" / "reference" / "cli.md").read_text()
+    texts = {path.name: path.read_text() for path in (HERE / "templates").rglob("*.html")}
+    taught = [
+        (name, found)
+        for name, text in texts.items()
+        for found in re.findall(r"[\"'>](windlass [a-z]+[^\"'<]*)[\"'<]", text)
+    ]
+    assert len(taught) >= 12
+    for name, command in taught:
+        words = command.split()
+        heading = next((f"## {' '.join(words[:n])}\n" for n in (3, 2) if f"## {' '.join(words[:n])}\n" in reference), None)
+        assert heading is not None, (name, command)
+        section = reference.split(heading)[1].split("\n## ")[0]
+        assert [word for word in words if word.startswith("--") and f"{word}" not in section] == [], (name, command)
 
 
 @on_a_desk
@@ -108,6 +128,7 @@ async def test_what_is_not_there_is_told_by_a_page(desk: Desk, client: httpx2.As
         assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
         assert "correlation id" in answer.text
         check(path, answer.text)
+    assert "Look for it" in (await client.get("/jobs/none")).text
     assert (await client.get("/queues/none")).status_code == 422
 
 
