@@ -11,7 +11,7 @@ import msgspec
 
 from windlass import Retry, Windlass
 from windlass.admin import Admin
-from windlass.clock import SECOND
+from windlass.clock import SECOND, ManualClock
 from windlass.core.changes import Ack, Fail, Report, Settlement
 from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
@@ -236,14 +236,16 @@ class Past:
             for _ in range(5):
                 group.add(app.tasks["warehouse.load"].job(day="2026-11-15"))
         await self.woven()
-        got = await self.claim("exports", 3, self.now, "worker-eu-2", lease=60 * MINUTE)
-        await self.driver.settle([self.ended(job, self.now + SECOND, 0.3) for job in got[:2]], now=self.now + SECOND)
+        now = self.client.now()
+        got = await self.claim("exports", 3, now, "worker-eu-2", lease=60 * MINUTE)
+        await self.driver.settle([self.ended(job, now + SECOND, 0.3) for job in got[:2]], now=now + SECOND)
         await self.hooks()
         await self.admin.acquire("reports", "migration of the reports", expires_in="15m", wait=0)
 
     async def woven(self) -> None:
         """A group whose members wait for each other: some are done, one has died, two run, the rest waits."""
-        tasks = self.app.tasks
+        tasks, clock = self.app.tasks, self.client._clock
+        self.client._clock = ManualClock(self.now - 5 * MINUTE)
         async with self.app.group("warehouse refresh", on_failure="continue") as group:
             kinds = [f"warehouse.extract_{noun}" for noun in ("orders", "customers", "stock")]
             first = [group.add(tasks[kind].job(day="2026-11-15")) for kind in kinds]
@@ -255,6 +257,7 @@ class Past:
             )
             group.add(tasks["dashboards.refresh"].using(after=[marts, search]).job(day="2026-11-15"))
             group.finish_with(tasks["warehouse.digest"].job(day="2026-11-15"))
+        self.client._clock = clock
         at = self.now - 4 * MINUTE
         for many in (3, 1, 1):
             got = await self.claim("warehouse", many, at, "worker-eu-2", lease=60 * MINUTE)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from windlass.admin.views import RunView
 from windlass.web.pages.bars import bars
 from windlass.web.pages.charts import Series, levels, lined, spark, spark_bars, stacked, steps, time_steps
 from windlass.web.pages.formats import duration, part, percent, query, rate, relative, short_id, size, slug, span
@@ -120,3 +121,17 @@ def test_a_job_that_waits_is_drawn_with_its_next_run() -> None:
     assert made.now is not None
     assert made.next is not None
     assert made.now < made.next <= 100
+
+
+def test_a_run_that_began_before_its_job_stays_within_the_picture() -> None:
+    """By the clock of its worker, which lags behind."""
+    run = RunView(
+        job_id="j", attempt=1, run_id="r", worker_id="w", status=None, claimed_at=NOON - timedelta(seconds=5),
+        started_at=None,
+        finished_at=None, waited=None, took=None, error=None, traceback=None, exit_code=None, cpu=None, peak_rss=None,
+        artifacts=(), log_path=None,
+    )  # fmt: skip
+    made = bars(NOON, [run], NOON + timedelta(seconds=5), None)
+    assert [(bar.x, bar.tone) for bar in made.bars] == [(0, "is-running")]
+    assert made.now is not None
+    assert made.bars[0].width == pytest.approx(made.now)
