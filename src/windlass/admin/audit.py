@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, fields
 
 from windlass.client import Client
-from windlass.clock import instant, moment
+from windlass.clock import SECOND, instant, moment
 from windlass.core.alterations import Note
-from windlass.core.queries import AuditPage
+from windlass.core.queries import AuditPage, LastAudited
 from windlass.records import AuditEntry
+from windlass.types import Micros
+
+LOOK: Final = 100_000  # lines that one page looks at
+SKEW: Final = 3_600 * SECOND
 
 
 class AuditView(Struct, frozen=True, kw_only=True):
@@ -31,24 +35,37 @@ class AuditView(Struct, frozen=True, kw_only=True):
 
 
 class AuditList(Struct, frozen=True, kw_only=True):
-    """A page, newest first. `cursor` leads to the next one; None = there is none."""
+    """A page, newest first. `cursor` leads to the next one; None = there is none. `stopped`: it is short because so many
+    lines were looked at, and the search goes on there."""
 
     at: datetime
     lines: tuple[AuditView, ...]
     cursor: int | None
+    stopped: bool = False
 
 
 async def listed(
     client: Client, limit: int, cursor: int | None, since: datetime | None, actor: str | None, action: str | None,
     subject: str | None,
 ) -> AuditList:  # fmt: skip
+    begin = 0 if since is None else instant(since, field="since")
+    newest = await client.driver.read(LastAudited())
+    low = max((newest[0] + 1 if cursor is None else min(cursor, newest[0] + 1)) - 1 - LOOK, 0) if newest else 0
     asked = AuditPage(
-        limit=limit, before=cursor, since=0 if since is None else instant(since, field="since"), actor=actor, action=action,
-        subject=subject,
+        limit=limit, before=cursor, after=low, since=begin, actor=actor, action=action, subject=subject
     )  # fmt: skip
     rows = await client.driver.read(asked)
-    more = rows[-1].number if len(rows) == limit else None
-    return AuditList(at=moment(client.now()), lines=tuple(map(_view, rows)), cursor=more)
+    stopped = len(rows) < limit and low > 0 and not await _is_before(client, low, begin)
+    more = rows[-1].number if len(rows) == limit else low + 1 if stopped else None
+    return AuditList(at=moment(client.now()), lines=tuple(map(_view, rows)), cursor=more, stopped=stopped)
+
+
+async def _is_before(client: Client, number: int, begin: Micros) -> bool:
+    """Whether this line was written so long before that nothing older can be meant: clocks differ a little."""
+    if not begin:
+        return False
+    there = await client.driver.read(AuditPage(limit=1, before=number + 1, after=number - 1))
+    return bool(there) and there[0].line.at < begin - SKEW
 
 
 async def note(client: Client, action: str, subject: str, count: int, detail: str | None) -> None:

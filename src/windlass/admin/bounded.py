@@ -28,11 +28,14 @@ from windlass.core.queries import (
     DependantsOf,
     DueSchedules,
     EdgesOf,
+    GroupMembers,
     GroupsById,
     InOrder,
     JobsAhead,
+    LastAudited,
     LimitUses,
     MembersOf,
+    NewestGroups,
     OwnersOf,
     ParentsOf,
     Query,
@@ -67,8 +70,11 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             return await _of_job(driver, by, query)
         case EdgesOf():
             return await _of_edges(driver, by, query)
-        case AllGroups() | GroupsById() | MembersOf():
+        case AllGroups() | GroupsById() | GroupMembers() | MembersOf():
             return await _of_groups(driver, by, query)
+        case NewestGroups():
+            theirs = await _of_groups(driver, by, AllGroups())
+            return sorted(theirs, key=lambda group: (group.created_at, group.group_id), reverse=True)[: query.limit]
         case AllWorkers():
             return [_nameless(worker) for worker in await driver.read(query)]
         case LimitUses():
@@ -79,7 +85,7 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             return await driver.read(replace(query, org_id=org_id, actor=actor))
         case UsageBy():
             return await _of_usage(driver, by, query)
-        case CountedUntil():
+        case CountedUntil() | LastAudited():
             return await driver.read(query)
         case AllSchedules():
             mine = {row.template_id for row in await driver.read(AllTemplates()) if _has_template(by, row)}
@@ -109,7 +115,7 @@ async def _of_job(driver: Driver, by: By, query: JobsAhead | ParentsOf | Dependa
     return [edge for edge, end in zip(edges, ends, strict=True) if is_theirs(by, end)]
 
 
-async def _of_groups(driver: Driver, by: By, query: AllGroups | GroupsById | MembersOf) -> list[Any]:
+async def _of_groups(driver: Driver, by: By, query: AllGroups | GroupsById | GroupMembers | MembersOf) -> list[Any]:
     rows: Sequence[Any] = await driver.read(query)
     ids = tuple(dict.fromkeys(row.group_id for row in rows))
     owners: dict[str, list[tuple[str | None, str]]] = {}

@@ -27,7 +27,7 @@ DEPTH: Final = 3
 SKIPPED: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
-async def examine(client: Client) -> Diagnosis:
+async def examine(client: Client, *, rows: bool) -> Diagnosis:
     try:
         driver = client.driver
     except WindlassError as error:
@@ -36,7 +36,8 @@ async def examine(client: Client) -> Diagnosis:
     checks += [Check(f.name, f.status, f.text, f.command) for f in await driver.examine(now=client.now())]
     checks += [*_other_stores(driver), _clock(client.now())]
     checks += [check async for check in _jobs(driver, client.now())]
-    checks.append(await repair.check(client))
+    if rows:
+        checks.append(await repair.check(client))
     return Diagnosis(tuple(checks))
 
 

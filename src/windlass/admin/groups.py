@@ -11,9 +11,9 @@ from windlass.admin.filtering import last_run_of
 from windlass.admin.views import JobView, LinkView, job_view
 from windlass.client import Client
 from windlass.clock import moment
-from windlass.core.admission import check_limit
+from windlass.core.admission import BATCH_LIMIT, check_limit
 from windlass.core.groups import GroupStatus, Progress, progress_of
-from windlass.core.queries import AllGroups, DependantsOf, EdgesOf, MembersOf, ParentsOf
+from windlass.core.queries import DependantsOf, EdgesOf, GroupMembers, MembersOf, NewestGroups, ParentsOf
 from windlass.groups import GroupHandle
 from windlass.types import AfterRule, Dependency, Group, GroupMode, Job, OnFailure
 from windlass.words import System
@@ -54,40 +54,49 @@ class EdgeView(Struct, frozen=True, kw_only=True):
 
 
 class GroupDetail(Struct, frozen=True, kw_only=True):
-    """A group with its members in their order. `edges`: who of them waits for whom, the first thousands; `others`: jobs
-    outside at the other end of one, such as a finaliser."""
+    """A group with its members in their order. `more`: there are others behind them. `edges`: who of these members waits
+    for whom, and who outside waits for them; `others`: the jobs outside, such as a finaliser."""
 
     at: datetime
     group: GroupView
     members: tuple[JobView, ...]
+    more: bool = False
     edges: tuple[EdgeView, ...] = ()
     others: tuple[JobView, ...] = ()
 
 
 async def all_groups(client: Client, limit: int) -> GroupList:
     check_limit(limit)
-    rows = sorted(await client.driver.read(AllGroups()), key=lambda row: (row.created_at, row.group_id), reverse=True)
+    rows = await client.driver.read(NewestGroups(limit=min(limit + 1, BATCH_LIMIT)))
     shown = rows[:limit]
     members = await client.driver.read(MembersOf(ids=tuple(row.group_id for row in shown)))
     views = tuple(group_view(row, progress_of(row, members)) for row in shown)
     return GroupList(at=moment(client.now()), groups=views, more=len(rows) > limit)
 
 
-async def one_group(client: Client, group_id: str, system: System | None) -> GroupDetail:
+async def one_group(client: Client, group_id: str, system: System | None, limit: int | None) -> GroupDetail:
     group, now = GroupHandle(client, group_id), client.now()
-    row, progress, members = await group.fetch(), await group.progress(), await group.members()
+    row, progress = await group.fetch(), await group.progress()
+    if limit is None:
+        members = await group.members()
+    else:
+        check_limit(limit)
+        members = await client.driver.read(GroupMembers(group_id=group_id, limit=min(limit + 1, BATCH_LIMIT)))
+    more, members = limit is not None and len(members) > limit, members[:limit]
     edges, others = await _woven(client, group_id, members)
     return GroupDetail(
-        at=moment(now), group=group_view(row, progress), edges=edges,
+        at=moment(now), group=group_view(row, progress), edges=edges, more=more,
         members=tuple(job_view(job, now, system, last_run_of(job)) for job in members),
         others=tuple(job_view(job, now, system, last_run_of(job)) for job in others),
     )  # fmt: skip
 
 
 async def _woven(client: Client, group_id: str, members: Sequence[Job]) -> tuple[tuple[EdgeView, ...], list[Job]]:
-    """The edges of a group between the last links of chains, and the jobs outside that they lead to."""
-    rows = await client.driver.read(EdgesOf(group_id=group_id))
+    """The edges of these members between the last links of chains, and the jobs outside that they lead to."""
     known = {job.id: job for job in members}
+    if not known:
+        return (), []
+    rows = await client.driver.read(EdgesOf(group_id=group_id, members=min(2 * len(known) + 100, BATCH_LIMIT)))
     heads = dict[str, str]()
     others = dict[str, Job]()
     asked = {end: end for edge in rows for end in (edge.job_id, edge.parent_id) if end not in known}
@@ -101,13 +110,14 @@ async def _woven(client: Client, group_id: str, members: Sequence[Job]) -> tuple
                 later[first] = job.superseded_by
                 continue
             heads[first] = job.superseded_by or job.id
-            if heads[first] not in known:
+            if heads[first] not in known and job.group_id != group_id:  # a member that is not shown is no stranger
                 others[job.id] = job
         asked = later
     edges = dict[tuple[str, str], EdgeView]()
     for edge in rows:
         ends = heads.get(edge.job_id, edge.job_id), heads.get(edge.parent_id, edge.parent_id)
-        edges[ends] = EdgeView(job_id=ends[0], parent_id=ends[1], rule=edge.rule, done=edge.done)
+        if (ends[0] in known or ends[0] in others) and (ends[1] in known or ends[0] in known):
+            edges[ends] = EdgeView(job_id=ends[0], parent_id=ends[1], rule=edge.rule, done=edge.done)
     return tuple(edges.values()), sorted(others.values(), key=lambda job: job.seq)
 
 

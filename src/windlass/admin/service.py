@@ -161,9 +161,9 @@ class Admin(Access, Finding, WebhookAdmin):
         """The newest groups, and how far each is."""
         return await groups.all_groups(self.client, limit)
 
-    async def group(self, group_id: str, *, system: System | None = None) -> GroupDetail:
-        """One group with its members in their order."""
-        return await groups.one_group(self.client, group_id, system)
+    async def group(self, group_id: str, *, system: System | None = None, limit: int | None = None) -> GroupDetail:
+        """One group with its members in their order: all of them, or the first `limit`."""
+        return await groups.one_group(self.client, group_id, system, limit)
 
     async def types(self, limit: int = 200) -> tuple[str, ...]:
         """Types that are in use, as far as the youngest jobs tell."""
@@ -296,9 +296,10 @@ class Admin(Access, Finding, WebhookAdmin):
         """Whether the store answers."""
         await self.client.driver.read(AllQueues())
 
-    async def doctor(self) -> Diagnosis:
-        """What is wrong with the store, and with who works on it."""
-        store = await doctor.examine(self.client)
+    async def doctor(self, *, rows: bool = True) -> Diagnosis:
+        """What is wrong with the store, and with who works on it. `rows`: also whether rows contradict each other, for which
+        every run is looked at."""
+        store = await doctor.examine(self.client, rows=rows)
         return Diagnosis((
             *store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client),
             *await webhook_checks(self.client),

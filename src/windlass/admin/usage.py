@@ -69,13 +69,13 @@ async def usage(
     asked = UsageBy(
         since=begin, until=end, step=STEPS[step], by_org="org" in by, by_queue="queue" in by,  # type: ignore[index]
         by_type="type" in by, by_outcome="outcome" in by, org_id=org, queues=None if queue is None else (queue,),
-        type=type, limit=limit + 1,
+        type=type, limit=min(limit + 1, MOST),
     )  # fmt: skip
     rows = await client.driver.read(asked)
     counted = await client.driver.read(CountedUntil())
     return UsageList(
         at=moment(now), since=moment(begin), until=moment(end), counted_until=moment(counted[0]) if counted else None,
-        complete=len(rows) <= limit, rows=tuple(_row(row, asked) for row in rows[:limit]),
+        complete=len(rows) < limit + (limit < MOST), rows=tuple(_row(row, asked) for row in rows[:limit]),
     )  # fmt: skip
 
 

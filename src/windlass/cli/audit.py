@@ -35,12 +35,13 @@ async def audit(
         common.out.emit(found)
         return
     if not found.lines:
-        common.out.note("nobody has changed anything" + (" like that" if actor or action or subject or since else ""))
-        return
-    rows: list[tuple[Part, ...]] = [
-        (local(line.at), line.actor, line.action, line.subject, f"{line.count:,}", _more(line)) for line in found.lines
-    ]
-    common.out.table(("WHEN", "WHO", "ACTION", "SUBJECT", "COUNT", "MORE"), rows)
+        lately = " lately" if found.stopped else ""
+        common.out.note(f"nobody has changed anything{' like that' if actor or action or subject or since else ''}{lately}")
+    else:
+        rows: list[tuple[Part, ...]] = [
+            (local(line.at), line.actor, line.action, line.subject, f"{line.count:,}", _more(line)) for line in found.lines
+        ]
+        common.out.table(("WHEN", "WHO", "ACTION", "SUBJECT", "COUNT", "MORE"), rows)
     if found.cursor is not None:
         common.out.note(f"there may be more: {common.again('audit')} --cursor {found.cursor}")
 

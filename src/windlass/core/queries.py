@@ -52,6 +52,19 @@ class AllGroups(Query[Group], frozen=True):
     """Groups, sorted by id."""
 
 
+class NewestGroups(Query[Group], frozen=True, kw_only=True):
+    """The `limit` groups that were made last, the newest first (and then by id, the greatest first)."""
+
+    limit: int = 50
+
+
+class GroupMembers(Query[Job], frozen=True, kw_only=True):
+    """The first `limit` members of a group in their order. Rows that another took over from are left out."""
+
+    group_id: str
+    limit: int = 50
+
+
 class GroupsById(Query[Group], frozen=True, kw_only=True):
     """Those of these groups that there are, sorted by id."""
 
@@ -85,10 +98,11 @@ class DependantsOf(Query[Dependency], frozen=True, kw_only=True):
 
 
 class EdgesOf(Query[Dependency], frozen=True, kw_only=True):
-    """The edges of a group: what its members wait for or have waited for, and who outside waits for them; the oldest job
-    first, then by the parents' ids. A link of a retry chain answers for itself alone."""
+    """Edges of a group: what its first `members` wait for or have waited for, and who waits for these; the oldest job
+    first, then by the parents' ids, at most `limit`. Each link of a retry chain is a member and answers for itself."""
 
     group_id: str
+    members: int = 1_000
     limit: int = 5_000
 
 
@@ -277,12 +291,18 @@ class AuditLog(Query[AuditLine], frozen=True, kw_only=True):
 
 class AuditPage(Query[AuditEntry], frozen=True, kw_only=True):
     """Lines of the audit log, newest first, at most `limit`; with `before` those that are older than the line of that
-    number. What is None does not matter; `action` may also be a noun, such as `job`, for all that is done to it."""
+    number, and with `after` those that are newer: who looks for few lines bounds how many are looked at. What is None does
+    not matter; `action` may also be a noun, such as `job`, for all that is done to it."""
 
     limit: int = 50
     before: int | None = None
+    after: int = 0
     since: Micros = 0
     actor: str | None = None
     action: str | None = None
     subject: str | None = None
     org_id: str | None = None
+
+
+class LastAudited(Query[int], frozen=True):
+    """The number of the newest line of the audit log, or nothing."""

@@ -20,6 +20,7 @@ class Tongue(Struct, frozen=True, kw_only=True):
     tagged: str  # the tags hold a text
     holds: str  # a text holds a part
     indexed: str  # the index to use, where the planner is told
+    aside: str  # a column that is compared and never looked up: another index must find the rows
     newest_of: str  # jobs that ended in {state}, before the place {here}
     oldest_of: str  # the same behind it
     ends: tuple[str, str]  # places before, and behind, all others
@@ -31,12 +32,12 @@ SQLITE: Final = Tongue(
     mark="?", jobs="jobs", differs="is not", instant="{}", micros="{}", ready="ready = 1", unready="ready = 0",
     texts="{} in (select value from json_each({}))", numbers="{} in (select value from json_each({}))",
     tagged="exists (select 1 from json_each(tags) where value = {})", holds="instr({}, {}) > 0", indexed=" indexed by {}",
-    newest_of="state = '{state}'", oldest_of="state = '{state}'", ends=("", ""), listed="seq in ({})", fence="",
+    aside="{}", newest_of="state = '{state}'", oldest_of="state = '{state}'", ends=("", ""), listed="seq in ({})", fence="",
 )  # fmt: skip
 POSTGRES: Final = Tongue(
     mark="$", jobs="windlass.jobs", differs="is distinct from", instant="windlass.at({})", micros="windlass.micros({})",
     ready="ready", unready="not ready", texts="{} = any({}::text[])", numbers="{} = any({}::bigint[])",
-    tagged="jsonb_exists(tags, {})", holds="strpos({}, {}) > 0", indexed="",
+    tagged="jsonb_exists(tags, {})", holds="strpos({}, {}) > 0", indexed="", aside="({} + 0)",
     # Without "equal to": a planner that knows nothing of the table believes that few jobs have a certain state, and would
     # rather find all of them and sort than walk along the index.
     newest_of="state >= '{state}' and (state, finished_at, seq) < ('{state}', {here})",

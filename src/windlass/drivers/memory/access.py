@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from windlass.core.admission import check_limit
-from windlass.core.queries import AllTokens, AuditLog, AuditPage, OwnersOf, TokenByDigest
+from windlass.core.queries import AllTokens, AuditLog, AuditPage, LastAudited, OwnersOf, TokenByDigest
 from windlass.drivers.memory.bounds import owners
 from windlass.drivers.memory.tables import Tables
 from windlass.records import AuditEntry
 
 
-def access(tables: Tables, query: AllTokens | TokenByDigest | AuditLog | AuditPage | OwnersOf) -> Sequence[Any]:
+def access(
+    tables: Tables, query: AllTokens | TokenByDigest | AuditLog | AuditPage | LastAudited | OwnersOf
+) -> Sequence[Any]:  # fmt: skip
     match query:
         case AllTokens():
             return sorted(tables.tokens.values(), key=lambda token: (token.created_at, token.token_id))
@@ -23,6 +25,8 @@ def access(tables: Tables, query: AllTokens | TokenByDigest | AuditLog | AuditPa
         case AuditPage():
             check_limit(query.limit)
             return audit_page(tables, query)
+        case LastAudited():
+            return [len(tables.audit)] if tables.audit else []
         case OwnersOf():
             return owners(tables, query.ids)
 
@@ -31,7 +35,8 @@ def audit_page(tables: Tables, query: AuditPage) -> list[AuditEntry]:
     found = [
         AuditEntry(number, line)
         for number, line in enumerate(tables.audit, 1)
-        if (query.before is None or number < query.before)
+        if query.after < number
+        and (query.before is None or number < query.before)
         and line.at >= query.since
         and (query.actor is None or line.actor == query.actor)
         and (query.action is None or line.action == query.action or line.action.startswith(f"{query.action}."))

@@ -33,11 +33,14 @@ from windlass.core.queries import (
     EdgesOf,
     EndedJobs,
     Faults,
+    GroupMembers,
     GroupsById,
     InOrder,
     JobsAhead,
+    LastAudited,
     LimitUses,
     MembersOf,
+    NewestGroups,
     NextRefill,
     OwnersOf,
     ParentsOf,
@@ -147,7 +150,7 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = workers(tables)
         case AllHolds():
             rows = sorted(tables.holds.values(), key=lambda hold: (hold.reserved_at, hold.hold_id))
-        case AllTokens() | TokenByDigest() | AuditLog() | AuditPage() | OwnersOf():
+        case AllTokens() | TokenByDigest() | AuditLog() | AuditPage() | LastAudited() | OwnersOf():
             rows = access(tables, query)
         case InOrder():
             check_name("queue", query.queue)
@@ -183,6 +186,14 @@ def read_for_people(tables: Tables, query: Query[R]) -> Sequence[Any]:
         case EndedJobs():
             ended = sum(job.state == query.state and job.finished_at is not None for job in tables.jobs.values())
             return [min(ended, query.most)]
+        case NewestGroups():
+            check_limit(query.limit)
+            newest = sorted(tables.groups.values(), key=lambda group: (group.created_at, group.group_id), reverse=True)
+            return newest[: query.limit]
+        case GroupMembers():
+            check_limit(query.limit)
+            found = [job for job in tables.jobs.values() if job.group_id == query.group_id and job.superseded_by is None]
+            return sorted(found, key=lambda job: (job.group_seq or 0, job.seq))[: query.limit]
         case SeenLately():
             return seen(tables, query.jobs)
         case ListJobs() | GlimpseJobs() | TallyJobs():
@@ -232,7 +243,10 @@ def dependants(tables: Tables, query: DependantsOf) -> list[Dependency]:
 
 def edges_of_group(tables: Tables, query: EdgesOf) -> list[Dependency]:
     check_limit(query.limit)
-    ids = {seq: job.id for seq, job in tables.jobs.items() if job.group_id == query.group_id}
+    check_limit(query.members)
+    rows = [job for job in tables.jobs.values() if job.group_id == query.group_id]
+    first = sorted(rows, key=lambda job: (job.group_seq or 0, job.seq))[: query.members]
+    ids = {job.seq: job.id for job in first}
     found = {(seq, edge.parent_id): edge for seq in ids for edge in tables.edges_of(seq)}
     found |= {(seq, edge.parent_id): edge for parent_id in ids.values() for seq, edge in tables.edges_to(parent_id)}
     return [found[place] for place in sorted(found)][: query.limit]

@@ -31,11 +31,14 @@ from windlass.core.queries import (
     EdgesOf,
     EndedJobs,
     Faults,
+    GroupMembers,
     GroupsById,
     InOrder,
     JobsAhead,
+    LastAudited,
     LimitUses,
     MembersOf,
+    NewestGroups,
     NextRefill,
     OwnersOf,
     ParentsOf,
@@ -130,6 +133,8 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             return jobs
         case JobsAhead():
             found = yield from ahead(db, query)
+        case GroupMembers():
+            found = yield from members(db, query)
         case NextRefill():
             found = yield from refill(db, query)
         case ListJobs() | GlimpseJobs() | TallyJobs():
@@ -159,6 +164,14 @@ def ahead(db: Dialect, query: JobsAhead) -> Op[list[Any]]:
     return [row[0] for row in rows]
 
 
+def members(db: Dialect, query: GroupMembers) -> Op[list[Any]]:
+    check_limit(query.limit)
+    rows = yield db.sql.first_members(group_id=query.group_id, limit=query.limit)
+    seqs = [row[0] for row in rows]
+    jobs = {row[0]: job_in(row) for row in (yield listing.by_number(db, seqs))} if seqs else {}
+    return [jobs[seq] for seq in seqs if seq in jobs]
+
+
 def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
     keys = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
     limits = yield db.sql.refilling(keys=db.texts(keys))
@@ -168,6 +181,11 @@ def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
 
 def use_in(row: Row) -> LimitUse:
     return LimitUse(key=row[0], waiting=row[1], holders=strings_in(row[2]))
+
+
+def newest_groups(db: Dialect, query: NewestGroups) -> Statement:
+    check_limit(query.limit)
+    return db.sql.newest_groups(limit=query.limit)
 
 
 def uses(db: Dialect, query: LimitUses) -> Statement:
@@ -181,7 +199,8 @@ def dependants(db: Dialect, query: DependantsOf) -> Statement:
 
 def edges(db: Dialect, query: EdgesOf) -> Statement:
     check_limit(query.limit)
-    return db.sql.edges_of_group(group_id=query.group_id, limit=query.limit)
+    check_limit(query.members)
+    return db.sql.edges_of_group(group_id=query.group_id, members=query.members, limit=query.limit)
 
 
 def templates(db: Dialect, query: AllTemplates) -> Statement:
@@ -222,6 +241,7 @@ def fields_of(kind: type[Any]) -> Callable[[Row], Any]:
 _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callable[[Row], Any]]]] = {
     AllQueues: (lambda db, _: db.sql.all_queues(), fields_of(Queue)),
     AllGroups: (lambda db, _: db.sql.all_groups(), fields_of(Group)),
+    NewestGroups: (newest_groups, fields_of(Group)),
     GroupsById: (lambda db, asked: db.sql.groups_by_id(ids=db.texts(asked.ids)), fields_of(Group)),
     MembersOf: (lambda db, asked: db.sql.members_of(ids=db.texts(asked.ids)), member_count_in),
     OwnersOf: (lambda db, asked: db.sql.owners_of(ids=db.texts(asked.ids)), lambda row: GroupOwner(*row)),
@@ -244,6 +264,7 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     TokenByDigest: (lambda db, asked: db.sql.token_by_digest(digest=asked.digest), token_in),
     AuditLog: (lambda db, asked: db.sql.audit_log(since=asked.since), fields_of(AuditLine)),
     AuditPage: (audit_page, entry_in),
+    LastAudited: (lambda db, _: db.sql.last_audited(), lambda row: row[0]),
     SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
     SamplesAt: (lambda db, asked: db.sql.samples_at(minutes=db.ints(asked.minutes)), sample_in),
     EndedJobs: (lambda db, asked: db.sql.ended_jobs(state=asked.state, most=asked.most), lambda row: row[0]),

@@ -78,20 +78,21 @@ def search(
             return found
         [(living,)] = yield walk.living(BUDGET)
         if living <= BUDGET:
-            yield from on(walk, path, found, wish, first, limit, show, sizes(max(budget, NEAR + 1), found, few=True))
+            stretches = sizes(max(budget, NEAR + 1), found, few=True, limit=limit)
+            yield from on(walk, path, found, wish, first, limit, show, stretches)
             return found
         path = "all"
     elif path == "all" and after is None:
         found.after = yield from beginning(db, wish, first)
     few = path in ("ids", "group")
-    yield from on(walk, path, found, wish, first, limit, show, sizes(budget, found, few=few))
+    yield from on(walk, path, found, wish, first, limit, show, sizes(budget, found, few=few, limit=limit))
     return found
 
 
-def sizes(budget: int, found: Found, *, few: bool = False) -> Iterator[int]:
+def sizes(budget: int, found: Found, *, few: bool = False, limit: int | None = None) -> Iterator[int]:
     """Small stretches first: most pages are full after the first one. `few`: each stretch reads the whole of an index, so
-    that there should not be many."""
-    small = iter(SIZES[-1:] if few else SIZES)
+    that there should not be many, and none that cannot hold the page."""
+    small = iter([size for size in SIZES[-1:] if limit is not None and limit < size] if few else SIZES)
     while found.looked_at < budget:
         yield min(next(small, BUDGET if few else STRETCH), budget - found.looked_at)
 

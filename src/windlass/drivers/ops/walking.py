@@ -96,8 +96,10 @@ class Walk:
         if path == "schedule":
             made = ["schedule_id is not null", f"schedule_id = {self._bound(self._wish.schedule_id)}", *here]
             return f"select {columns} from {self._from('jobs_made')}{_where(made)} order by {order} limit {jobs}"
+        # For a planner that does not see how many jobs lie behind the place, their numbers would be the way to few of them.
+        aside = [one.replace("seq", self._tongue.aside.format("seq"), 1) for one in here]
         each = " union all ".join(
-            f"select seq from {self._from(index)}{_where([*wheres, *here])}" for index, wheres in self._sets(path)
+            f"select seq from {self._from(index)}{_where([*wheres, *aside])}" for index, wheres in self._sets(path)
         )
         few = f"select seq from ({each}{self._tongue.fence}) as few order by {order} limit {jobs}"
         return f"select {columns} from {self._tongue.jobs} where {self._tongue.listed.format(few)}"

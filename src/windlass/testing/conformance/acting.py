@@ -32,7 +32,7 @@ from windlass.core.alterations import (
     SetPriority,
     Swap,
 )
-from windlass.core.queries import AllLimits, AllQueues, AllTokens, AuditLog, AuditPage, OwnersOf
+from windlass.core.queries import AllLimits, AllQueues, AllTokens, AuditLog, AuditPage, LastAudited, OwnersOf
 from windlass.errors import InvalidInput, OutOfScope
 from windlass.records import AuditLine, GroupOwner
 from windlass.testing.conformance.tokens import create
@@ -213,8 +213,18 @@ class ActingPromises(Suite):
         assert await subjects(AuditPage(action="thin")) == []
         assert await subjects(AuditPage(subject="thing:0", actor="ada")) == ["thing:0"]
         assert await subjects(AuditPage(since=t.now - 1)) == ["thing:0", "thing:4"]
+        assert await subjects(AuditPage(actor="ada", after=rest[0].number)) == ["thing:0", "thing:3"]
+        assert await subjects(AuditPage(after=rest[0].number, before=first[1].number)) == ["thing:3", "thing:2"]
         with pytest.raises(InvalidInput):
             await t.driver.read(AuditPage(limit=0))
+
+    @promise
+    async def test_the_last_line_of_the_audit_log_is_known_by_its_number(self, t: Trial) -> None:
+        """So that a search knows from where it looks back; of an empty log there is none."""
+        assert await t.driver.read(LastAudited()) == []
+        await by(t, ADA, Note("thing.poke", "thing:1"), Note("thing.poke", "thing:2"))
+        [newest] = await t.driver.read(AuditPage(limit=1))
+        assert await t.driver.read(LastAudited()) == [newest.number]
 
 
 async def by(t: Trial, who: By, *changes: Alteration) -> list[str]:

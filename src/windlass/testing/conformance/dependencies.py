@@ -234,6 +234,8 @@ class DependencyPromises(Suite):
         assert not any(edge.done for edge in found)
         assert stranger not in {edge.job_id for edge in found}
         assert await t.driver.read(EdgesOf(group_id="g", limit=2)) == found[:2]
+        of_the_first = await t.driver.read(EdgesOf(group_id="g", members=1))
+        assert [(edge.job_id, edge.parent_id) for edge in of_the_first] == [(one, outside), (two, one), (last, one)]
         assert await t.driver.read(EdgesOf(group_id="nobody's")) == []
 
     @promise

@@ -8,7 +8,7 @@ import pytest
 
 from windlass.core.alterations import Cancel, CancelGroup, PutGroup, PutLimit, Replay, RetryGroup
 from windlass.core.groups import Progress, progress_of
-from windlass.core.queries import GroupsById, MembersOf
+from windlass.core.queries import GroupMembers, GroupsById, MembersOf, NewestGroups
 from windlass.core.settle import Failed, Outcome, Rejected, Succeeded
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import DuplicateJob, InvalidInput
@@ -250,3 +250,30 @@ class GroupPromises(Suite):
         """Its order would be nobody's."""
         with pytest.raises(InvalidInput, match="mode"):
             await t.alter(PutGroup("g", total=2, mode="sequential"))
+
+    @promise
+    async def test_the_first_members_are_read_in_their_order(self, t: Trial) -> None:
+        """A member that a person runs again is where it was, and the row that it took over from is left out."""
+        await start(t, "parallel", "continue", retry_mode="new_job")
+        await run(t, {"b": NO})
+        assert await t.driver.alter([RetryGroup("g", (("b", "again"),))], now=t.now) == ["applied"]
+
+        async def first(limit: int) -> list[str]:
+            return [job.id for job in await t.driver.read(GroupMembers(group_id="g", limit=limit))]
+
+        assert await first(2) == ["a", "again"]
+        assert await first(50) == ["a", "again", "c"]
+        assert await t.driver.read(GroupMembers(group_id="none")) == []
+        with pytest.raises(InvalidInput):
+            await first(0)
+
+    @promise
+    async def test_the_newest_groups_are_read_without_the_others(self, t: Trial) -> None:
+        """The newest first; of those that were made at once the one with the greatest id."""
+        for name in ("m", "z", "a"):
+            await t.driver.alter([PutGroup(group_id=name, total=1)], now=t.now)
+            t.clock.advance(1 if name == "z" else 0)
+        assert [group.group_id for group in await t.driver.read(NewestGroups(limit=2))] == ["a", "z"]
+        assert [group.group_id for group in await t.driver.read(NewestGroups())] == ["a", "z", "m"]
+        with pytest.raises(InvalidInput):
+            await t.driver.read(NewestGroups(limit=0))

@@ -5,9 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from windlass.admin.groups import GroupDetail, GroupList
-from windlass.web.api.asking import Limited, Spoken
+from windlass.web.api.asking import Limit, Limited, Spoken
 from windlass.web.api.jobs import Reason
 from windlass.web.request import Request
+
+
+class GroupQuery(Spoken, frozen=True):
+    limit: Limit = 200
 
 
 class GroupChanged(Struct, frozen=True):
@@ -23,9 +27,10 @@ async def listed(request: Request[Limited, None]) -> GroupList:
     return await request.admin.groups(request.page(request.query.limit))
 
 
-async def show(request: Request[Spoken, None]) -> GroupDetail:
-    """One group with its members in their order."""
-    return await request.admin.group(request.path["group_id"], system=request.query.words)
+async def show(request: Request[GroupQuery, None]) -> GroupDetail:
+    """One group with its first members in their order; `GET /api/jobs?group_id=` pages through all of them."""
+    asked = request.query
+    return await request.admin.group(request.path["group_id"], system=asked.words, limit=request.page(asked.limit))
 
 
 async def cancel(request: Request[None, Reason]) -> GroupChanged:

@@ -24,12 +24,12 @@ async def live(request: Request[Told, None]) -> Page | Events:
 
 
 async def one(request: Request[Told, None]) -> Page:
-    detail = await request.admin.group(request.path["id"])
-    branches = tree(detail.members, detail.others, detail.edges)
+    detail = await request.admin.group(request.path["id"], limit=MEMBERS)
     shown = {
-        "detail": detail, "group": detail.group, "branches": branches[:MEMBERS], "cancelling": cancelling(detail.group),
+        "detail": detail, "group": detail.group, "branches": tree(detail.members, detail.others, detail.edges),
+        "cancelling": cancelling(detail.group), "here_path": f"/groups/{part(detail.group.id)}",
         "retrying": retrying(detail.group), "again": detail.group.failed + detail.group.skipped + detail.group.cancelled,
-        "hidden_count": max(len(branches) - MEMBERS, 0), "here_path": f"/groups/{part(detail.group.id)}",
+        "hidden_count": max(detail.group.total - len(detail.members), 1) if detail.more else 0,
         "live": f"/live/groups/{part(detail.group.id)}" if detail.group.finished_at is None else None,
     }  # fmt: skip
     return await page(request, "group.html", "groups", shown)
@@ -63,7 +63,7 @@ async def live_one(request: Request[Told, None]) -> Page | Events:
 async def cancel(request: Request[None, Sure]) -> Page | Redirect:
     group_id = request.path["id"]
     if not request.body.sure:
-        text = cancelling((await request.admin.group(group_id)).group)
+        text = cancelling((await request.admin.group(group_id, limit=1)).group)
         return await ask(request, "groups", "Cancel the whole group?", text, "Cancel group",
                          back=f"/groups/{part(group_id)}", danger=True)  # fmt: skip
     answer = await request.admin.cancel_group(group_id, f"cancelled by {request.principal.actor}")
@@ -73,6 +73,6 @@ async def cancel(request: Request[None, Sure]) -> Page | Redirect:
 async def retry(request: Request[None, Sure]) -> Page | Redirect:
     group_id = request.path["id"]
     if not request.body.sure:
-        text = retrying((await request.admin.group(group_id)).group)
+        text = retrying((await request.admin.group(group_id, limit=1)).group)
         return await ask(request, "groups", "Retry what failed?", text, "Retry failed", back=f"/groups/{part(group_id)}")
     return done(f"/groups/{part(group_id)}", "retried", await request.admin.retry_group(group_id))

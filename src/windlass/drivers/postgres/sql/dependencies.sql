@@ -73,9 +73,9 @@ with recursive links (depth, id, retry_of) as (
 select jobs.id, parent_id, rule, done from found join windlass.jobs on jobs.seq = job_seq order by job_seq;
 
 -- name: edges_of_group
--- Those of its members, and those that others have to them.
+-- Those of its first members, and those that others have to them.
 with member as materialized (
-  select seq, id from windlass.jobs where group_id = :group_id
+  select seq, id from windlass.jobs where group_id = :group_id order by group_seq, seq limit :members
 ), found as (
   select edge.* from member cross join lateral (
     select job_seq, parent_id, rule, done from windlass.dependencies where job_seq = member.seq offset 0) as edge

@@ -78,3 +78,12 @@ select group_id, name, mode, on_failure, total, remaining, succeeded, failed, ca
 select group_id, state, executions > 0, count(*) from windlass.jobs
  where group_id = any(:ids::text[]) and group_id is not null and superseded_by is null
  group by 1, 2, 3 order by 1, 2, 3;
+
+-- name: newest_groups
+select group_id, name, mode, on_failure, total, remaining, succeeded, failed, cancelled, windlass.micros(created_at),
+       windlass.micros(finished_at)
+  from windlass.groups order by groups.created_at desc, group_id desc limit :limit;
+
+-- name: first_members
+select seq from windlass.jobs where group_id = :group_id and superseded_by is null
+ order by coalesce(group_seq, 0), seq limit :limit;

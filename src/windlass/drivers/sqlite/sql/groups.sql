@@ -61,3 +61,11 @@ select group_id, name, mode, on_failure, total, remaining, succeeded, failed, ca
 select group_id, state, executions > 0, count(*) from jobs indexed by jobs_group
  where group_id in (select value from json_each(:ids)) and group_id is not null and superseded_by is null
  group by 1, 2, 3 order by 1, 2, 3;
+
+-- name: newest_groups
+select group_id, name, mode, on_failure, total, remaining, succeeded, failed, cancelled, created_at, finished_at
+  from groups order by groups.created_at desc, group_id desc limit :limit;
+
+-- name: first_members
+select seq from jobs indexed by jobs_group where group_id = :group_id and superseded_by is null
+ order by coalesce(group_seq, 0), seq limit :limit;
