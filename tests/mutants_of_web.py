@@ -84,7 +84,7 @@ WEB: list[Planted] = [
      "ends = heads.get(edge.job_id, edge.job_id), heads.get(edge.parent_id, edge.parent_id)", "ends = edge.job_id, edge.parent_id",
      ("group_page: last_link",)),
     ("web: edges to the members are not seen", "drivers/sqlite/sql/dependencies.sql",
-     "from jobs as member join dependencies on parent_id = member.id", "from jobs as member join dependencies on parent_id = member.seq",
+     "from member join dependencies on parent_id = member.id", "from member join dependencies on parent_id = member.seq",
      ("conformance: edges_of_a_group",)),
     ("web: edges to the members are not seen on a server", "drivers/postgres/sql/dependencies.sql",
      "from windlass.dependencies where parent_id = member.id offset 0", "from windlass.dependencies where false offset 0",

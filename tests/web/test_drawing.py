@@ -50,6 +50,19 @@ def test_a_gap_stays_a_gap() -> None:
     assert len(area.areas) == 2
 
 
+def test_a_value_that_stands_alone_is_seen() -> None:
+    """The only minute that was sampled."""
+    values = tuple(5.0 if minute == 30 else None for minute in range(60))
+    [line] = lined("x", "x", TIMES, [Series("a", "p50", values)], UTC, "ms").drawn
+    left, right = (float(spot.split(",")[0]) for spot in line.lines[0].split())
+    assert right - left == pytest.approx(600 / 59, rel=0.01)
+    [area] = stacked("x", "x", TIMES, [Series("a", "is-dead", values)], UTC, "/s").drawn
+    assert area.areas[0].count(",") == 4
+    nothing = stacked("x", "x", TIMES, [Series("a", "is-dead", (None,) * 60)], UTC, "/s")
+    assert nothing.is_empty
+    assert not lined("x", "x", TIMES, [Series("a", "p50", values)], UTC, "ms").is_empty
+
+
 def test_areas_stand_upon_each_other() -> None:
     one = Series("a", "is-succeeded", (1.0,) * 60)
     made = stacked("x", "x", TIMES, [one, Series("b", "is-dead", (2.0,) * 60)], UTC, "/s")
@@ -66,7 +79,18 @@ def test_a_spark_leaves_out_what_is_not_sampled_yet() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (0.184, "184 ms"), (2.6, "2.6 s"), (44, "44 s"), (372, "6 min 12 s"), (1_100, "18 min"), (200_000, "2 d")],
+    [
+        (0, "0 s"),
+        (0.0049, "4.9 ms"),
+        (0.184, "184 ms"),
+        (0.9993, "999 ms"),
+        (0.9996, "1 s"),
+        (2.6, "2.6 s"),
+        (44, "44 s"),
+        (372, "6 min 12 s"),
+        (1_100, "18 min"),
+        (200_000, "2 d"),
+    ],
 )
 def test_a_duration_reads_as_people_say_it(seconds: float, text: str) -> None:
     assert duration(seconds).replace(NB, " ") == text

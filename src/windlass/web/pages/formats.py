@@ -45,8 +45,8 @@ def duration(seconds: float | None) -> str:
     """`184 ms`, `2.6 s`, `31 s`, `6 min 12 s`."""
     if seconds is None:
         return NONE
-    if seconds < 1:
-        return f"{seconds * 1000:.3g}{NB}ms" if seconds else f"0{NB}s"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:{'.0f' if seconds >= 0.0995 else '.3g'}}{NB}ms" if seconds else f"0{NB}s"
     return f"{seconds:.1f}{NB}s".replace(f".0{NB}", NB) if seconds < 10 else span(seconds)
 
 
