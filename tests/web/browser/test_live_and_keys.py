@@ -64,7 +64,7 @@ def test_webhooks_and_their_messages_change_before_the_eyes(page: Page, served: 
     message = served.api(f"/webhooks/{hook}/deliveries")["deliveries"][0]["id"]
     page.get_by_label("group.finished").uncheck()
     served.api(f"/deliveries/{message}/replay", "POST")
-    expect(row.locator(".state")).to_have_text("Retrying")
+    expect(row.locator(".state")).to_have_text("Waiting")
     expect(row.locator("details")).to_have_attribute("open", "")
     served.api(f"/webhooks/{hook}", "PATCH", {"enabled": False})
     expect(page.locator("#webhook-head .badge")).to_have_text("Off")
