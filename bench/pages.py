@@ -146,7 +146,7 @@ async def names(desk: Desk) -> dict[str, str]:
     return {**found, "deep": f"cursor={cursor}"}
 
 
-async def measure(url: str, times: int, match: str) -> Iterator[Timing]:
+async def measure(url: str, times: int, match: str = "") -> list[Timing]:
     desk = Desk(url)
     timings = []
     async with desk.app:
@@ -158,7 +158,7 @@ async def measure(url: str, times: int, match: str) -> Iterator[Timing]:
                 await desk.sample()
                 timings.append(await timed(desk, path, pattern, pattern.format(**known), times))
                 print(timings[-1].told(), flush=True)
-    return iter(timings)
+    return timings
 
 
 async def timed(desk: Desk, path: str, pattern: str, address: str, times: int) -> Timing:
@@ -214,11 +214,11 @@ def main() -> int:
         print(f"\n{name}, {asked.jobs:,} jobs: median and worst of {asked.times}", flush=True)
         before = os.getloadavg()[0]
         if asked.at:
-            found[name] = list(asyncio.run(measure(asked.at, asked.times, asked.match)))
+            found[name] = asyncio.run(measure(asked.at, asked.times, asked.match))
         else:
             with store(kind, asked.jobs, asked.server, asked.dir) as url:
                 before = os.getloadavg()[0]
-                found[name] = list(asyncio.run(measure(url, asked.times, asked.match)))
+                found[name] = asyncio.run(measure(url, asked.times, asked.match))
         loads[name] = (before, os.getloadavg()[0])
     text = written(machine, found, loads, asked.jobs, asked.times)
     if asked.write:

@@ -1,7 +1,7 @@
 """What is asked of a dashboard and its API: every page and everything that can be read, in the ways that matter.
 
-Each line is a route of the table; a route that is not here is not measured, and `unasked` names it. Names in braces are looked
-up in the store before anything is timed."""
+Each line is a route of the table; a route that is not here is not measured, and `unasked` names it. Names in braces are
+looked up in the store before anything is timed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ NAMES: Final = {  # what a name in the path of a route stands for, unless an add
     "message_id": "{message}",
 }  # fmt: skip
 OTHERWISE: Final = {
-    "/groups/{id}": "g5", "/webhooks/{id}": "wh_1", "/templates/{name}": "template-3", "/api/templates/{name}": "template-3",
+    "/groups/{id}": "g5", "/webhooks/{id}": "wh_1", "/templates/{name}": "template-3",
+    "/api/templates/{name}": "template-3",
     "/api/schedules/{name}": "nightly-3",
 }  # fmt: skip
 

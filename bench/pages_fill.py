@@ -30,7 +30,8 @@ ERRORS: Final = """
 COLUMNS: Final = (
     "seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, attempts, "
     "executions, max_attempts, lease_token, lease_expires_at, worker_id, claimed_at, started_at, finished_at, failed_at, "
-    "dead_kind, dead_at, dead_reason, schedule_id, fire_at, group_id, group_seq, waiting_on, parked_on, tags, last_error, payload"
+    "dead_kind, dead_at, dead_reason, schedule_id, fire_at, group_id, group_seq, waiting_on, parked_on, tags, last_error, "
+    "payload"
 )
 WAITING: Final = "('ready', 'scheduled', 'blocked', 'parked')"
 TRIED: Final = "(kind = 'scheduled' and n % 2 = 0)"  # failed, and will be tried again
@@ -55,16 +56,17 @@ VALUES: Final = f"""
 
 
 RUNS: Final = """
-insert into {s}runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, claimed_at, started_at, finished_at, status,
-                     wait_us, cpu_us, peak_rss, error, traceback)
+insert into {s}runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, claimed_at, started_at, finished_at,
+                     status, wait_us, cpu_us, peak_rss, error, traceback)
 select seq, 1, 'run-' || seq, worker_id, org_id, queue, type, claimed_at, started_at, coalesce(finished_at, failed_at),
        case when failed_at is not null then 'failed' when state = 'cancelled' then 'skipped'
             when state = 'succeeded' then 'completed' end, 2000 + seq % 90000, 4000 + seq % 7000, 30000000 + seq % 90000000,
        case when failed_at is not null then coalesce(dead_reason, last_error) end,
-       case when failed_at is not null then 'Traceback (most recent call last):' || {trace} || coalesce(dead_reason, last_error)
-       end
+       case when failed_at is not null then {trace} || coalesce(dead_reason, last_error) end
   from {s}jobs where executions > 0"""
-TRACE: Final = "'\n  File \"shop/orders.py\", line 812, in run\n    await self.client.send(order)\n'"
+TRACE: Final = (
+    "'Traceback (most recent call last):\n  File \"shop/orders.py\", line 812, in run\n    await self.client.send(order)\n'"
+)
 GROUPS: Final = """
 insert into {s}groups (group_id, name, total, remaining, succeeded, failed, cancelled, created_at, finished_at)
 select group_id, 'Import ' || group_id, count(*), sum(case when finished_at is null then 1 else 0 end),
@@ -76,6 +78,10 @@ USAGE: Final = """
 insert into {s}usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
 select {hour}, org_id, queue, type, status, count(*), sum({took}), sum(wait_us), sum(cpu_us), max(peak_rss)
   from {s}runs where finished_at is not null group by 1, 2, 3, 4, 5"""
+DAYS: Final = """
+insert into {s}usage_daily (day, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select {day}, org_id, queue, type, outcome, sum(runs), sum(run_us), sum(wait_us), sum(cpu_us), max(peak_rss)
+  from {s}usage_hourly where hour < {until} group by 1, 2, 3, 4, 5"""
 EARLIER: Final = """
 insert into {s}usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
 select {ago}, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss
@@ -87,7 +93,7 @@ def fill(url: str, rows: int, now: int) -> None:
     ink: Ink = Sqlite(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else Postgres(url)
     fill_jobs(ink, rows, now)
     fill_what_ran(ink, now)
-    fill_rest(ink, now)
+    fill_rest(ink, rows, now)
     ink.done()
 
 
@@ -114,4 +120,6 @@ def fill_what_ran(ink: Ink, now: int) -> None:
     for week in range(1, WEEKS + 1):
         ago, last = words.ago.format("hour", week * WEEK), words.at.format(now - WEEK)
         ink.execute(EARLIER.format(s=words.schema, ago=ago, week=last))
-    ink.insert("meta", "key, value", [("usage_watermark", str(now))])
+    over = now - now % 3_600_000_000
+    ink.execute(DAYS.format(s=words.schema, day=words.day.format("hour"), until=words.at.format(str(over))))
+    ink.insert("meta", "key, value", [("usage_watermark", str(now)), ("usage_days", str(over))])

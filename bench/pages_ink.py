@@ -21,6 +21,7 @@ class Words(Struct, frozen=True):
     at: str  # a number of microseconds as an instant
     micros: str  # the difference of two instants, in microseconds
     hour: str  # the hour of an instant
+    day: str
     ago: str  # an hour, so many microseconds before
     id: str
     tags: str
@@ -30,14 +31,16 @@ class Words(Struct, frozen=True):
 
 
 SQLITE: Final = Words(
-    at="({})", micros="({} - {})", hour="({0} - {0} % 3600000000)", ago="{} - {}",
+    at="({})", micros="({} - {})", hour="({0} - {0} % 3600000000)", day="({0} - {0} % 86400000000)", ago="{} - {}",
     id="printf('0192f0c1-%04x-7000-8000-%012x', n / 65536, n)", tags="json_array('tag' || (n % 30), 'all')",
     payload="cast('{\"args\":{\"order\":' || n || ',\"amount\":4999,\"to\":\"ada@example.com\"}}' as blob)",
-    numbers="(with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {}) select n from numbers)",
     schema="",
+    numbers="(with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {}) "
+    "select n from numbers)",
 )  # fmt: skip
 POSTGRES: Final = Words(
-    at="windlass.at(({})::bigint)", micros="(windlass.micros({}) - windlass.micros({}))", hour="date_trunc('hour', {})",
+    at="windlass.at(({})::bigint)", micros="(windlass.micros({}) - windlass.micros({}))",
+    hour="date_trunc('hour', {}, 'UTC')", day="date_trunc('day', {}, 'UTC')",
     ago="{} - {} * interval '1 microsecond'",
     id="'0192f0c1-' || lpad(to_hex(n / 65536), 4, '0') || '-7000-8000-' || lpad(to_hex(n), 12, '0')",
     tags="jsonb_build_array('tag' || (n % 30), 'all')",

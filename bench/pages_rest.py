@@ -1,5 +1,5 @@
-"""What is in a busy store beside jobs and runs: samples, a fleet, schedules, webhooks with their messages, tokens, an audit log.
-Rows with times in microseconds."""
+"""What is in a busy store beside jobs and runs: samples, a fleet, schedules, webhooks with their messages, tokens, an audit
+log. Rows with times in microseconds."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ TYPES: Final = 50
 WORKERS: Final = 40
 SCHEDULES: Final = 30
 WEBHOOKS: Final = 10
-EVENTS: Final = 100_000
 TOKENS: Final = 200
-AUDITED: Final = 300_000
-HELD: Final = 2_000  # holds that ended
-WEEK_MINUTES: Final = 7 * 1_440
+WEEK: Final = 7 * 1_440  # minutes
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 
 Rows = Iterator[tuple[Any, ...]]
 
 
-def fill_rest(ink: Ink, now: int) -> None:
-    ink.insert("queue_stats", "queue, minute, depth, oldest, finished, waits, runs", samples(now))
+def fill_rest(ink: Ink, jobs: int, now: int) -> None:
+    """As much of it as goes with so many jobs: of a million, a week of samples."""
+    ink.insert("queue_stats", "queue, minute, depth, oldest, finished, waits, runs", samples(min(WEEK, jobs // 50), now))
     ink.insert("queues", "name, paused_at, created_at, updated_at", queues(now))
     ink.insert(
         "workers", "id, hostname, pid, pool_size, version, queues, types, running, started_at, last_heartbeat", fleet(now)
@@ -38,20 +36,24 @@ def fill_rest(ink: Ink, now: int) -> None:
         schedules(now),
     )  # fmt: skip
     ink.insert(
-        "reservations", "reservation_id, queue, reserved_by, status, reserved_at, granted_at, expires_at, ended_at", holds(now)
+        "reservations",
+        "reservation_id, queue, reserved_by, status, reserved_at, granted_at, expires_at, ended_at",
+        holds(jobs // 500, now),
     )
     ink.insert("webhooks", "webhook_id, url, events, secret, org_id, created_at", webhooks(now))
-    ink.insert("outbox", "event, job_id, org_id, body, created_at, fanned_at", events(now))
+    ink.insert("outbox", "event, job_id, org_id, body, created_at, fanned_at", events(jobs // 10, now))
     ink.insert(
-        "deliveries", "event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log", deliveries(now)
+        "deliveries",
+        "event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log",
+        deliveries(jobs // 10, now),
     )
     ink.insert("api_tokens", "token_id, name, digest, scopes, org_id, created_at", tokens(now))
-    ink.insert("audit", "at, actor, action, subject, detail, org_id, selection, count", audit(now))
+    ink.insert("audit", "at, actor, action, subject, detail, org_id, selection, count", audit(jobs * 3 // 10, now))
 
 
-def samples(now: int) -> Rows:
+def samples(minutes: int, now: int) -> Rows:
     end = now - now % MINUTE
-    for back in range(1, WEEK_MINUTES + 1):
+    for back in range(1, minutes + 1):
         for queue in range(QUEUES):
             yield sample(queue, end - back * MINUTE, 50 + (queue * 37 + back * 13) % 200)
 
@@ -95,9 +97,9 @@ def schedules(now: int) -> Rows:
         yield f"schedule-{n}", f"template-{n}", f"nightly-{n}", f"{n} 3 * * *", zone, now + (n + 1) * MINUTE, now, now
 
 
-def holds(now: int) -> Rows:
-    for n in range(HELD):
-        at = now - (HELD - n) * MINUTE
+def holds(ended: int, now: int) -> Rows:
+    for n in range(ended):
+        at = now - (ended - n) * MINUTE
         yield f"hold-{n}", f"q{n % QUEUES}", "deploy", "RELEASED", at, at, at + 10 * MINUTE, at + MINUTE
     yield "hold-now", "q1", "deploy", "ACTIVE", now, now, now + 600 * MINUTE, None
 
@@ -108,16 +110,16 @@ def webhooks(now: int) -> Rows:
         yield f"wh_{n}", f"https://receiver.invalid/{n}", json.dumps(["job.dead"]), secret, None, now
 
 
-def events(now: int) -> Rows:
-    for n in range(1, EVENTS + 1):
-        at = now - (EVENTS - n) * SECOND
+def events(number: int, now: int) -> Rows:
+    for n in range(1, number + 1):
+        at = now - (number - n) * SECOND
         yield "job.dead", f"job-{n}", f"org{n % 500}", json.dumps({"job_id": f"job-{n}", "error": "Timeout"}), at, at
 
 
-def deliveries(now: int) -> Rows:
-    for n in range(1, EVENTS + 1):
-        at = now - (EVENTS - n) * SECOND
-        status = "queued" if n > EVENTS - 100 else "failed" if n % 90 == 0 else "sent"
+def deliveries(number: int, now: int) -> Rows:
+    for n in range(1, number + 1):
+        at = now - (number - n) * SECOND
+        status = "queued" if n > number - 100 else "failed" if n % 90 == 0 else "sent"
         log = json.dumps([[at, 120_000, 200 if status == "sent" else 503, None]])
         waits = status == "queued"
         yield n, f"wh_{n % WEBHOOKS}", status, 1, now if waits else None, None if waits else at, "ok", log
@@ -128,9 +130,9 @@ def tokens(now: int) -> Rows:
         yield f"token-{n}", f"service-{n}", n.to_bytes(32, "big"), json.dumps(["read"]), None, now
 
 
-def audit(now: int) -> Rows:
-    for n in range(AUDITED):
+def audit(lines: int, now: int) -> Rows:
+    for n in range(lines):
         actor = "token:rare" if n == 5 else f"token:service-{n % TOKENS}"
         action = "token.create" if n == 5 else ("job.cancel", "job.retry", "queue.pause")[n % 3]
         subject = f"job:job-{n}" if n % 3 < 2 else f"queue:q{n % QUEUES}"
-        yield now - (AUDITED - n) * SECOND, actor, action, subject, None, f"org{n % 500}", None, 1
+        yield now - (lines - n) * SECOND, actor, action, subject, None, f"org{n % 500}", None, 1

@@ -60,7 +60,7 @@ def test_the_minutes_that_are_read_are_bounded_and_lie_evenly_in_every_point(spa
 
 def test_a_point_adds_up_what_ended_and_shows_the_level_at_its_end() -> None:
     begins = [0, 2 * MINUTE, 4 * MINUTE]
-    found = points(
+    found, _ = points(
         [
             sample(0, "a", depth={"queued": 9}, finished={"completed": 60}, oldest=5, waits={3: 1}, runs={4: 2}),
             sample(MINUTE, "a", depth={"queued": 2, "dead": 1}, finished={"completed": 30, "failed": 30}, oldest=3),
@@ -78,6 +78,17 @@ def test_a_point_adds_up_what_ended_and_shows_the_level_at_its_end() -> None:
     assert first.run is not None
     assert (second.at, second.depth, second.rates, second.failed, second.oldest) == (2 * MINUTE, None, None, None, None)
     assert levels([sample(0, depth={"queued": 9}), sample(MINUTE, depth={"dead": 1})], begins) == [0, None]
+
+
+def test_all_points_as_one_say_what_all_their_samples_say() -> None:
+    samples = [
+        sample(minute * MINUTE, queue, depth={"queued": minute}, finished={"completed": minute, "failed": 1},
+               oldest=40 - minute, waits={minute % 5: 2}, runs={3: minute})
+        for minute in (0, 1, 3, 6, 7) for queue in ("a", "b")
+    ]  # fmt: skip
+    _, whole = points(samples, [0, 2 * MINUTE, 4 * MINUTE, 6 * MINUTE, 8 * MINUTE])
+    assert whole == point(0, samples)
+    assert points([], [0, MINUTE])[1] == point(0, [])
 
 
 def test_nothing_that_ended_is_no_share_of_failures_and_no_percentile() -> None:

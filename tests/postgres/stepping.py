@@ -30,7 +30,8 @@ Program = Generator[Statement, list[Row], Any]
 
 TABLES = (
     "jobs", "runs", "groups", "limits", "shares", "queues", "idempotency_keys", "workers", "leader", "usage_hourly",
-    "reservations", "api_tokens", "templates", "schedules", "dependencies", "webhooks", "outbox", "deliveries",
+    "usage_daily", "reservations", "api_tokens", "templates", "schedules", "dependencies", "webhooks", "outbox",
+    "deliveries",
 )  # fmt: skip
 EMPTIED = (*TABLES, "audit")  # which nobody may write into as it was
 MOMENT = 0.004  # how long a statement may take before anybody asks whether it waits

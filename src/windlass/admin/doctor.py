@@ -15,13 +15,15 @@ from windlass.admin.views import Check, Diagnosis
 from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, wall
+from windlass.core.listing import Kind, ListJobs, Wish
 from windlass.core.queries import AllQueues
-from windlass.drivers.protocol import Driver, JobQuery
+from windlass.drivers.protocol import Driver
 from windlass.errors import WindlassError
 from windlass.types import Micros
 
 LOST_FOR: Final = 60 * SECOND
 WAITING_FOR: Final = 60 * SECOND
+LOOK: Final = 1_000  # jobs of a kind
 SKEW: Final = 2 * SECOND
 DEPTH: Final = 3
 SKIPPED: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
@@ -97,7 +99,8 @@ async def _jobs(driver: Driver, now: Micros) -> AsyncIterator[Check]:
                 f"queue {queue} is paused and {waiting:,} jobs are due",
                 f"windlass queues resume {queue}",
             )
-    running = (await driver.find(JobQuery(states=("running",), limit=1_000))).jobs
+    [found] = await driver.read(ListJobs(wish=Wish(now=now, kinds=(Kind("claimed"), Kind("running"))), limit=LOOK))
+    running = found.jobs
     lapsed = [job for job in running if (job.lease_expires_at or now) < now - LOST_FOR]
     if lapsed:
         yield Check(
@@ -119,7 +122,8 @@ async def _waiting(driver: Driver, now: Micros, running: bool) -> AsyncIterator[
     """Due jobs that nobody takes."""
     waiting = await driver.waiting_types(None, limit=200)
     queues = sorted({kind.queue for kind in waiting})
-    page = await driver.find(JobQuery(states=("queued",), queues=tuple(queues), limit=1_000)) if queues else None
+    wish = Wish(now=now, kinds=(Kind("queued"),), queues=tuple(queues))
+    [page] = await driver.read(ListJobs(wish=wish, limit=LOOK)) if queues else [None]
     since = min((max(job.created_at, job.run_at or 0) for job in page.jobs if job.ready), default=now) if page else now
     if now - since > WAITING_FOR and not running:
         types = ", ".join(sorted({kind.type for kind in waiting})[:5])

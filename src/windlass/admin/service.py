@@ -297,8 +297,8 @@ class Admin(Access, Finding, WebhookAdmin):
         await self.client.driver.read(AllQueues())
 
     async def doctor(self, *, rows: bool = True) -> Diagnosis:
-        """What is wrong with the store, and with who works on it. `rows`: also whether rows contradict each other, for which
-        every run is looked at."""
+        """What is wrong with the store, and with who works on it. `rows`: also whether rows contradict each other, for
+        which every run is looked at."""
         store = await doctor.examine(self.client, rows=rows)
         return Diagnosis((
             *store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client),

@@ -56,29 +56,66 @@ def minutes_of(span: Span, now: Micros, queues: int) -> list[Micros]:
     return [begin + (whole * (n + 1) // each - 1) * MINUTE for begin in begins[:-1] for n in range(each)]
 
 
-def points(samples: Iterable[QueueSample], begins: Sequence[Micros]) -> list[Point]:
-    """`begins` as `edges` gives them."""
+class Stretch(Struct, frozen=True, kw_only=True):
+    """What the samples of some minutes say together."""
+
+    minutes: int
+    last: Micros
+    depth: dict[str, int]  # in the last of them
+    oldest: Micros
+    finished: dict[str, int]
+    waits: dict[int, int]
+    runs: dict[int, int]
+
+
+def points(samples: Iterable[QueueSample], begins: Sequence[Micros]) -> tuple[list[Point], Point]:
+    """Each point, and all of them as one. `begins` as `edges` gives them."""
     inside: list[list[QueueSample]] = [[] for _ in begins[:-1]]
     for sample in samples:
         place = bisect_left(begins, sample.minute + 1) - 1
         if 0 <= place < len(inside):
             inside[place].append(sample)
-    return [point(begin, found) for begin, found in zip(begins[:-1], inside, strict=True)]
+    parts = [stretch(found) for found in inside]
+    each = [told(begin, part) for begin, part in zip(begins[:-1], parts, strict=True)]
+    return each, told(begins[0], joined([part for part in parts if part is not None]))
 
 
 def point(begin: Micros, samples: Sequence[QueueSample]) -> Point:
+    return told(begin, stretch(samples))
+
+
+def stretch(samples: Sequence[QueueSample]) -> Stretch | None:
     if not samples:
-        return Point(at=begin)
+        return None
     last = max(sample.minute for sample in samples)
-    minutes = len({sample.minute for sample in samples})
-    depth = added(sample.depth for sample in samples if sample.minute == last)
-    ended = added(sample.finished for sample in samples)
-    seconds = minutes * MINUTE / SECOND
+    return Stretch(
+        minutes=len({sample.minute for sample in samples}), last=last,
+        depth=added(sample.depth for sample in samples if sample.minute == last),
+        oldest=max(sample.oldest or 0 for sample in samples), finished=added(sample.finished for sample in samples),
+        waits=added(sample.waits for sample in samples), runs=added(sample.runs for sample in samples),
+    )  # fmt: skip
+
+
+def joined(parts: Sequence[Stretch]) -> Stretch | None:
+    """Stretches that do not overlap, as one: much less to add up than their samples are."""
+    if not parts:
+        return None
+    newest = max(parts, key=lambda part: part.last)
+    return Stretch(
+        minutes=sum(part.minutes for part in parts), last=newest.last, depth=newest.depth,
+        oldest=max(part.oldest for part in parts), finished=added(part.finished for part in parts),
+        waits=added(part.waits for part in parts), runs=added(part.runs for part in parts),
+    )  # fmt: skip
+
+
+def told(begin: Micros, found: Stretch | None) -> Point:
+    if found is None:
+        return Point(at=begin)
+    seconds = found.minutes * MINUTE / SECOND
     return Point(
-        at=begin, depth=depth, oldest=max((sample.oldest or 0 for sample in samples), default=0),
-        rates={outcome: ended.get(outcome, 0) / seconds for outcome in ENDINGS}, failed=failed_share(ended),
-        wait=percentiles(added(sample.waits for sample in samples)),
-        run=percentiles(added(sample.runs for sample in samples)),
+        at=begin, depth=found.depth, oldest=found.oldest, failed=failed_share(found.finished),
+        rates={outcome: found.finished.get(outcome, 0) / seconds for outcome in ENDINGS},
+        wait=percentiles(found.waits), run=percentiles(found.runs),
     )  # fmt: skip
 
 

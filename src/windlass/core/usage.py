@@ -20,6 +20,7 @@ from windlass.records import Usage
 from windlass.types import Micros, Run
 
 HOUR: Final = 3_600 * SECOND
+DAY: Final = 24 * HOUR
 LATE: Final = 60 * SECOND
 
 UsageKey = tuple[Micros, str, str, str, str]
@@ -37,6 +38,17 @@ def latest(until: Micros, now: Micros) -> Micros:
 
 def hour_of(at: Micros) -> Micros:
     return at - at % HOUR
+
+
+def day_of(at: Micros) -> Micros:
+    return at - at % DAY
+
+
+def whole_days(since: Micros, until: Micros, folded: Micros) -> tuple[Micros, Micros]:
+    """The days of this time, from the first to before the last, that may be read by the day: hours before `folded` are in
+    them. None: both are `since`."""
+    first, last = day_of(since + DAY - 1), day_of(min(until, folded))
+    return (first, last) if first < last else (since, since)
 
 
 def duration(run: Run) -> Micros:

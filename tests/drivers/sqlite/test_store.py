@@ -290,7 +290,8 @@ def schema(tmp_path: Path, kind: str) -> dict[str, str]:
 def test_the_first_migration_holds_every_table(tmp_path: Path) -> None:
     expected = """
         jobs runs queues queue_stats workers leader templates schedules groups dependencies limits reservations
-        idempotency_keys webhooks outbox deliveries usage_batches usage_hourly api_tokens audit meta migrations shares
+        idempotency_keys webhooks outbox deliveries usage_batches usage_hourly usage_daily api_tokens audit meta
+        migrations shares
     """.split()
     tables = schema(tmp_path, "table")
     assert set(expected) == set(tables) - {"sqlite_sequence"}

@@ -60,6 +60,7 @@ from windlass.drivers.ops.limits import limit_in
 from windlass.drivers.ops.notes import entry_in, page
 from windlass.drivers.ops.order import in_order
 from windlass.drivers.ops.repair import faults
+from windlass.drivers.ops.usage import added_up
 from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.drivers.rows import (
     delivery_in,
@@ -139,6 +140,9 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             found = yield from refill(db, query)
         case ListJobs() | GlimpseJobs() | TallyJobs():
             found = yield from listing.look(db, query)
+        case UsageBy():
+            used: list[Any] = yield from added_up(db, query)
+            return used
         case DeliveriesOf():
             sent: list[Any] = yield from deliveries(db, query)
             return sent
@@ -212,15 +216,6 @@ def audit_page(db: Dialect, query: AuditPage) -> Statement:
     return page(db, query)
 
 
-def usage_by(db: Dialect, query: UsageBy) -> Statement:
-    check_limit(query.limit)
-    return db.sql.usage_by(
-        since=query.since, until=query.until, step=query.step, by_org=query.by_org, by_queue=query.by_queue,
-        by_type=query.by_type, by_outcome=query.by_outcome, org_id=query.org_id,
-        queues=None if query.queues is None else db.texts(query.queues), type=query.type, limit=query.limit,
-    )  # fmt: skip
-
-
 def due(db: Dialect, query: DueSchedules) -> Statement:
     check_limit(query.limit)
     return db.sql.due_schedules(by=query.by, limit=query.limit)
@@ -270,7 +265,6 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     EndedJobs: (lambda db, asked: db.sql.ended_jobs(state=asked.state, most=asked.most), lambda row: row[0]),
     SeenLately: (lambda db, asked: db.sql.seen_lately(jobs=asked.jobs), seen_in),
     UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),
-    UsageBy: (usage_by, fields_of(Usage)),
     CountedUntil: (lambda db, _: db.sql.watermark(), lambda row: row[0]),
     AllTemplates: (templates, fields_of(Template)),
     AllSchedules: (lambda db, _: db.sql.all_schedules(), schedule_in),

@@ -20,8 +20,8 @@ def note(db: Dialect, lines: Iterable[AuditLine]) -> Op[None]:
 
 def page(db: Dialect, asked: AuditPage) -> Statement:
     return db.sql.audit_page(
-        before=asked.before, after=asked.after, since=asked.since, actor=asked.actor, action=asked.action, subject=asked.subject,
-        org_id=asked.org_id, limit=asked.limit,
+        before=asked.before, after=asked.after, since=asked.since, actor=asked.actor, action=asked.action,
+        subject=asked.subject, org_id=asked.org_id, limit=asked.limit,
     )  # fmt: skip
 
 

@@ -1,17 +1,30 @@
-"""Adding up what ended: values → statements."""
+"""Adding up what ended, and what was added up: values → statements."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
+from windlass.core.admission import check_limit
 from windlass.core.duties import Done, RollUpUsage
-from windlass.core.usage import latest
+from windlass.core.queries import UsageBy
+from windlass.core.usage import DAY, day_of, hour_of, latest, whole_days
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.statement import Blocks, Op
+from windlass.drivers.statement import Blocks, Op, Row, Statement
+from windlass.records import Usage
 from windlass.types import Micros
+
+FURTHEST: Final = 32  # days that are read in one statement when hours are asked for
 
 
 def watermark(sql: Blocks) -> Op[Micros | None]:
     """Runs that ended up to here are in `usage_hourly`; None before the first roll-up."""
     rows = yield sql.watermark()
+    return rows[0][0] if rows else None
+
+
+def days_until(sql: Blocks) -> Op[Micros | None]:
+    """Hours that began before this moment are in `usage_daily`; None while there are none."""
+    rows = yield sql.days_until()
     return rows[0][0] if rows else None
 
 
@@ -27,4 +40,52 @@ def roll_up_usage(db: Dialect, duty: RollUpUsage, now: Micros) -> Op[Done]:
     if runs:
         yield db.sql.roll_up(counted=after, edge=edge)
     yield db.sql.set_watermark(edge=edge)
+    if counted is None or hour_of(edge) > hour_of(counted):
+        yield from fold_days(db, hour_of(edge))
     return Done(runs, more=bool(full))
+
+
+def fold_days(db: Dialect, hour: Micros) -> Op[None]:
+    """Hours that are over are added to their days: once an hour, from what was added up, so that no run is read twice."""
+    folded = yield from days_until(db.sql)
+    if folded is None or folded < hour:
+        yield db.sql.fold_days(since=-1 if folded is None else folded, until=hour)
+        yield db.sql.set_days_until(hour=hour)
+
+
+# ------------------------------------------------------------------------------------------------------------------ asking
+
+
+def added_up(db: Dialect, asked: UsageBy) -> Op[list[Usage]]:
+    check_limit(asked.limit)
+    if 0 < asked.step < DAY and DAY % asked.step == 0:
+        rows = yield from by_hours(db, asked)
+    else:
+        folded = (yield from days_until(db.sql)) if asked.step % DAY == 0 else None
+        first, last = (asked.since, asked.since) if folded is None else whole_days(asked.since, asked.until, folded)
+        rows = yield part(db, asked, asked.since, first, last, asked.until, asked.limit)
+    return [Usage(**dict(zip(Usage.__struct_fields__, row, strict=True))) for row in rows]
+
+
+def by_hours(db: Dialect, asked: UsageBy) -> Op[list[Row]]:
+    """A day at first and then more of them, as long as there is room for rows: they come in the order of time."""
+    found: list[Row] = []
+    at, days = asked.since, 1
+    while len(found) < asked.limit:
+        hours = yield db.sql.first_hour(since=at)
+        if not hours or hours[0][0] >= asked.until:
+            break
+        at = hours[0][0]
+        end = min(day_of(at) + days * DAY, asked.until)
+        found += yield part(db, asked, at, at, at, end, asked.limit - len(found))
+        at, days = end, min(2 * days, FURTHEST)
+    return found
+
+
+def part(db: Dialect, asked: UsageBy, since: Micros, first: Micros, last: Micros, until: Micros, limit: int) -> Statement:
+    queues: Any = None if asked.queues is None else db.texts(asked.queues)
+    return db.sql.usage_by(
+        since=since, first=first, last=last, until=until, step=asked.step, by_org=asked.by_org, by_queue=asked.by_queue,
+        by_type=asked.by_type, by_outcome=asked.by_outcome, org_id=asked.org_id, queues=queues, type=asked.type,
+        limit=limit,
+    )  # fmt: skip

@@ -24,7 +24,7 @@ from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.events import add
-from windlass.drivers.ops.usage import watermark
+from windlass.drivers.ops.usage import days_until, watermark
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
@@ -145,6 +145,9 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
     counted = yield from watermark(SQL)
     if counted is not None:
         yield SQL.count_late(seqs=Ints(seqs), counted=counted)
+        folded = yield from days_until(SQL)
+        if folded is not None:
+            yield SQL.count_late_days(seqs=Ints(seqs), hour=folded)
 
 
 class Batch:

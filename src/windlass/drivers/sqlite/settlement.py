@@ -25,7 +25,7 @@ from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.events import add
-from windlass.drivers.ops.usage import watermark
+from windlass.drivers.ops.usage import days_until, watermark
 from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
 from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.jobs import insert_children
@@ -74,6 +74,9 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
     counted = yield from watermark(SQL)
     if counted is not None and seqs:
         yield SQL.count_late(seqs=to_json(seqs), counted=counted)
+        folded = yield from days_until(SQL)
+        if folded is not None:
+            yield SQL.count_late_days(seqs=to_json(seqs), hour=folded)
 
 
 def settle_round(

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from windlass.clock import SECOND
-from windlass.core.changes import Report
+from windlass.core.changes import Ack, Report
 from windlass.core.duties import RollUpUsage
-from windlass.core.queries import CountedUntil, UsageBy
+from windlass.core.queries import CountedUntil, UsageBy, UsageSince
 from windlass.core.settle import Failed, Succeeded
-from windlass.core.usage import HOUR, LATE
+from windlass.core.usage import DAY, HOUR, LATE, key_of_row, merged, spread
 from windlass.errors import InvalidInput
 from windlass.records import Usage
 from windlass.testing.conformance.trial import Suite, Trial, promise
-
-DAY = 24 * HOUR
 
 
 class UsagePromises(Suite):
@@ -51,6 +51,26 @@ class UsagePromises(Suite):
             await ask(t, limit=0)
 
     @promise
+    async def test_usage_of_any_time_is_that_of_its_hours(self, t: Trial) -> None:
+        """By hours, days or as a whole, whatever part of a day it begins and ends in, and however late an end was told."""
+        day = await history(t)
+        await t.enqueue(queue="a", type="x", org_id="acme")
+        late = await t.take("a", lease_for=9 * DAY)
+        ends = t.now
+        for _ in range(3):
+            t.clock.advance(17 * HOUR)
+            await t.end(await t.running(queue="b", type="x"), Succeeded(), report=Report(peak_rss=200))
+            t.clock.advance(LATE)
+            await t.maintain(RollUpUsage(until=t.now))
+        assert await t.settle(Ack(handle=late.handle, token=late.token, at=ends)) == ["applied"]
+        hours = await t.driver.read(UsageSince())
+        assert sum(row.runs for row in hours) == 8
+        for since, until in itertools.combinations((0, day, day + 1, day + HOUR, day + DAY, day + 30 * HOUR, t.now), 2):
+            for step, by in itertools.product((0, HOUR, 5 * HOUR, DAY, 2 * DAY), (False, True)):
+                asked = UsageBy(since=since, until=until, step=step, by_queue=by, by_outcome=by)
+                assert await t.driver.read(asked) == from_hours(hours, asked), asked
+
+    @promise
     async def test_usage_tells_up_to_when_it_has_counted(self, t: Trial) -> None:
         """Nothing before the first roll-up."""
         assert await t.driver.read(CountedUntil()) == []
@@ -65,6 +85,15 @@ class UsagePromises(Suite):
         assert await t.prune(succeeded=0, cancelled=0, dead=0) == 4
         assert await ask(t, step=HOUR, by_org=True, by_queue=True, by_type=True, by_outcome=True) == before
         assert len(before) == 4
+
+
+def from_hours(hours: Iterable[Usage], asked: UsageBy) -> list[Usage]:
+    found: dict[object, Usage] = {}
+    for row in hours:
+        if asked.since <= row.hour < asked.until:
+            one = spread(row, asked)
+            found[key_of_row(one)] = merged(found.get(key_of_row(one)), one)
+    return sorted(found.values(), key=key_of_row)
 
 
 async def history(t: Trial) -> int:

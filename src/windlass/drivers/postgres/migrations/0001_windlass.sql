@@ -526,6 +526,21 @@ create table windlass.usage_hourly (
   primary key (hour, org_id, queue, type, outcome)
 );
 
+-- The same by the day, of hours that are over: what is asked for by days, or for a month, is not read hour by hour.
+create table windlass.usage_daily (
+  day      timestamptz not null,
+  org_id   text   collate "C" not null,
+  queue    text   collate "C" not null,
+  type     text   collate "C" not null,
+  outcome  text   collate "C" not null,
+  runs     bigint not null,
+  run_us   bigint not null,
+  wait_us  bigint not null,
+  cpu_us   bigint not null,
+  peak_rss bigint,
+  primary key (day, org_id, queue, type, outcome)
+);
+
 create table windlass.api_tokens (
   token_id     text  collate "C" primary key,
   name         text  not null,

@@ -104,7 +104,7 @@ create index jobs_blocked  on jobs (queue)                                      
 create index jobs_leased   on jobs (queue, lease_expires_at)                    where state = 'running';
 create index jobs_finished on jobs (state, finished_at)                         where finished_at is not null;
 create index jobs_owing    on jobs (awaited)                                    where finished_at is not null and awaited = 1;
-create index jobs_dead     on jobs (dead_at)                                    where state = 'dead' and dead_kind <> 'superseded';
+create index jobs_dead     on jobs (queue, dead_at)                             where state = 'dead' and dead_kind <> 'superseded';
 create index jobs_group    on jobs (group_id, group_seq)                        where group_id is not null;
 create unique index jobs_dedupe        on jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
 create unique index jobs_retry_of      on jobs (retry_of)   where retry_of is not null and manual = 0;
@@ -478,6 +478,21 @@ create table usage_hourly (
   cpu_us   integer not null,
   peak_rss integer,
   primary key (hour, org_id, queue, type, outcome)
+) strict, without rowid;
+
+-- The same by the day, of hours that are over: what is asked for by days, or for a month, is not read hour by hour.
+create table usage_daily (
+  day      integer not null,
+  org_id   text    not null,
+  queue    text    not null,
+  type     text    not null,
+  outcome  text    not null,
+  runs     integer not null,
+  run_us   integer not null,
+  wait_us  integer not null,
+  cpu_us   integer not null,
+  peak_rss integer,
+  primary key (day, org_id, queue, type, outcome)
 ) strict, without rowid;
 
 create table api_tokens (
