@@ -38,9 +38,9 @@ def written(
         "# Pages and lists", "",
         f"Made by `python bench/pages.py --write`: {jobs:,} jobs, of which nine in ten have ended, with their runs, a week",
         f"of samples and five of usage, {jobs // 100:,} groups, {jobs // 10:,} messages to webhooks and {jobs * 3 // 10:,}",
-        f"lines of audit. Each address {times} times, in process and without a network. What the process remembers of earlier",
-        "questions is thrown away before each. “Work” is the processor time of an answer, ours and the server's: it tells",
-        "more than the wall clock does on a machine that does other things meanwhile.", "",
+        f"lines of audit. Each address {times} times, in process and without a network. What the process remembers of",
+        "earlier questions is thrown away before each. “Work” is the processor time of an answer, ours and the server's:",
+        "it tells more than the wall clock does on a machine that does other things meanwhile.", "",
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.kernel}, files on {machine.filesystem}; "
         f"{machine.software.rstrip(', ')}. Load before and after: {loaded}.", "",
         f"Target: a median of at most {MOST_MS:.0f} ms. {slow} of {len(every)} are over it"

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from windlass.admin import Admin, Filter, bulk, counting
+from windlass.admin import Admin, Filter, audit, bulk, counting
 from windlass.admin.bulk import Progress
 from windlass.client import Client
 from windlass.clock import SECOND, ManualClock, moment
@@ -26,7 +26,7 @@ from windlass.drivers.protocol import Claim, Driver, Renewal
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import InvalidInput
 from windlass.records import WorkerInfo
-from windlass.types import Claimed, NewJob
+from windlass.types import Claimed, NewGroup, NewJob
 
 
 class Place:
@@ -551,5 +551,66 @@ def test_an_empty_store_is_in_order(tell: Tell) -> None:
         assert (found.queues, found.failures, found.upcoming, found.sampled_at, found.oldest) == ((), (), (), None, None)
         assert all(one.rates is None for one in found.series)
         assert found.counts.total == 0
+
+    tell(story)
+
+
+# ------------------------------------------------------------------------------------------------- what is never read whole
+
+
+def test_a_search_of_the_audit_log_looks_at_so_many_lines_and_goes_on_from_there(
+    tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(place: Place) -> None:
+        assert await place.admin.audit() == audit.AuditList(at=moment(place.now), lines=(), cursor=None)
+        for n in range(23):
+            await place.admin.acting_as("ada").note("rare.poke" if n in (1, 14) else "thing.poke", f"thing:{n}")
+            place.clock.advance(3_600 * SECOND)
+        seen, cursor, pages = [], None, 0
+        while pages == 0 or cursor is not None:
+            page = await place.admin.audit(action="rare", cursor=cursor, limit=2)
+            seen += [line.subject for line in page.lines]
+            assert page.stopped == (page.cursor is not None)
+            cursor, pages = page.cursor, pages + 1
+        assert (seen, pages) == (["thing:14", "thing:1"], 5)
+        assert [line.subject for line in (await place.admin.audit(limit=3)).lines] == ["thing:22", "thing:21", "thing:20"]
+        assert len((await place.admin.audit(limit=50)).lines) == 5
+        late = await place.admin.audit(action="rare", since=moment(place.now - 3 * 3_600 * SECOND))
+        assert (late.lines, late.cursor, late.stopped) == ((), None, False), "nothing older can be meant"
+        early = await place.admin.audit(action="rare", since=moment(place.now - 20 * 3_600 * SECOND))
+        assert early.stopped
+
+    monkeypatch.setattr(audit, "LOOK", 5)
+    tell(story)
+
+
+def test_a_large_group_is_shown_by_its_first_members(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        group = NewGroup(group_id="g", name="nightly")
+        jobs = [NewJob(id=f"j{n}", type="t", group_id="g", group_seq=9 - n, opens=group) for n in range(5)]
+        await place.client.driver.enqueue(jobs, now=place.now)
+        for limit, ids, more in ((2, ["j4", "j3"], True), (5, ["j4", "j3", "j2", "j1", "j0"], False)):
+            found = await place.admin.group("g", limit=limit)
+            assert ([job.id for job in found.members], found.more) == (ids, more)
+        whole = await place.admin.group("g")
+        assert ([job.id for job in whole.members], whole.more) == (["j4", "j3", "j2", "j1", "j0"], False)
+        bounded = place.admin.acting_as("ada", org_id="acme")
+        assert (await bounded.groups()).groups == ()
+        assert [group.id for group in (await place.admin.groups()).groups] == ["g"]
+
+    tell(story)
+
+
+def test_the_doctor_looks_at_every_run_only_when_it_is_asked_to(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        await place.put("a")
+        await place.claim()
+        names = [check.name for check in (await place.admin.doctor()).checks]
+        without = await place.admin.doctor(rows=False)
+        assert [name for name in names if name != "rows"] == [check.name for check in without.checks]
+        assert "rows" in names
+        assert [check.says for check in without.checks if check.name == "leases"] == [
+            "1 jobs are running under valid leases"
+        ]
 
     tell(story)

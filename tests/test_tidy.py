@@ -125,7 +125,7 @@ def test_a_claim_never_counts_running_jobs(blocks: Blocks) -> None:
     """A limit is a row with a counter; counting leases inside a claim sees an old snapshot and overshoots."""
     # None of these claims, and counting is what they are for.
     counting = {"count_holders", "miscounted", "limit_uses", "jobs_ahead"}
-    counting |= {"count_jobs", "waiting_types", "count_ended", "roll_up", "count_late", "ended_alike"}
+    counting |= {"count_jobs", "waiting_types", "count_ended", "roll_up", "count_late", "count_late_days", "ended_alike"}
     counting |= {"members_of", "ended_jobs"}  # for people
     counting |= {"claim_many", "server_facts", "lock_blockers"}  # jobs that are picked, by queue; sessions of the server
     for block in blocks:

@@ -188,6 +188,7 @@ async def test_usage_is_bounded_and_says_when_it_is_not_all(meters: Meters) -> N
     found = await meters.admin.usage(by=["type"], limit=2)
     assert ([one.type for one in found.rows], found.complete) == (["t0", "t1"], False)
     assert (await meters.admin.usage(by=["type"], limit=3)).complete is True
+    assert (await meters.admin.usage(by=["type"], limit=10_000)).complete is True, "the most that may be asked for"
     old = await meters.admin.usage(since=moment(meters.clock.now()) + timedelta(hours=-1), until=moment(meters.clock.now()))
     assert old.since.minute == 0
 

@@ -254,7 +254,7 @@ class GroupPromises(Suite):
     @promise
     async def test_the_first_members_are_read_in_their_order(self, t: Trial) -> None:
         """A member that a person runs again is where it was, and the row that it took over from is left out."""
-        await start(t, "parallel", "continue", retry_mode="new_job")
+        await start(t, "parallel", "continue", retry_mode="new_job", crash_policy="fail")
         await run(t, {"b": NO})
         assert await t.driver.alter([RetryGroup("g", (("b", "again"),))], now=t.now) == ["applied"]
 

@@ -118,9 +118,9 @@ alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
 -- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
 create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where state = 'queued' and ready;
 create index jobs_fair     on windlass.jobs (queue, share, priority desc, position, created_at, seq) where state = 'queued' and ready and share is not null;
-create index jobs_waiting  on windlass.jobs (queue, run_at) where state = 'queued' and not ready and waiting_on = 0 and parked_on is null;
+create index jobs_waiting  on windlass.jobs (queue, run_at, seq) where state = 'queued' and not ready and waiting_on = 0 and parked_on is null;
 create index jobs_parked   on windlass.jobs (parked_on, queue, type, share, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
-create index jobs_blocked  on windlass.jobs (queue) where state = 'queued' and waiting_on > 0;
+create index jobs_blocked  on windlass.jobs (queue, seq) where state = 'queued' and waiting_on > 0;
 create index jobs_leased   on windlass.jobs (queue, lease_expires_at, seq) where state = 'running';
 create index jobs_finished on windlass.jobs (state, finished_at, seq) where finished_at is not null;
 create index jobs_owing    on windlass.jobs (seq) where awaited and finished_at is not null;
