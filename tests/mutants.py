@@ -33,10 +33,11 @@ from mutants_of_listings import LISTINGS
 from mutants_of_order import ORDER
 from mutants_of_postgres import POSTGRES
 from mutants_of_processes import PROCESSES
+from mutants_of_web import WEB
 from mutants_of_webhooks import WEBHOOKS
 
 ROOT = Path(__file__).parent.parent
-PLANTED = (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES, *LIMITS, *WEBHOOKS, *ACCESS, *LISTINGS)
+PLANTED = (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES, *LIMITS, *WEBHOOKS, *ACCESS, *LISTINGS, *WEB)
 
 TIERS = {
     "core": ["tests/core"],
@@ -86,6 +87,16 @@ TIERS = {
     "redaction": ["tests/test_redaction.py"],
     "canary": ["tests/test_canary.py", "-k", "memory or command"],
     "usage": ["tests/test_usage.py"],
+    "frame": ["tests/web/test_skeleton.py"],
+    "doors": ["tests/web/test_access.py"],
+    "roles": ["tests/web/test_who_may.py"],
+    "serving": ["tests/cli/test_serving.py"],
+    "pages": ["tests/web/test_pages.py"],
+    "webhook_pages": ["tests/web/test_webhook_pages.py"],
+    "group_page": ["tests/web/test_group_page.py"],
+    "canary_served": ["tests/web/test_canary_served.py"],
+    "requests_gone_wrong": ["tests/web/test_bad_input.py"],
+    "watching": ["tests/web/test_watching.py"],
     "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
 }
 

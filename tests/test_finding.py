@@ -61,6 +61,13 @@ class Place:
             await self.put(job_id, **fields)
             await self.end(Failed(error))
 
+    async def beat(self) -> None:
+        worker = WorkerInfo(
+            id="w1", hostname="h", pid=1, pool_size=4, version="1", queues=("default", "mail"), types=("t",),
+            wakeups="polled", running=1, started_at=self.now,
+        )  # fmt: skip
+        await self.client.driver.beat(worker, now=self.now)
+
     async def sample(self) -> None:
         assert await self.client.driver.maintain(SampleQueues(keep=7 * 86_400 * SECOND), epoch=None, now=self.now)
 
@@ -230,6 +237,7 @@ def test_counts_come_from_the_last_sample_with_its_age_or_exactly_now(tell: Tell
         sampled_in = place.now
         place.clock.advance("30s")
         await place.put("c")
+        await place.beat()
         later = await place.admin.counts()
         assert later.queues == {"default": {"queued": 1}}
         assert later.counted_at == moment(sampled_in - sampled_in % MINUTE)
@@ -240,6 +248,28 @@ def test_counts_come_from_the_last_sample_with_its_age_or_exactly_now(tell: Tell
         assert now.total == 3
         place.clock.advance("1h")
         assert (await place.admin.counts()).labels["queued"].jobs == 2, "an old sample is no answer"
+
+    tell(story)
+
+
+def test_a_sample_is_no_answer_when_nobody_lives_to_take_the_next(tell: Tell) -> None:
+    """Workers drain a store and leave: what the last of them had sampled before is not how things are."""
+
+    async def story(place: Place) -> None:
+        await place.put("a", "b")
+        await place.sample()
+        place.clock.advance(SECOND)
+        await place.end(Succeeded())
+        await place.end(Succeeded())
+        found = await place.admin.dashboard()
+        assert found.counts.queues == {}
+        assert [(queue.counts, queue.problems, queue.oldest) for queue in found.queues] == [({}, (), None)]
+        assert found.oldest is None
+        await place.put("c")
+        assert (await place.admin.counts()).queues == {}, "counted a moment ago"
+        place.clock.advance("2s")
+        [queue] = (await place.admin.dashboard()).queues
+        assert (queue.counts, [one.kind for one in queue.problems]) == ({"queued": 1}, ["nobody"])
 
     tell(story)
 

@@ -11,10 +11,11 @@ import msgspec
 
 from windlass import Retry, Windlass
 from windlass.admin import Admin
-from windlass.clock import SECOND
+from windlass.clock import SECOND, ManualClock
 from windlass.core.changes import Ack, Fail, Report, Settlement
 from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
+from windlass.core.settle import riders_of
 from windlass.core.webhooks import Answer
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.records import WorkerInfo
@@ -47,6 +48,10 @@ OTHER_ERROR: Final = (
     "httpx.ConnectTimeout: api.example.com:443 did not answer in 10 s", "shop/tasks.py", "run",
     "answer = await client.post(url, json=body)", "shop/http.py", "post", "raise ConnectTimeout(request)",
 )  # fmt: skip
+WOVEN: Final = (
+    "warehouse.extract_orders", "warehouse.extract_customers", "warehouse.extract_stock", "warehouse.validate",
+    "warehouse.load_all", "marts.rebuild", "search.refresh", "partners.export", "dashboards.refresh", "warehouse.digest",
+)  # fmt: skip
 WORKERS: Final = ("worker-eu-1", "worker-eu-2", "worker-eu-3", "worker-us-1")
 
 
@@ -64,6 +69,8 @@ def lively_app(url: str) -> Windlass:
     task("ml.embed_documents", "gpu", timeout="1h")
     for name in ("warehouse.extract", "warehouse.load", "reports.refresh"):
         task(name, "exports")
+    for name in WOVEN:
+        task(name, "warehouse")
     return app
 
 
@@ -136,10 +143,14 @@ class Past:
 
     def ended(self, job: Claimed, at: Micros, fails: float) -> Settlement:
         usual: dict[str, Any] = {"handle": job.handle, "token": job.token, "at": at}
+        used: dict[str, Any] = {
+            "cpu_us": self.dice.randrange(8_000, 220_000),
+            "peak_rss": self.dice.randrange(60, 240) * 1_000_000,
+        }
         if self.dice.random() >= fails:
-            return Ack(**usual, result=b'{"ok":true}')
+            return Ack(**usual, result=b'{"ok":true}', report=Report(**used), riders=riders_of(job, "succeeded"))
         error = self.error(job.type)
-        report = Report(traceback=traceback(error))
+        report = Report(traceback=traceback(error), **used)
         if job.type == "media.thumbnail" or job.attempts >= 1:
             kind: DeadKind = "rejected" if job.type == "media.thumbnail" else "exhausted"
             attempts = job.attempts + 1
@@ -152,7 +163,7 @@ class Past:
         return (text.replace("{n}", str(self.dice.randrange(100, 999))), *frames)
 
     async def beat(self, worker: str, at: Micros, running: int) -> None:
-        queues = tuple(dict.fromkeys(queue for queue, *_ in WORK))
+        queues = tuple(dict.fromkeys([*(queue for queue, *_ in WORK), "warehouse"]))
         await self.driver.beat(
             WorkerInfo(
                 id=worker, hostname="10.4.1.11", pid=4100 + len(worker), pool_size=32 if "eu-1" in worker else 16,
@@ -224,10 +235,42 @@ class Past:
         async with app.group("checkout 88207", on_failure="continue") as group:
             for _ in range(5):
                 group.add(app.tasks["warehouse.load"].job(day="2026-11-15"))
-        got = await self.claim("exports", 3, self.now, "worker-eu-2", lease=60 * MINUTE)
-        await self.driver.settle([self.ended(job, self.now + SECOND, 0.3) for job in got[:2]], now=self.now + SECOND)
+        await self.woven()
+        now = self.client.now()
+        got = await self.claim("exports", 3, now, "worker-eu-2", lease=60 * MINUTE)
+        await self.driver.settle([self.ended(job, now + SECOND, 0.3) for job in got[:2]], now=now + SECOND)
         await self.hooks()
         await self.admin.acquire("reports", "migration of the reports", expires_in="15m", wait=0)
+
+    async def woven(self) -> None:
+        """A group whose members wait for each other: some are done, one has died, two run, the rest waits."""
+        tasks, clock = self.app.tasks, self.client._clock
+        self.client._clock = ManualClock(self.now - 5 * MINUTE)
+        async with self.app.group("warehouse refresh", on_failure="continue") as group:
+            kinds = [f"warehouse.extract_{noun}" for noun in ("orders", "customers", "stock")]
+            first = [group.add(tasks[kind].job(day="2026-11-15")) for kind in kinds]
+            checked = group.add(tasks["warehouse.validate"].using(after=first).job(day="2026-11-15"))
+            loaded = group.add(tasks["warehouse.load_all"].using(after=[checked]).job(day="2026-11-15"))
+            marts, search, _ = (
+                group.add(tasks[kind].using(after=[loaded]).job(day="2026-11-15"))
+                for kind in ("marts.rebuild", "search.refresh", "partners.export")
+            )
+            group.add(tasks["dashboards.refresh"].using(after=[marts, search]).job(day="2026-11-15"))
+            group.finish_with(tasks["warehouse.digest"].job(day="2026-11-15"))
+        self.client._clock = clock
+        at = self.now - 4 * MINUTE
+        for many in (3, 1, 1):
+            got = await self.claim("warehouse", many, at, "worker-eu-2", lease=60 * MINUTE)
+            at += 20 * SECOND
+            await self.driver.settle([self.ended(job, at, 0) for job in got], now=at)
+        *_, dead = await self.claim("warehouse", 3, at, "worker-us-1", lease=60 * MINUTE)
+        error = self.error("partners.export")
+        report = Report(traceback=traceback(error))
+        end = Fail(
+            handle=dead.handle, token=dead.token, at=at + 9 * SECOND, kind="exhausted", reason=error[0], error=error[0],
+            attempts=6, report=report, riders=riders_of(dead, "failed"),
+        )  # fmt: skip
+        await self.driver.settle([end], now=at + 9 * SECOND)
 
     async def hooks(self) -> None:
         """Three that were told of something: well, badly, and one that is gone."""

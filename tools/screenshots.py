@@ -73,7 +73,10 @@ class Served:
                 found = (await admin.jobs(wanted, limit=1)).jobs
                 if found:
                     self.pages[name] = f"/jobs/{found[0].id}"
-            self.pages["group"] = f"/groups/{(await admin.groups(2)).groups[-1].id}"
+            for group in (await admin.groups(10)).groups:
+                self.pages[{"warehouse refresh": "group", "nightly": "group-sequence"}.get(group.name, "group-plain")] = (
+                    f"/groups/{group.id}"
+                )
             self.pages["webhook"] = f"/webhooks/{(await admin.webhooks()).webhooks[0].webhook_id}"
             web = web_app(app, access=Access(anonymous=LOCAL))
             self.server = uvicorn.Server(

@@ -84,8 +84,17 @@ OF_TASK: Final = OF_COMMAND | TaskOptions.__annotations__.keys()
 OF_JOB: Final = SHARED | JobOptions.__annotations__.keys()
 
 
+# What somebody may look for here, and why it is not to be had.
+REFUSED: Final = {
+    "history": "is not to be had: every run is stored, because usage is counted from the runs; "
+    "Windlass(keep_succeeded='1h') removes jobs that went well sooner, once their runs are counted",
+}
+
+
 def check_options(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
     for name in given:
+        if name in REFUSED:
+            raise InvalidInput(name, REFUSED[name])
         if name not in known:
             hint = did_you_mean(name, known)
             raise InvalidInput(name, f"is not an option of {where}{hint}; known: {', '.join(sorted(known))}")

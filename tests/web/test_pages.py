@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
@@ -15,6 +16,7 @@ from web.conftest import Desk, on_a_desk
 from web.staged import BIG, EVIL, paths, stage
 from windlass.principal import Principal
 from windlass.web.access import Access
+from windlass.web.rendering import HERE
 
 VOID = set("area base br col embed hr img input link meta source track wbr".split())
 
@@ -83,10 +85,10 @@ async def test_every_page_is_well_made_and_no_name_breaks_out_of_it(desk: Desk, 
 @on_a_desk
 async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: httpx2.AsyncClient) -> None:
     words = {
-        "/": "No jobs yet", "/jobs": "No jobs yet", "/dead-letters": "No dead letters", "/groups": "No groups yet",
-        "/schedules": "No schedules yet", "/templates": "No templates yet", "/queues": "No queues yet",
-        "/workers": "windlass worker app:app", "/holds": "app.hold", "/tokens": "No tokens yet",
-        "/usage": "Nothing was counted yet", "/audit": "Nothing was done yet",
+        "/": "windlass worker app:app", "/jobs": "windlass enqueue", "/dead-letters": "windlass dlq list",
+        "/groups": "app.group(", "/schedules": "@app.cron(", "/templates": "windlass templates put",
+        "/queues": "windlass limits set", "/workers": "windlass worker app:app", "/holds": "app.hold",
+        "/tokens": "windlass tokens create", "/usage": "windlass usage --count", "/audit": "windlass audit",
         "/webhooks": "windlass webhooks create",
     }  # fmt: skip
     for path, teaches in words.items():
@@ -94,6 +96,24 @@ async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: 
         assert answer.status_code == 200, path
         assert teaches in answer.text, path
         check(path, answer.text)
+
+
+def test_commands_that_pages_teach_are_there_with_their_options() -> None:
+    """What is taught is typed: each is in the reference, which is made of the commands themselves."""
+    reference = (Path(__file__).parent.parent.parent / "docs" / "reference" / "cli.md").read_text()
+    texts = {path.name: path.read_text() for path in (HERE / "templates").rglob("*.html")}
+    taught = [
+        (name, found)
+        for name, text in texts.items()
+        for found in re.findall(r"[\"'>](windlass [a-z]+[^\"'<]*)[\"'<]", text)
+    ]
+    assert len(taught) >= 12
+    for name, command in taught:
+        words = command.split()
+        heading = next((f"## {' '.join(words[:n])}\n" for n in (3, 2) if f"## {' '.join(words[:n])}\n" in reference), None)
+        assert heading is not None, (name, command)
+        section = reference.split(heading)[1].split("\n## ")[0]
+        assert [word for word in words if word.startswith("--") and f"{word}" not in section] == [], (name, command)
 
 
 @on_a_desk
@@ -109,6 +129,7 @@ async def test_what_is_not_there_is_told_by_a_page(desk: Desk, client: httpx2.As
         assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
         assert "correlation id" in answer.text
         check(path, answer.text)
+    assert "Look for it" in (await client.get("/jobs/none")).text
     assert (await client.get("/queues/none")).status_code == 422
 
 
@@ -156,6 +177,28 @@ async def test_many_jobs_are_counted_by_the_store_before_they_are_changed(desk: 
 
 
 @on_a_desk
+async def test_dead_letters_are_counted_before_all_that_match_are_decided_about(
+    desk: Desk, client: httpx2.AsyncClient
+) -> None:
+    ids = await stage(desk)
+    csrf = await form_token(client)
+    page = (await client.get("/dead-letters")).text
+    assert "Replay all 1…" in page
+    assert "Purge all 1…" in page
+    for path in ("/dead-letters/replay", "/dead-letters/purge"):
+        asked = await client.post(path, data={"csrf": csrf, "by": "error", "queue": EVIL})
+        assert f"{'Replay' if path.endswith('replay') else 'Purge'} 1 job?" in asked.text
+        check(path, asked.text)
+        other = await client.post(path, data={"csrf": csrf, "queue": "plain"})
+        assert (other.status_code, "somebody else has decided" in other.text) == (404, True)
+        assert (await client.post(path, data={"csrf": csrf, "queue": "plain", "sure": "1"})).status_code == 303
+    assert (await client.get(f"/api/jobs/{ids.dead}")).json()["job"]["state"] == "dead"
+    done = await client.post("/dead-letters/replay", data={"csrf": csrf, "error": EVIL[:9], "sure": "1"})
+    assert "done=replayed&n=1" in done.headers["location"]
+    assert (await client.get(f"/api/jobs/{ids.dead}")).json()["job"]["state"] == "queued"
+
+
+@on_a_desk
 async def test_a_filter_that_is_typed_becomes_an_address(desk: Desk, client: httpx2.AsyncClient) -> None:
     ids = await stage(desk)
     answer = await client.get("/jobs", params={"f": f"queue:{EVIL}", "state": "dead"})
@@ -169,7 +212,8 @@ async def test_a_filter_that_is_typed_becomes_an_address(desk: Desk, client: htt
 async def test_theme_and_zone_are_remembered_by_cookies(desk: Desk, client: httpx2.AsyncClient) -> None:
     ids = await stage(desk)
     csrf = await form_token(client)
-    await client.post("/settings/appearance", data={"csrf": csrf, "theme": "dark", "zone": "Asia/Tokyo"})
+    saved = await client.post("/settings/appearance", data={"csrf": csrf, "theme": "dark", "zone": "Asia/Tokyo"})
+    assert [cookie.count("Max-Age=31536000") for cookie in saved.headers.get_list("set-cookie")] == [1, 1]
     page = (await client.get(f"/jobs/{ids.dead}")).text
     assert 'data-theme="dark"' in page
     assert "Asia/Tokyo" in page

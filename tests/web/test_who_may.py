@@ -161,6 +161,8 @@ PAGES_OF_ALL = {
     "POST /tokens": "admin",
     "POST /tokens/{id}/revoke": "admin",
     "GET /webhooks": "operate",
+    "GET /live/webhooks": "operate",
+    "GET /live/webhooks/{id}": "operate",
     "POST /webhooks": "admin",
     "GET /webhooks/{id}": "operate",
     "POST /webhooks/{id}": "admin",

@@ -27,6 +27,7 @@ from windlass.core.queries import (
     CountedUntil,
     DependantsOf,
     DueSchedules,
+    EdgesOf,
     GroupMembers,
     GroupsById,
     InOrder,
@@ -67,6 +68,8 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             return [job for job in await driver.read(query) if is_theirs(by, job)]
         case JobsAhead() | ParentsOf() | DependantsOf():
             return await _of_job(driver, by, query)
+        case EdgesOf():
+            return await _of_edges(driver, by, query)
         case AllGroups() | GroupsById() | GroupMembers() | MembersOf():
             return await _of_groups(driver, by, query)
         case NewestGroups():
@@ -121,6 +124,15 @@ async def _of_groups(driver: Driver, by: By, query: AllGroups | GroupsById | Gro
     for owner in await driver.read(OwnersOf(ids=ids)) if ids else []:
         owners.setdefault(owner.group_id, []).append((owner.org_id, owner.queue))
     return [row for row in rows if row.group_id in owners and owns_all(by, owners[row.group_id])]
+
+
+async def _of_edges(driver: Driver, by: By, query: EdgesOf) -> list[Any]:
+    if not await _of_groups(driver, by, GroupsById(ids=(query.group_id,))):
+        return []
+    edges = await driver.read(query)
+    ids = tuple(dict.fromkeys(end for edge in edges for end in (edge.job_id, edge.parent_id)))
+    theirs = {job.id for job in await driver.get(ids) if job is not None and is_theirs(by, job)}
+    return [edge for edge in edges if edge.job_id in theirs and edge.parent_id in theirs]
 
 
 async def _of_usage(driver: Driver, by: By, query: UsageBy) -> list[Any]:

@@ -1,22 +1,23 @@
 """How many jobs there are, by queue and label, and how old that number is.
 
-The leader counts by index once a minute. Where there is no fresh sample the store counts now. What has ended well or was
-cancelled is in no sample: it is counted up to a bound, at most so often that counting takes a fiftieth of the time, and
-again after this process has changed something.
+The leader counts by index once a minute. Where there is no fresh sample, or nobody lives who would take the next one, the
+store counts now. What has ended well or was cancelled is in no sample: it is counted up to a bound. Either is done at most
+so often that counting takes a fiftieth of the time, and again after this process has changed something.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from windlass.admin.schedules import alive
 from windlass.client import Client
 from windlass.clock import SECOND, moment, ticking
-from windlass.core.queries import EndedJobs, SamplesSince
+from windlass.core.queries import AllWorkers, EndedJobs, SamplesSince
 from windlass.core.sampling import MINUTE
 from windlass.records import QueueSample
 from windlass.types import Label, Micros
@@ -54,19 +55,25 @@ class Kept(Struct):
     until: Micros
 
 
+class KeptQueues(Struct):
+    """The same of those that wait and run."""
+
+    queues: dict[str, dict[Label, int]]
+    at: Micros
+    until: Micros
+
+
 _KEPT: Final[WeakKeyDictionary[Client, Kept]] = WeakKeyDictionary()
+_KEPT_QUEUES: Final[WeakKeyDictionary[Client, KeptQueues]] = WeakKeyDictionary()
 
 
 async def counts(client: Client, *, exact: bool = False) -> Counts:
     now = client.now()
     recent = [] if exact else newest(await client.driver.read(SamplesSince(since=now - FRESH)))
-    if recent:
-        counted = recent[0].minute + MINUTE
-        queues = {sample.queue: dict(sample.depth) for sample in recent}
+    if recent and alive(await client.driver.read(AllWorkers()), now, client.settings.worker_timeout):
+        counted, queues = min(recent[0].minute + MINUTE, now), {sample.queue: dict(sample.depth) for sample in recent}
     else:
-        counted, queues = now, {}
-        for count in await client.driver.count(now=now):
-            queues.setdefault(count.queue, {})[count.label] = count.jobs
+        counted, queues = await waiting(client, now, exact=exact)
     at = moment(counted)
     whole: Counter[str] = Counter()
     for depth in queues.values():
@@ -74,6 +81,18 @@ async def counts(client: Client, *, exact: bool = False) -> Counts:
     labels: dict[Label, LabelCount] = {label: LabelCount(jobs=jobs, at=at) for label, jobs in whole.items()}  # type: ignore[misc]
     labels |= await ended(client, now, exact=exact)
     return Counts(at=moment(now), labels=labels, queues=queues, counted_at=at)  # type: ignore[arg-type]
+
+
+async def waiting(client: Client, now: Micros, *, exact: bool) -> tuple[Micros, dict[Any, dict[Any, int]]]:
+    kept = _KEPT_QUEUES.get(client)
+    if kept is not None and not exact and now < kept.until:
+        return kept.at, kept.queues
+    began, queues = ticking(), dict[str, dict[Label, int]]()
+    for count in await client.driver.count(now=now):
+        queues.setdefault(count.queue, {})[count.label] = count.jobs
+    took = int((ticking() - began) * SECOND)
+    _KEPT_QUEUES[client] = KeptQueues(queues, now, now + max(SECOND, took * REST))
+    return now, queues
 
 
 def newest(samples: list[QueueSample]) -> list[QueueSample]:
@@ -100,3 +119,4 @@ async def ended(client: Client, now: Micros, *, exact: bool) -> dict[Label, Labe
 def forget(client: Client) -> None:
     """This process has changed something."""
     _KEPT.pop(client, None)
+    _KEPT_QUEUES.pop(client, None)

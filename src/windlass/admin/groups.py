@@ -13,9 +13,9 @@ from windlass.client import Client
 from windlass.clock import moment
 from windlass.core.admission import BATCH_LIMIT, check_limit
 from windlass.core.groups import GroupStatus, Progress, progress_of
-from windlass.core.queries import DependantsOf, GroupMembers, MembersOf, NewestGroups, ParentsOf
+from windlass.core.queries import DependantsOf, EdgesOf, GroupMembers, MembersOf, NewestGroups, ParentsOf
 from windlass.groups import GroupHandle
-from windlass.types import Dependency, Group, GroupMode, OnFailure
+from windlass.types import AfterRule, Dependency, Group, GroupMode, Job, OnFailure
 from windlass.words import System
 
 
@@ -44,13 +44,25 @@ class GroupList(Struct, frozen=True, kw_only=True):
     more: bool
 
 
+class EdgeView(Struct, frozen=True, kw_only=True):
+    """One job waits for another, or has waited. Of a retry chain it names the link that stands for it now."""
+
+    job_id: str
+    parent_id: str
+    rule: AfterRule  # when the parent ends badly
+    done: bool  # the end of the parent was told
+
+
 class GroupDetail(Struct, frozen=True, kw_only=True):
-    """A group with its members in their order. `more`: there are others behind them."""
+    """A group with its members in their order. `more`: there are others behind them. `edges`: who of these members waits
+    for whom, and who outside waits for them; `others`: the jobs outside, such as a finaliser."""
 
     at: datetime
     group: GroupView
     members: tuple[JobView, ...]
     more: bool = False
+    edges: tuple[EdgeView, ...] = ()
+    others: tuple[JobView, ...] = ()
 
 
 async def all_groups(client: Client, limit: int) -> GroupList:
@@ -70,8 +82,43 @@ async def one_group(client: Client, group_id: str, system: System | None, limit:
     else:
         check_limit(limit)
         members = await client.driver.read(GroupMembers(group_id=group_id, limit=min(limit + 1, BATCH_LIMIT)))
-    views = tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in members[:limit])
-    return GroupDetail(at=moment(now), group=group_view(row, progress), members=views, more=len(members) > len(views))
+    more, members = limit is not None and len(members) > limit, members[:limit]
+    edges, others = await _woven(client, group_id, members)
+    return GroupDetail(
+        at=moment(now), group=group_view(row, progress), edges=edges, more=more,
+        members=tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in members),
+        others=tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in others),
+    )  # fmt: skip
+
+
+async def _woven(client: Client, group_id: str, members: Sequence[Job]) -> tuple[tuple[EdgeView, ...], list[Job]]:
+    """The edges of these members between the last links of chains, and the jobs outside that they lead to."""
+    known = {job.id: job for job in members}
+    if not known:
+        return (), []
+    rows = await client.driver.read(EdgesOf(group_id=group_id, members=min(2 * len(known) + 100, BATCH_LIMIT)))
+    heads = dict[str, str]()
+    others = dict[str, Job]()
+    asked = {end: end for edge in rows for end in (edge.job_id, edge.parent_id) if end not in known}
+    while asked:  # one step along every chain at a time
+        found = await client.driver.get(tuple(asked.values()))
+        later = dict[str, str]()
+        for first, job in zip(asked, found, strict=True):
+            if job is None:
+                continue
+            if job.superseded_by is not None and job.superseded_by not in known:
+                later[first] = job.superseded_by
+                continue
+            heads[first] = job.superseded_by or job.id
+            if heads[first] not in known and job.group_id != group_id:  # a member that is not shown is no stranger
+                others[job.id] = job
+        asked = later
+    edges = dict[tuple[str, str], EdgeView]()
+    for edge in rows:
+        ends = heads.get(edge.job_id, edge.job_id), heads.get(edge.parent_id, edge.parent_id)
+        if (ends[0] in known or ends[0] in others) and (ends[1] in known or ends[0] in known):
+            edges[ends] = EdgeView(job_id=ends[0], parent_id=ends[1], rule=edge.rule, done=edge.done)
+    return tuple(edges.values()), sorted(others.values(), key=lambda job: job.seq)
 
 
 def group_view(row: Group, progress: Progress) -> GroupView:

@@ -199,15 +199,17 @@ def slots_of(living: Sequence[WorkerInfo]) -> Slots:
 
 
 def trends_of(here: Scene, samples: Sequence[QueueSample], span: Span, counted: Counts) -> tuple[QueueTrend, ...]:
-    """Where nobody has sampled lately, what was just counted stands for a sample."""
+    """What was counted after the last sample stands for a sample of its own."""
     by_queue: dict[str, list[QueueSample]] = {}
     for sample in samples:
         by_queue.setdefault(sample.queue, []).append(sample)
     lately: dict[str, list[QueueSample]] = {}
     for sample in here.recent:
         lately.setdefault(sample.queue, []).append(sample)
-    if not here.recent:
-        lately = {name: [counted_as_sample(name, depth, here.now)] for name, depth in counted.queues.items()}
+    last_sampled = sampled_at(here)
+    if last_sampled is None or counted.counted_at > last_sampled:
+        for name in {*lately, *counted.queues}:
+            lately.setdefault(name, []).append(counted_as_sample(name, counted.queues.get(name, {}), here.now))
     last = {sample.queue for sample in newest([one for each in lately.values() for one in each])}
     names = sorted(last | here.rows.keys() | here.holds.keys())
     begins = edges(span, here.now)

@@ -97,6 +97,15 @@ class DependantsOf(Query[Dependency], frozen=True, kw_only=True):
     limit: int = 100
 
 
+class EdgesOf(Query[Dependency], frozen=True, kw_only=True):
+    """Edges of a group: what its first `members` wait for or have waited for, and who waits for these; the oldest job
+    first, then by the parents' ids, at most `limit`. Each link of a retry chain is a member and answers for itself."""
+
+    group_id: str
+    members: int = 1_000
+    limit: int = 5_000
+
+
 class AllLimits(Query[Limit], frozen=True):
     """Limits, sorted by key."""
 

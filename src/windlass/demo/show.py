@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from windlass.client import Client
+from windlass.coordinator.sampling import KEEP
+from windlass.core.duties import RollUpUsage, SampleQueues
+from windlass.core.sampling import MINUTE
+from windlass.core.usage import LATE
 from windlass.demo.check import Verdict, compare
 from windlass.tasks import PreparedJob
 
@@ -98,6 +102,7 @@ async def play(url: str, log: Path) -> int:
         finally:
             stop(workers)
     verdict = await compare(app.client, accepted, log)
+    await note_minutes(app.client)
     await app.close()
     return report(verdict, url)
 
@@ -148,6 +153,15 @@ async def watch(client: Client, screen: Display, log: Path) -> None:
             await asyncio.sleep(0.1)
 
 
+async def note_minutes(client: Client) -> None:
+    """Samples and usage of the minutes that the demo took, as a leader that lives on would note them: for the charts of
+    whoever looks around."""
+    now = client.now()
+    for at in (now, now - now % MINUTE + MINUTE):
+        await client.driver.maintain(SampleQueues(keep=KEEP), epoch=None, now=at)
+    await client.driver.maintain(RollUpUsage(until=now, limit=2 * TOTAL), epoch=None, now=now + LATE)
+
+
 def latest_worker(log: Path) -> int | None:
     """A process that has just begun a job."""
     lines = log.read_text().splitlines()
@@ -173,7 +187,7 @@ def report(verdict: Verdict, url: str) -> int:
         out.append("job started twice.")
     command = command_here()
     out += ["", "Look around:", f"  export WINDLASS_URL={url}"]
-    out += [f"  {command} {words}" for words in ("jobs list", "dlq list", "queues list")]
+    out += [f"  {command} {words}" for words in ("serve", "jobs list", "dlq list", "queues list")]
     out += ["Start your own:", f"  {command} init", ""]
     print("\n".join(out))  # noqa: T201
     return 1 if verdict.problems else 0

@@ -14,7 +14,7 @@ from hypothesis.stateful import invariant, rule
 from windlass.core.alterations import CancelGroup, RetryGroup
 from windlass.core.dependencies import FAILED_BEFORE
 from windlass.core.groups import progress_of
-from windlass.core.queries import AllGroups, DependantsOf, GroupsById, MembersOf, ParentsOf
+from windlass.core.queries import AllGroups, DependantsOf, EdgesOf, GroupsById, MembersOf, ParentsOf
 from windlass.testing.model_machine import Machine
 from windlass.types import TERMINAL, Dependency, Group, Job, NewGroup, NewJob, Run
 
@@ -105,6 +105,8 @@ class GroupRules(Machine):
         waits: Counter[str] = Counter()
         wanted: set[str] = set()
         self.tied.update(job.id for job in jobs.values() if job.retry_of in self.tied)
+        for group_id in sorted({job.group_id for job in jobs.values() if job.group_id is not None}):
+            self.both("read", EdgesOf(group_id=group_id))
         for job in jobs.values():
             if job.awaited:
                 self.both("read", DependantsOf(job_id=job.id))

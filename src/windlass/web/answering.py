@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.requests import Request as HttpRequest
@@ -17,9 +17,11 @@ from windlass.web.problems import Trouble, problem_of, trouble_of
 from windlass.web.reading import FORM, form_pairs, media_type, raw_body, read_json, read_pairs, read_query
 from windlass.web.request import Request
 from windlass.web.route import Route
-from windlass.web.sessions import cookie_of, csrf_of, new_name
+from windlass.web.sessions import SESSION_COOKIES, cookie_of, csrf_of, new_name
 from windlass.web.site import Site
 from windlass.web.streaming import stream
+
+YEAR: Final = 365 * 24 * 3600  # seconds
 
 
 async def answered(site: Site, route: Route, path: Mapping[str, str], http: HttpRequest) -> Response:
@@ -96,7 +98,8 @@ def _set_cookie(response: Response, name: str, value: str | None) -> None:
     if value is None:
         response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
     else:
-        response.set_cookie(name, value, path="/", secure=secure, httponly=True, samesite="lax")
+        life = None if name in SESSION_COOKIES else YEAR  # how somebody likes to see things outlives the browser
+        response.set_cookie(name, value, max_age=life, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def _failed(site: Site, route: Route, http: HttpRequest, error: Exception) -> Response:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LIFE: Final = 12 * 3600 * 1_000_000
 MOST: Final = 1_000  # the oldest makes room
+SESSION_COOKIES: Final = ("__Host-windlass", "windlass")
 
 Verify = Callable[[str], Awaitable[Principal | None]]
 
@@ -70,7 +71,7 @@ def csrf_of(name: str) -> str:
 
 def cookie_of(http: HttpRequest) -> str:
     """Browsers take `__Host-` cookies over TLS only; without it we are on loopback."""
-    return "__Host-windlass" if http.url.scheme == "https" else "windlass"
+    return SESSION_COOKIES[http.url.scheme != "https"]
 
 
 def sessions_of(http: HttpRequest) -> Sessions:

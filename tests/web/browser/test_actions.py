@@ -101,6 +101,18 @@ def test_dead_letters_are_replayed_and_purged(hand: Hand) -> None:
     expect(page.locator(".none-title")).to_have_text("No dead letters")
 
 
+def test_all_dead_letters_are_replayed_after_the_store_has_counted_them(hand: Hand) -> None:
+    ids, page = hand.served.ids, hand.page
+    for path in ("/dead-letters?by=list", "/dead-letters"):
+        hand.go(path)
+        hand.press(page.get_by_role("button", name="Replay all"))
+        expect(page.locator(".ask h2")).to_have_text("Replay 1 job?")
+    with page.expect_navigation():
+        page.locator(".ask .sheet-foot button").click()
+    assert hand.told() == "1 job queued again"
+    assert hand.served.state(ids.dead) == "queued"
+
+
 def test_dead_letters_are_purged_by_ticking_them(hand: Hand) -> None:
     ids, page = hand.served.ids, hand.page
     hand.go("/dead-letters")
@@ -179,10 +191,13 @@ def test_a_schedule_is_made(hand: Hand) -> None:
 
 def test_a_group_is_cancelled_and_retried(hand: Hand) -> None:
     page = hand.go(f"/groups/{hand.served.ids.group}")
+    assert page.locator("#group-members .name").all_inner_texts() == ["plain", EVIL]
+    assert page.locator("#group-members .twigs").count() == 1, "the second waits for the first"
+    expect(page.locator("#group-members tbody tr").nth(1)).to_contain_text("waits for 1")
     hand.press(page.get_by_role("button", name="Cancel group"))
     expect(page.locator("#group-head .state")).to_have_text("Cancelled")
-    hand.press(page.get_by_role("button", name="Retry failed"))
-    assert "queued again" in hand.told()
+    hand.press(page.get_by_role("button", name="Retry 2 cancelled"))
+    assert hand.told() == "2 jobs queued again"
 
 
 def test_a_template_is_made_archived_and_deleted(hand: Hand) -> None:

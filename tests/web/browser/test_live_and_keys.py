@@ -40,6 +40,41 @@ def test_rows_change_in_place_and_newer_ones_are_only_counted(page: Page, served
     expect(page.locator("tbody tr")).to_have_count(rows + 1)
 
 
+def test_a_group_changes_below_the_hand_that_walks_through_it(page: Page, served: Served) -> None:
+    page.goto(f"{served.url}/groups/{served.ids.group}")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    second = page.locator("#group-members tbody tr").nth(1)
+    expect(second.locator(".name")).to_be_focused()
+    expect(second.locator(".state")).to_have_text("Blocked")
+    served.api(f"/groups/{served.ids.group}/cancel", "POST", {})
+    expect(page.locator("#group-head .state")).to_have_text("Cancelled")
+    expect(second.locator(".state")).to_have_text("Cancelled")
+    expect(second.locator(".name")).to_be_focused()
+    expect(second).to_have_class("cursor")
+    page.keyboard.press("k")
+    expect(page.locator("#group-members tbody tr").nth(0).locator(".name")).to_be_focused()
+
+
+def test_webhooks_and_their_messages_change_before_the_eyes(page: Page, served: Served) -> None:
+    hook = served.ids.webhook
+    page.goto(f"{served.url}/webhooks/{hook}")
+    row = page.locator("#webhook-messages tbody tr").nth(0)
+    expect(row.locator(".state")).to_have_text("Failed")
+    message = served.api(f"/webhooks/{hook}/deliveries")["deliveries"][0]["id"]
+    page.get_by_label("group.finished").uncheck()
+    served.api(f"/deliveries/{message}/replay", "POST")
+    expect(row.locator(".state")).to_have_text("Waiting")
+    expect(row.locator("details")).to_have_attribute("open", "")
+    served.api(f"/webhooks/{hook}", "PATCH", {"enabled": False})
+    expect(page.locator("#webhook-head .badge")).to_have_text("Off")
+    expect(page.get_by_label("group.finished")).not_to_be_checked()  # a form that somebody fills in is left alone
+    page.goto(f"{served.url}/webhooks")
+    expect(page.locator("#webhook-rows tr").filter(has_text="Off")).to_have_count(2)
+    served.api(f"/webhooks/{hook}", "PATCH", {"enabled": True})
+    expect(page.locator("#webhook-rows tr").filter(has_text="Off")).to_have_count(1)
+
+
 def test_keys_lead_everywhere_and_are_listed(page: Page, served: Served) -> None:
     page.goto(f"{served.url}/jobs")
     page.keyboard.press("?")

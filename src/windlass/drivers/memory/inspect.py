@@ -30,6 +30,7 @@ from windlass.core.queries import (
     DependantsOf,
     DueDeliveries,
     DueSchedules,
+    EdgesOf,
     EndedJobs,
     Faults,
     GroupMembers,
@@ -132,6 +133,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = edges_before(tables, query.job_id)
         case DependantsOf():
             rows = dependants(tables, query)
+        case EdgesOf():
+            rows = edges_of_group(tables, query)
         case AllLimits():
             rows = in_order(tables.limits)
         case LimitUses():
@@ -236,6 +239,17 @@ def dependants(tables: Tables, query: DependantsOf) -> list[Dependency]:
         for seq, edge in tables.edges_to(link.id):
             found.setdefault(seq, edge)
     return [found[seq] for seq in sorted(found)][: query.limit]
+
+
+def edges_of_group(tables: Tables, query: EdgesOf) -> list[Dependency]:
+    check_limit(query.limit)
+    check_limit(query.members)
+    rows = [job for job in tables.jobs.values() if job.group_id == query.group_id]
+    first = sorted(rows, key=lambda job: (job.group_seq or 0, job.seq))[: query.members]
+    ids = {job.seq: job.id for job in first}
+    found = {(seq, edge.parent_id): edge for seq in ids for edge in tables.edges_of(seq)}
+    found |= {(seq, edge.parent_id): edge for parent_id in ids.values() for seq, edge in tables.edges_to(parent_id)}
+    return [found[place] for place in sorted(found)][: query.limit]
 
 
 def in_order(table: Mapping[str, T]) -> list[T]:

@@ -28,6 +28,7 @@ from windlass.core.queries import (
     DependantsOf,
     DueDeliveries,
     DueSchedules,
+    EdgesOf,
     EndedJobs,
     Faults,
     GroupMembers,
@@ -200,6 +201,12 @@ def dependants(db: Dialect, query: DependantsOf) -> Statement:
     return db.sql.dependants_of(id=query.job_id, limit=query.limit)
 
 
+def edges(db: Dialect, query: EdgesOf) -> Statement:
+    check_limit(query.limit)
+    check_limit(query.members)
+    return db.sql.edges_of_group(group_id=query.group_id, members=query.members, limit=query.limit)
+
+
 def templates(db: Dialect, query: AllTemplates) -> Statement:
     return db.sql.all_templates() if query.name is None else db.sql.versions_named(name=query.name)
 
@@ -235,6 +242,7 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     OwnersOf: (lambda db, asked: db.sql.owners_of(ids=db.texts(asked.ids)), lambda row: GroupOwner(*row)),
     ParentsOf: (lambda db, asked: db.sql.edges_before(id=asked.job_id), dependency_in),
     DependantsOf: (dependants, dependency_in),
+    EdgesOf: (edges, dependency_in),
     AllLimits: (lambda db, _: db.sql.all_limits(), limit_in),
     LimitUses: (uses, use_in),
     AllWebhooks: (lambda db, _: db.sql.all_webhooks(), webhook_in),

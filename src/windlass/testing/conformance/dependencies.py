@@ -11,11 +11,11 @@ from windlass.core.alterations import Cancel, Delete, Replay, RunNow
 from windlass.core.changes import Ack
 from windlass.core.dependencies import INLINE
 from windlass.core.eligibility import label_of
-from windlass.core.queries import DependantsOf, ParentsOf
+from windlass.core.queries import DependantsOf, EdgesOf, ParentsOf
 from windlass.core.settle import Failed, Rejected, Succeeded, WasCancelled
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
-from windlass.types import Job
+from windlass.types import Job, NewGroup
 
 CHAIN = {"retry_mode": "new_job", "crash_policy": "fail"}
 
@@ -212,6 +212,31 @@ class DependencyPromises(Suite):
         assert [(edge.parent_id, edge.done) for edge in await t.driver.read(ParentsOf(job_id=again.id))] == [
             (parent.id, True)
         ]
+
+    @promise
+    async def test_the_edges_of_a_group_are_those_of_its_members_and_to_them(self, t: Trial) -> None:
+        """The oldest job first, then by parents. Edges between strangers are not among them."""
+        group = NewGroup(group_id="g", name="g", mode="parallel", on_failure="continue")
+        outside = await t.enqueue()
+        stranger = await t.enqueue(after=(outside,))
+        one, two = "member 2", "member 1"  # the first has the later id
+        members = [
+            t.new(id=one, group_id="g", group_seq=0, opens=group, after=(outside,)),
+            t.new(id=two, group_id="g", group_seq=1, opens=group, after=(one,)),
+        ]
+        await t.driver.enqueue(members, now=t.now)
+        last = await t.enqueue(after=(one, two), after_rule="continue")
+        found = await t.driver.read(EdgesOf(group_id="g"))
+        assert [(edge.job_id, edge.parent_id) for edge in found] == [
+            (one, outside), (two, one), *((last, parent) for parent in (two, one))
+        ]  # fmt: skip
+        assert [edge.rule for edge in found] == ["cancel", "cancel", "continue", "continue"]
+        assert not any(edge.done for edge in found)
+        assert stranger not in {edge.job_id for edge in found}
+        assert await t.driver.read(EdgesOf(group_id="g", limit=2)) == found[:2]
+        of_the_first = await t.driver.read(EdgesOf(group_id="g", members=1))
+        assert [(edge.job_id, edge.parent_id) for edge in of_the_first] == [(one, outside), (two, one), (last, one)]
+        assert await t.driver.read(EdgesOf(group_id="nobody's")) == []
 
     @promise
     async def test_a_person_cancelling_a_parent_cancels_its_children(self, t: Trial) -> None:

@@ -35,7 +35,8 @@ class Bars(Struct, frozen=True):
 def bars(begin: datetime, runs: Sequence[RunView], now: datetime, due: datetime | None) -> Bars:
     """`now` is where it ends: the present, or the end of the job."""
     ongoing = any(run.finished_at is None for run in runs) or due is not None
-    start, end = begin, max(due or now, now)
+    first = min((run.started_at or run.claimed_at for run in runs[-MOST:]), default=begin)
+    start, end = min(begin, first), max(due or now, now)  # the clock of a worker may lag behind that of who enqueued
     room = max((end - start).total_seconds(), 0.001)
     end = end + timedelta(seconds=room * 0.04)
     room = (end - start).total_seconds()

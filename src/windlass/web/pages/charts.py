@@ -46,6 +46,10 @@ class Chart(Struct, frozen=True):
     head: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(one.areas or one.lines for one in self.drawn)
+
 
 TIMES: Final = (
     1,
@@ -171,8 +175,16 @@ def _x(place: int, count: int) -> float:
     return place / max(count - 1, 1) * WIDTH
 
 
-def _at(place: int, value: float, top: float, plot: int, count: int) -> str:
-    return f"{_x(place, count):.4g},{_y(value, top, plot):.4g}"
+def _spots(stretch: range, count: int) -> list[tuple[float, int]]:
+    """Where each value stands. One that stands alone is as wide as the step that it stands for: it would not be seen."""
+    if len(stretch) > 1:
+        return [(_x(place, count), place) for place in stretch]
+    x, half = _x(stretch[0], count), WIDTH / max(count - 1, 1) / 2
+    return [(max(x - half, 0), stretch[0]), (min(x + half, WIDTH), stretch[0])]
+
+
+def _at(x: float, value: float, top: float, plot: int) -> str:
+    return f"{x:.4g},{_y(value, top, plot):.4g}"
 
 
 def _stretches(values: Values) -> list[range]:
@@ -188,13 +200,13 @@ def _stretches(values: Values) -> list[range]:
 
 
 def _points(stretch: range, values: Values, top: float, plot: int, count: int) -> str:
-    places = [stretch[0], *stretch] if len(stretch) > 1 else [stretch[0], stretch[0]]
-    return " ".join(_at(place, values[place] or 0, top, plot, count) for place in places)
+    return " ".join(_at(x, values[place] or 0, top, plot) for x, place in _spots(stretch, count))
 
 
 def _area(stretch: range, tops: Values, floor: Sequence[float], top: float, plot: int, count: int) -> str:
-    over = " ".join(_at(place, tops[place] or 0, top, plot, count) for place in stretch)
-    under = " ".join(_at(place, floor[place], top, plot, count) for place in reversed(stretch))
+    spots = _spots(stretch, count)
+    over = " ".join(_at(x, tops[place] or 0, top, plot) for x, place in spots)
+    under = " ".join(_at(x, floor[place], top, plot) for x, place in reversed(spots))
     return f"M{over} L{under}Z"
 
 

@@ -22,6 +22,8 @@ from windlass.web.request import Request
 NEWEST: Final = 6  # jobs of an open group
 FEW: Final = 10  # to try first
 SHOWN: Final = 60
+REPLAYED: Final = "They return to their queues with a fresh set of attempts, in the order in which they came."
+PURGED: Final = "Their runs, logs and payloads are deleted for good. What they used stays counted. This cannot be undone."
 KINDS: Final = {"error": "By error", "type": "By type", "list": "List"}
 SPAN_WORDS: Final = {"1h": "1\u00a0h", "24h": "24\u00a0h", "7d": "7\u00a0d", "": "All"}
 
@@ -127,16 +129,15 @@ async def _decided(request: Request[None, Decision], *, replaying: bool) -> Page
         wanted = Filter(state="dead", ids=said.ids)
     limit = FEW if said.few else request.bounds.sweep
     if not said.sure:
-        found = (await request.admin.matching(wanted)).jobs
-        if not found:
+        found = await request.admin.matching(wanted)
+        if not found.jobs:
             raise Trouble(404, "nothing-there", "none of these is dead any more: somebody else has decided")
-        count = plural(min(found, limit), "job")
-        if replaying:
-            of = f" of {found:,}" if said.few and found > limit else ""
-            text = "They return to their queues with a fresh set of attempts, in the order in which they came."
-            return await ask(request, "dead-letters", f"Replay {count}{of}?", text, f"Replay {count}", back=back)
-        text = "Their runs, logs and payloads are deleted for good. What they used stays counted. This cannot be undone."
-        return await ask(request, "dead-letters", f"Purge {count}?", text, f"Purge {count}", back=back, danger=True)
+        count = plural(min(found.jobs, limit), "job")
+        of = f" of {found.jobs:,}{'' if found.exact else ' or more'}" if found.jobs > limit or not found.exact else ""
+        word, text = ("Replay", REPLAYED) if replaying else ("Purge", PURGED)
+        text = f"{text} At most {limit:,} are changed at once: the youngest." if of and not said.few else text
+        question = f"{word} {count}{of}?"
+        return await ask(request, "dead-letters", question, text, f"{word} {count}", back=back, danger=not replaying)
     act = request.admin.replay if replaying else request.admin.purge
     swept = await act(wanted, limit=limit)
     return done(back, "replayed" if replaying else "purged", len(swept.done), len(swept.left) or None)

@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
@@ -45,8 +45,8 @@ def duration(seconds: float | None) -> str:
     """`184 ms`, `2.6 s`, `31 s`, `6 min 12 s`."""
     if seconds is None:
         return NONE
-    if seconds < 1:
-        return f"{seconds * 1000:.3g}{NB}ms" if seconds else f"0{NB}s"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:{'.0f' if seconds >= 0.0995 else '.3g'}}{NB}ms" if seconds else f"0{NB}s"
     return f"{seconds:.1f}{NB}s".replace(f".0{NB}", NB) if seconds < 10 else span(seconds)
 
 
@@ -148,6 +148,7 @@ def absolute(at: datetime, zone: tzinfo) -> str:
 def _time(at: datetime, text: str, title: str | None, kind: str = "") -> Markup:
     rel = Markup(' data-rel="{}"').format(kind) if kind else Markup("")
     told = Markup(' title="{}"').format(title) if title else Markup("")
+    at = at.astimezone(UTC)  # whatever clock it was told by: the script of the page ticks by this
     return Markup('<time datetime="{}"{}{}>{}</time>').format(f"{at:%Y-%m-%dT%H:%M:%S.%fZ}", rel, told, text)
 
 

@@ -42,6 +42,7 @@ GROUPS: Final = {
     "running": LABELS["running"], "succeeded": LABELS["succeeded"], "cancelled": LABELS["cancelled"],
     "failed": Mark("Failed", "is-dead", "x"), "waiting": Mark("Waiting", "is-ready", "ready"),
     "pending": Mark("Waiting", "is-ready", "ready"), "completed": LABELS["succeeded"],
+    "partial": Mark("Partly done", "is-blocked", "warn"),
 }  # fmt: skip
 # A message to a webhook, and the webhook by its last one.
 DELIVERIES: Final = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from windlass.web.answers import Page
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from windlass.web.site import Site
 
 PAUSE: Final = 2.0  # seconds between two looks
+endless = partial(repeat, None)
 
 Show = Callable[[Request[Any, Any]], Awaitable[Any]]
 
@@ -28,7 +31,7 @@ async def fragments(
     by that."""
     site = cast("Site", request.http.app.state.site)
     sent: dict[str, str] = {}
-    while True:
+    for _ in endless():
         page = await show(request)
         if not isinstance(page, Page):
             return

@@ -34,8 +34,9 @@ async def show(request: Request[Asked, None]) -> Page:
         "found": found,
         "rows": rows[:MOST],
         "asked": asked,
+        "step": STEPS[asked.span],
         "total": sum(row["runs"] for row in rows),
-        "chart": drawn(request, over_time.rows, STEPS[asked.span]),
+        "chart": drawn(request, over_time.rows, STEPS[asked.span], since, now),
         "spans": [(span, word, f"/usage{query({'span': span, 'by': asked.by})}") for span, word in WORDS.items()],
         "kinds": [(by, word, f"/usage{query({'span': asked.span, 'by': by})}") for by, word in
                   (("org", "By organisation"), ("queue", "By queue"), ("type", "By type"))],
@@ -61,13 +62,16 @@ def added(rows: tuple[UsageRow, ...], by: str) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda line: (-line["runs"], line["name"]))
 
 
-def drawn(request: Request[Any, Any], rows: tuple[UsageRow, ...], step: Step) -> Chart | None:
+def drawn(
+    request: Request[Any, Any], rows: tuple[UsageRow, ...], step: Step, since: datetime, now: datetime
+) -> Chart | None:
+    """The whole span, also where nothing ran."""
     runs = {row.at: row.runs for row in rows if row.at is not None}
     if not runs:
         return None
     pause = timedelta(hours=1) if step == "hour" else timedelta(days=1)
-    first, last = min(runs), max(runs)
-    times: list[datetime] = [first + pause * place for place in range((last - first) // pause + 1)]
+    first = since.replace(minute=0, second=0, microsecond=0, hour=since.hour if step == "hour" else 0)
+    times = [first + pause * place for place in range((now - first) // pause + 1)]
     values = tuple(float(runs.get(at, 0)) for at in times)
     label = f"Runs that ended, by {step}"
     return stacked("usage", label, times, [Series("Runs", "is-accent", values)], zone_of(request), "", height=152)

@@ -11,8 +11,9 @@ from windlass.admin.webhooks import KEEP_OLD, DeliveryView, WebhookView
 from windlass.core.events import EVENTS
 from windlass.errors import WindlassError
 from windlass.records import DeliveryStatus
-from windlass.web.answers import Page, Redirect
+from windlass.web.answers import Events, Page, Redirect
 from windlass.web.pages.formats import part, query
+from windlass.web.pages.live import fragments
 from windlass.web.pages.shell import Sure, Told, ask, done, page
 from windlass.web.request import Request
 
@@ -51,18 +52,27 @@ async def show(request: Request[Told, None]) -> Page:
     return await _list(request, Form(events=("job.dead",)))
 
 
+async def live(request: Request[Told, None]) -> Page | Events:
+    return Events(fragments(request, show, "webhook-rows"))
+
+
 async def _list(request: Request[Any, Any], form: Form, error: str = "") -> Page:
     hooks = (await request.admin.webhooks()).webhooks
     rows = []
     for place, hook in enumerate(sorted(hooks, key=lambda one: one.created_at, reverse=True)):
         sent = (await request.admin.deliveries(hook.webhook_id, limit=1)).deliveries if place < MOST else ()
         rows.append(Listed(hook, sent[0] if sent else None))
-    shown = {"rows": rows, "form": form, "error": error, "events": EVENTS}
+    live = "/live/webhooks" if rows else None
+    shown = {"rows": rows, "form": form, "error": error, "events": EVENTS, "live": live}
     return await page(request, "webhooks.html", "webhooks", shown, 422 if error else 200)
 
 
 async def one(request: Request[Shown, None]) -> Page:
     return await _one(request, request.path["id"])
+
+
+async def live_one(request: Request[Shown, None]) -> Page | Events:
+    return Events(fragments(request, one, "webhook-head", "webhook-messages"))
 
 
 async def _one(
@@ -77,6 +87,7 @@ async def _one(
         "form": form or Form(url=hook.url, events=hook.events), "error": error, "events": EVENTS, "asked": asked,
         "keep": KEEP_OLD, "statuses": [(value, word, path + query({"status": value})) for value, word in STATUSES],
         "older": path + query({"status": asked.status, "cursor": sent.cursor}) if sent.cursor else "",
+        "live": None if asked.cursor else f"/live{path}" + query({"status": asked.status}),  # what is old stands still
     }  # fmt: skip
     return await page(request, "webhook.html", "webhooks", shown, 422 if error else 200)
 

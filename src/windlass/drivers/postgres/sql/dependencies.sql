@@ -72,6 +72,22 @@ with recursive links (depth, id, retry_of) as (
 )
 select jobs.id, parent_id, rule, done from found join windlass.jobs on jobs.seq = job_seq order by job_seq;
 
+-- name: edges_of_group
+-- Those of its first members, and those that others have to them.
+with member as materialized (
+  select seq, id from windlass.jobs where group_id = :group_id order by group_seq, seq limit :members
+), found as (
+  select edge.* from member cross join lateral (
+    select job_seq, parent_id, rule, done from windlass.dependencies where job_seq = member.seq offset 0) as edge
+  union
+  select edge.* from member cross join lateral (
+    select job_seq, parent_id, rule, done from windlass.dependencies where parent_id = member.id offset 0) as edge
+   order by job_seq, parent_id limit :limit
+)
+select waits.id, parent_id, rule, done from found cross join lateral (
+  select id from windlass.jobs where seq = job_seq offset 0) as waits
+ order by job_seq, parent_id;
+
 -- name: reach
 -- Whatever the end of these jobs may touch, without locks: who waits for one of them, and, where `:deep`, who waits for those
 -- that would be skipped with it.

@@ -56,6 +56,19 @@ select jobs.id, parent_id, rule, done from (
   join jobs on jobs.seq = found.job_seq
  order by jobs.seq;
 
+-- name: edges_of_group
+-- Those of its first members, and those that others have to them.
+with member (seq, id) as materialized (
+  select seq, id from jobs indexed by jobs_group where group_id = :group_id order by group_seq, seq limit :members
+)
+select jobs.id, found.parent_id, found.rule, found.done from (
+  select job_seq, parent_id, rule, done from member join dependencies on job_seq = member.seq
+  union
+  select job_seq, parent_id, rule, done from member join dependencies on parent_id = member.id
+   order by job_seq, parent_id limit :limit) as found
+  join jobs on jobs.seq = found.job_seq
+ order by found.job_seq, found.parent_id;
+
 -- name: open_edges
 -- Those who wait for these parents.
 select parent_id, job_seq from dependencies indexed by dependencies_open
