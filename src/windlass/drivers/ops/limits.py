@@ -22,7 +22,11 @@ Kind = tuple[str, str, str, int]  # key, queue, type, how many of them may try a
 
 
 def limit_in(row: Row) -> Limit:
-    return Limit(**dict(zip(Limit.__struct_fields__, row, strict=True)))
+    key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared = row
+    return Limit(
+        key=key, max_used=max_used, used=used, per_second=per_second, burst=burst, tokens=tokens, refilled_at=refilled_at,
+        wake_at=wake_at, weight=weight, paused_at=paused_at, declared=declared,
+    )  # fmt: skip
 
 
 def keys_of(job: Job) -> tuple[str, ...]:
@@ -102,8 +106,9 @@ class Gate(ABC):
         names = sorted({key for key in keys if not rules.caps(key)})
         if not names:
             return False
-        parked = yield self.sql.parked_kinds(keys=self.texts(names))
-        timed = [row[0] for row in (yield self.sql.timed(keys=self.texts(names)))]
+        [(waits, is_timed)] = yield self.sql.anybody_waits()
+        parked = (yield self.sql.parked_kinds(keys=self.texts(names))) if waits else []
+        timed = [row[0] for row in (yield self.sql.timed(keys=self.texts(names)))] if is_timed else []
         if not parked and not timed:
             return False
         limits = yield from self.limits({row[0] for row in parked} | set(timed))
