@@ -18,6 +18,7 @@ from windlass.drivers.postgres.leases import claim_statement, extension
 from windlass.drivers.postgres.settlement import ack
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, JobQuery, Renewal
+from windlass.drivers.rows import to_json
 from windlass.drivers.statement import Statement
 from windlass.types import NewJob
 
@@ -66,6 +67,11 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
                                   types=None, unhandled=False, passed=Ints([1])), 120, 8),
         ("take", SQL.take(seqs=Ints(leased[:100])), 100, 8),
         ("get of 100", SQL.get_jobs(ids=Texts(ids)), 100, 8),
+        ("anybody who waits", SQL.anybody_waits(), 1, 12),
+        ("park", SQL.park(seqs=Ints(leased[:100]), places=to_json(dict.fromkeys(leased[:100], "k0")), now=NOW), 100, 60),
+        ("claim with permits", SQL.claim(
+            seqs=Ints(leased[:100]), permits=to_json(dict.fromkeys(leased[:100], ("k0",))), token="new", worker_id="w",
+            now=NOW, expires_at=NOW, started_at=NOW, prefix="p"), 100, 60),
         ("parked kinds", SQL.parked_kinds(keys=Texts(["k0", "nobody's"])), 40, 60),
         ("unpark", SQL.unpark(keys=Texts(["k0"]), queues=Texts(["big"]), types=Texts(["t1"]), rooms=Ints([3]), now=NOW),
          4, 60),

@@ -69,8 +69,8 @@ class PostgresGate(Gate):
         elsewhere = {row[0] for row in (yield SQL.try_limits(keys=Texts(keys))) if not row[-1]}
         return [key for key in keys if key not in elsewhere]
 
-    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
-        yield SQL.free_permits(keys=Texts(permits), permits=to_json(permits))
+    def give_back(self, permits: Mapping[str, int]) -> Op[list[str]]:
+        return [row[0] for row in (yield SQL.free_permits(keys=Texts(permits), permits=to_json(permits)))]
 
     def hold_claims(self) -> Op[None]:
         """Everybody waits behind one who waits for this, so none waits long, and in between they go on."""

@@ -57,8 +57,9 @@ class SqliteGate(Gate):
         yield from ()
         return list(keys)
 
-    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
+    def give_back(self, permits: Mapping[str, int]) -> Op[list[str]]:
         yield SQL.free_permits(permits=to_json(permits))
+        return (yield from self.timed(list(permits)))
 
     def hold_claims(self) -> Op[None]:
         yield from ()

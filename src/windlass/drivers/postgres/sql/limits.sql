@@ -57,7 +57,12 @@ update windlass.limits set wake_at = windlass.at(next.wake_at)
  where limits.key = next.key and limits.key = any(:keys::text[]);
 
 -- name: free_permits
-update windlass.limits set used = greatest(used - (:permits::jsonb ->> key)::bigint, 0) where key = any(:keys::text[]);
+-- Answers those that are looked at again at some time, like `timed`.
+with freed as (
+  update windlass.limits set used = greatest(used - (:permits::jsonb ->> key)::bigint, 0) where key = any(:keys::text[])
+  returning key, per_second, wake_at
+)
+select key from freed where per_second is not null or wake_at is not null order by key;
 
 -- name: park
 update windlass.jobs set ready = false, parked_on = :places::jsonb ->> seq::text, updated_at = windlass.touched(updated_at, :now)
@@ -68,10 +73,9 @@ select key from unnest(:keys::text[]) as asked (key)
  where exists (select from windlass.jobs where parked_on = asked.key and state = 'queued');
 
 -- name: anybody_waits
--- Whether anybody waits for any key, and whether any limit is looked at again at some time. Mostly neither, and it costs less
--- than to ask of each key. Who holds a limit's row keeps others from waiting for it.
-select exists (select from windlass.jobs where state = 'queued' and parked_on is not null),
-       exists (select from windlass.limits where per_second is not null or wake_at is not null);
+-- For any key. Mostly nobody does, and it costs less than to ask of each key; who holds a limit keeps others from beginning to
+-- wait for it. Said so that it is the first of the index.
+select parked_on from windlass.jobs where state = 'queued' and parked_on is not null order by parked_on limit 1;
 
 -- name: all_waited_for
 -- Found by jumping through the index.

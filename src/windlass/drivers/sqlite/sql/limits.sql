@@ -35,10 +35,8 @@ select value from json_each(:keys)
  where exists (select 1 from jobs indexed by jobs_parked where parked_on = value and state = 'queued');
 
 -- name: anybody_waits
--- Whether anybody waits for any key, and whether any limit is looked at again at some time. Mostly neither, and it costs less
--- than to ask of each key.
-select exists (select 1 from jobs indexed by jobs_parked where state = 'queued' and parked_on is not null),
-       exists (select 1 from limits where per_second is not null or wake_at is not null);
+-- For any key. Mostly nobody does, and it costs less than to ask of each key.
+select parked_on from jobs indexed by jobs_parked where state = 'queued' and parked_on is not null limit 1;
 
 -- name: all_waited_for
 -- Found by jumping through the index.
