@@ -3,6 +3,7 @@
 python bench/bounds.py plain --batch 500 --jobs 50000      every part does the same work; plain has nothing of the kind
 python bench/bounds.py limits --store postgres             100 types and 1,000 keys, each with a limit, two on every job
 python bench/bounds.py waiting --backlog 10000             10 keys of limit 2: so many jobs more than are measured wait
+python bench/bounds.py parking --backlog 10000             the same, and the claims that park them, once for each job
 python bench/bounds.py fair                                1,000 orgs take turns
 """
 
@@ -33,13 +34,14 @@ from limits.sqlite_loop import (
 from server import fresh_database
 
 from windlass.core.alterations import Alteration, PutLimit, PutQueue
+from windlass.core.limits import PARK_BITE
 from windlass.core.settle import Execution, Succeeded, settle
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.types import NewJob
 
-Part = Literal["plain", "limits", "waiting", "fair"]
+Part = Literal["plain", "limits", "waiting", "parking", "fair"]
 AnyDriver = SqliteDriver | PostgresDriver
 
 TYPES: Final = 100
@@ -82,7 +84,7 @@ def described(part: Part) -> list[Alteration]:
         case "limits":
             by_type = [PutLimit(f"type:noop-{n}", ROOM) for n in range(TYPES)]
             return [*by_type, *(PutLimit(f"key:k{n}", ROOM) for n in range(KEYS))]
-        case "waiting":
+        case "waiting" | "parking":
             return [PutLimit(f"key:k{n}", NARROW) for n in range(NARROW_KEYS)]
         case "fair":
             return [PutQueue(QUEUE, order="fair")]
@@ -94,7 +96,7 @@ def new_job(part: Part, number: int) -> NewJob:
     more: dict[str, Any] = {}
     if part == "limits":
         more = {"type": f"noop-{number % TYPES}", "limit_keys": (f"key:k{number * 7 % KEYS}",)}
-    elif part == "waiting":
+    elif part in ("waiting", "parking"):
         more = {"limit_keys": (f"key:k{number % NARROW_KEYS}",)}
     elif part == "fair":
         more = {"org_id": f"org-{number % ORGS:04}"}
@@ -148,12 +150,23 @@ def fresh_store(options: Options) -> Iterator[Callable[[], AnyDriver]]:
             yield lambda: PostgresDriver(url)
 
 
+async def ready(driver: AnyDriver) -> int:
+    """How many a claim would still look at, but for those who were let through to the permits that are free."""
+    counts = await driver.count(now=driver.clock.now())
+    return max(sum(count.jobs for count in counts if count.label == "queued") - NARROW_KEYS * NARROW, 0)
+
+
 async def prepare(driver: AnyDriver, options: Options) -> None:
-    """The first claim of a backlog parks what has to wait, once for each job: that is over before the clock starts."""
+    """The first claims of a backlog park what has to wait, once for each job. In `waiting` that is over before the clock
+    starts; those claims have jobs of their own."""
+    total, claims = options.jobs + options.backlog, 0
+    if options.part == "waiting":
+        claims = -(-total // (PARK_BITE - NARROW_KEYS * NARROW)) + 1
     try:
-        await fill(driver, options.part, options.jobs + options.backlog)
-        if options.part == "waiting":
+        await fill(driver, options.part, total + claims * NARROW_KEYS * NARROW)
+        for _ in range(claims):
             await take(driver, options.batch)
+        assert options.part != "waiting" or not await ready(driver), "some are not parked yet"
     finally:
         await driver.close()
 

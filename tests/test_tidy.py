@@ -28,15 +28,16 @@ ONLY_SQLITE = set(
     "take_lock last_seq queue_rules take_key key_holder pick_types pick_rows pick_rows_types picked changed insert_runs "
     "begin_runs close_expired try_ack undo_ack end_ack ack_begun close_acked close_begun close_unstarted report "
     "close_run place permits_of claim_limited lapsed_permits pick pick_share pick_firsts charge_share set_wake "
+    "pick_limited_rows pick_firsts_rows "
     "parked_of_share".split()
 )
 ONLY_POSTGRES = set(
     # one statement for a whole batch
     "insert_jobs claim_one claim_many take_keys key_holders dedupe_keys_held give_key places lapsed "
-    "leased_by pick_shares add_shares charge_shares parked_firsts set_wakes "
+    "leased_by pick_shares charge_shares parked_firsts set_wakes "
     # locks, in their order
-    "take lock_queues hold_queues lock_limits try_limits lock_groups lock_guards lock_jobs lock_ended hold_leader "
-    "hold_templates lock_schedules lock_schedule_named "
+    "take lock_queues hold_queues lock_limits hold_limits try_limits lock_groups lock_guards lock_jobs lock_ended "
+    "hold_leader hold_templates lock_schedules lock_schedule_named "
     "lock_holders replaceable try_guards limits_there begin_hold be_brief hold_claims undo_hold end_hold "
     "lock_usage share_usage shared_rows_of concerning open_groups reach lock_open stopped_with members_in "
     "lock_order lock_hold lock_webhooks share_webhooks lock_waiting_events lock_deliveries lock_open_for_long "

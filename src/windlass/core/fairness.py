@@ -63,6 +63,13 @@ class Turns:
         ahead += self.offered.get(share, 0)
         return base + ahead / self._weights.get(share, 1.0) if ahead else base
 
+    def heads(self, waiting: Collection[str]) -> list[tuple[float, str]]:
+        """(start, share) of each of many."""
+        if self.offered:
+            return [(self.start(share), share) for share in waiting]
+        clock, finish = self.clock, {share: row.finish for share, row in self._shares.items()}
+        return [(max(finish.get(share, clock), clock), share) for share in waiting]
+
     def next(self, waiting: Collection[str], ahead: Mapping[str, int] | None = None) -> str | None:
         """Whose turn it is among those that have jobs, after `ahead` more of each."""
         taken = ahead or {}

@@ -194,52 +194,105 @@ def next_refill(limits: Iterable[Limit], now: Micros) -> Micros | None:
 
 
 class Books:
-    """The limits of one claim as they become while it grants: rows that are held, and what to write of them."""
+    """The limits of one claim as they become while it grants: rows that are held, and what to write of them. A claim may
+    take hundreds of permits, so what is free is kept at hand and a row is made once of all that was taken."""
 
     def __init__(self, now: Micros) -> None:
         self._now = now
-        self.limits: dict[str, Limit] = {}
+        self._limits: dict[str, Limit] = {}  # without what was taken of those that have no rate
         self._before: dict[str, Limit] = {}
+        self._free: dict[str, int | None] = {}
+        self._taken: dict[str, int] = {}
+        self._touched: set[str] = set()
+        self._caps: dict[str, tuple[str, ...]] = {}  # by queue
 
     def open(self, limits: Iterable[Limit]) -> None:
         """Rows as they stand, which nobody else changes from here on."""
+        self._caps.clear()
         for limit in limits:
-            self.limits[limit.key] = self._before[limit.key] = limit
+            key = limit.key
+            self._limits[key] = self._before[key] = limit
+            self._free[key] = room(limit, self._now)
+            self._taken[key] = 0
 
     def copy(self) -> Books:
         """To try what would become of them; nothing of it is written."""
         books = Books(self._now)
-        books.limits.update(self.limits)
+        books._limits.update(self._limits)
+        books._free.update(self._free)
+        books._taken.update(self._taken)
         return books
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._limits)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._limits
+
+    def has_room(self, key: str) -> bool:
+        return self._free[key] != 0
 
     def cap(self, queue: str) -> int | None:
         """How many more the queue may give."""
-        rooms = [room(self.limits.get(key), self._now) for key in caps_of(queue)]
+        rooms = [self._free[key] for key in self._caps_of(queue)]
         return min((free for free in rooms if free is not None), default=None)
 
     def admit(self, queue: str, keys: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
         """All permits of a job, or the key on which it is parked. Neither: its queue may give no more."""
-        if not self.limits:
+        free = self._free
+        if not free:
             return (), None
-        if self.cap(queue) == 0:
+        caps = self._caps_of(queue)
+        if any(free[key] == 0 for key in caps):
             return None, None
-        mine = [self.limits[key] for key in keys if key in self.limits]
-        full = next((limit for limit in mine if room(limit, self._now) == 0), None)
-        if full is not None:
-            self.limits[full.key] = parked(full, self._now)
-            return None, full.key
-        mine += [self.limits[key] for key in caps_of(queue) if key in self.limits]
-        for limit in mine:
-            self.limits[limit.key] = taken(limit, self._now)
-        return tuple(limit.key for limit in mine), None
+        mine = [key for key in keys if key in free]
+        for key in mine:
+            if free[key] == 0:
+                self._change(key, parked(self._limits[key], self._now))
+                return None, key
+        mine += caps
+        for key in mine:
+            self._take(key)
+        return tuple(mine), None
+
+    def let_through(self, key: str, *, waiting: bool) -> None:
+        """Of a limit with a rate: nobody else is let through now; while some wait for a token, when to look again."""
+        if has_rate(self._limits[key]):
+            self._change(key, let_through(self._limits[key], self._now, waiting=waiting))
 
     def changes(self) -> list[tuple[Limit, int]]:
         """Rows that are other than they were, each with how many permits were taken; in the order of keys. They count as
         written."""
-        changed = [
-            (limit, limit.used - self._before[key].used)
-            for key, limit in sorted(self.limits.items())
-            if limit != self._before[key]
-        ]
-        self._before.update(self.limits)
+        changed: list[tuple[Limit, int]] = []
+        for key in sorted(self._touched):
+            limit, before, count = self._limits[key], self._before[key], self._taken[key]
+            if count and not has_rate(limit):
+                limit = taken(limit, self._now, count)
+            if limit != before:
+                changed.append((limit, count))
+            self._limits[key] = self._before[key] = limit
+            self._taken[key] = 0
+        self._touched.clear()
         return changed
+
+    def _caps_of(self, queue: str) -> tuple[str, ...]:
+        found = self._caps.get(queue)
+        if found is None:
+            found = self._caps[queue] = tuple(key for key in caps_of(queue) if key in self._limits)
+        return found
+
+    def _take(self, key: str) -> None:
+        limit, free = self._limits[key], self._free[key]
+        self._touched.add(key)
+        self._taken[key] += 1
+        if limit.per_second is not None:  # whose bucket is what became of it, token by token
+            self._change(key, taken(limit, self._now))
+        elif free is not None:
+            self._free[key] = free - 1
+
+    def _change(self, key: str, limit: Limit) -> None:
+        if limit is not self._limits[key]:
+            self._touched.add(key)
+            self._limits[key] = limit
+            self._free[key] = room(limit, self._now)

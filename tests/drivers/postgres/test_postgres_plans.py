@@ -18,6 +18,7 @@ from windlass.drivers.postgres.leases import claim_statement, extension
 from windlass.drivers.postgres.settlement import ack
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, JobQuery, Renewal
+from windlass.drivers.rows import to_json
 from windlass.drivers.statement import Statement
 from windlass.types import NewJob
 
@@ -36,6 +37,8 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
     leased = [
         row[0] for row in connection.execute("select seq from windlass.jobs where state = 'running' order by 1 limit 500")
     ]
+    queued = "select seq from windlass.jobs where state = 'queued' and ready order by 1 limit 100"
+    ready = [row[0] for row in connection.execute(queued)]
     ids = [row[0] for row in connection.execute("select id from windlass.jobs order by seq limit 100")]
     some = [f"q{n}" for n in range(1, 1000)]
     hot: list[Hot] = [(f"claim {n} of one queue", claim(["big"], n), n, 45) for n in (1, 100, 500)]
@@ -66,6 +69,11 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
                                   types=None, unhandled=False, passed=Ints([1])), 120, 8),
         ("take", SQL.take(seqs=Ints(leased[:100])), 100, 8),
         ("get of 100", SQL.get_jobs(ids=Texts(ids)), 100, 8),
+        ("anybody who waits", SQL.anybody_waits(), 1, 12),
+        ("park", SQL.park(seqs=Ints(ready), places=to_json(dict.fromkeys(ready, "k0")), now=NOW), 100, 60),
+        ("claim with permits", SQL.claim(
+            seqs=Ints(ready), permits=to_json(dict.fromkeys(ready, ("k0",))), token="new", worker_id="w", now=NOW,
+            expires_at=NOW, started_at=NOW, prefix="p"), 100, 60),
         ("parked kinds", SQL.parked_kinds(keys=Texts(["k0", "nobody's"])), 40, 60),
         ("unpark", SQL.unpark(keys=Texts(["k0"]), queues=Texts(["big"]), types=Texts(["t1"]), rooms=Ints([3]), now=NOW),
          4, 60),

@@ -257,6 +257,7 @@ HOT = """
     glance promote pick pick_rows pick_types picked claim insert_runs extend begin_runs expire close_expired leased_queues
     undecided guards seqs_of ack ack_begun close_acked close_begun close_unstarted move close_run report count_jobs
     ids_in_use dedupe_holder key_holder fire_holder chain_head unpark parked_kinds pick_limited pick_share pick_firsts
+    pick_limited_rows pick_firsts_rows anybody_waits
     count_members uncount_failed
     get_jobs get_runs prunable last_position
 """

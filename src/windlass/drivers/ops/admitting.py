@@ -37,8 +37,8 @@ class Admission:
     def unseen(self, candidates: Sequence[Candidate]) -> set[str]:
         """Keys of limits that may concern these and that were not looked for yet. One that is not there now will not be:
         whoever makes a limit waits for claims under way."""
-        keys = {key for one in candidates for key in (*one.keys, *rules.caps_of(one.queue))}
-        return keys - self._seen
+        keys = set[str]().union(*(one.keys for one in candidates))
+        return keys.union(*map(rules.caps_of, {one.queue for one in candidates})) - self._seen
 
     def open(self, limits: Mapping[str, Limit], keys: Iterable[str]) -> None:
         """What was found of these keys, as it stands."""
@@ -81,7 +81,7 @@ class Admission:
             places[one.seq] = full
             self._waited_for[full] = True
             self.parked += 1
-            if (yield from self._pass_on([key for key in one.keys if key != full and key in self.books.limits], places)):
+            if (yield from self._pass_on([key for key in one.keys if key != full and key in self.books], places)):
                 break
         yield from self._write(places)
         self.ahead = min(GROWTH * max(considered, 1), PARK_BITE) if self.parked > before else 0
@@ -94,10 +94,9 @@ class Admission:
         if unknown:
             found = {row[0] for row in (yield self._gate.sql.waited_for(keys=self._gate.texts(unknown)))}
             self._waited_for.update((key, key in found) for key in unknown)
-        limits = self.books.limits
-        for key in filter(lambda key: rules.has_rate(limits[key]), keys):
-            limits[key] = rules.let_through(limits[key], self._now, waiting=self._waited_for[key])
-        free = [key for key in keys if self._waited_for[key] and rules.room(limits[key], self._now) != 0]
+        for key in keys:
+            self.books.let_through(key, waiting=self._waited_for[key])
+        free = [key for key in keys if self._waited_for[key] and self.books.has_room(key)]
         if not free:
             return False
         yield from self._write(places)

@@ -22,7 +22,11 @@ Kind = tuple[str, str, str, int]  # key, queue, type, how many of them may try a
 
 
 def limit_in(row: Row) -> Limit:
-    return Limit(**dict(zip(Limit.__struct_fields__, row, strict=True)))
+    key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared = row
+    return Limit(
+        key=key, max_used=max_used, used=used, per_second=per_second, burst=burst, tokens=tokens, refilled_at=refilled_at,
+        wake_at=wake_at, weight=weight, paused_at=paused_at, declared=declared,
+    )  # fmt: skip
 
 
 def keys_of(job: Job) -> tuple[str, ...]:
@@ -70,8 +74,9 @@ class Gate(ABC):
         after any other lock."""
 
     @abstractmethod
-    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
-        """So many permits of each key, never more than are out."""
+    def give_back(self, permits: Mapping[str, int]) -> Op[list[str]]:
+        """So many permits of each key, never more than are out. Answers the keys whose limits are looked at again at some
+        time."""
 
     @abstractmethod
     def hold_claims(self) -> Op[None]:
@@ -85,8 +90,8 @@ class Gate(ABC):
         """The permits of leases that have ended."""
         permits = Counter(key for keys in held for key in keys)
         if permits:
-            yield from self.give_back(permits)
-            yield from self.let_through(permits, now)
+            timed = yield from self.give_back(permits)
+            yield from self.let_through(permits, now, timed)
 
     def pass_on(self, keys: Iterable[str], now: Micros) -> Op[None]:
         """Of a job that will not run: it may have been the one that was let through to a permit. Which keys it has may be
@@ -95,15 +100,20 @@ class Gate(ABC):
         if names:
             yield from self.let_through((yield from self.try_hold(names)), now)
 
-    def let_through(self, keys: Iterable[str], now: Micros) -> Op[bool]:
+    def timed(self, keys: Sequence[str]) -> Op[list[str]]:
+        """Those of the keys whose limits are looked at again at some time."""
+        return [row[0] for row in (yield self.sql.timed(keys=self.texts(keys)))]
+
+    def let_through(self, keys: Iterable[str], now: Micros, timed: Sequence[str] | None = None) -> Op[bool]:
         """Of those who wait for a key, as many may try again as there is room, of every queue and type: the first ones
         might stand in a queue that nobody serves. The kinds are found by jumping through the index, so the cost does not
-        grow with the number of jobs that wait."""
+        grow with the number of jobs that wait. `timed`: those that are looked at again at some time, if that is known."""
         names = sorted({key for key in keys if not rules.caps(key)})
         if not names:
             return False
-        parked = yield self.sql.parked_kinds(keys=self.texts(names))
-        timed = [row[0] for row in (yield self.sql.timed(keys=self.texts(names)))]
+        somebody = yield self.sql.anybody_waits()
+        parked = (yield self.sql.parked_kinds(keys=self.texts(names))) if somebody else []
+        timed = (yield from self.timed(names)) if timed is None else [key for key in timed if not rules.caps(key)]
         if not parked and not timed:
             return False
         limits = yield from self.limits({row[0] for row in parked} | set(timed))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from functools import partial
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from windlass.core.fairness import Share, Turns
@@ -15,21 +16,18 @@ from windlass.drivers.statement import Blocks, Op, Row, T
 
 
 class Candidate(NamedTuple):
-    order: tuple[int, int, int, int]  # core/eligibility.py: dispatch_order; its last part is the seq
+    seq: int
+    order: tuple[int, int, int, int]  # core/eligibility.py: dispatch_order
     queue: str
     keys: tuple[str, ...]  # of limits that may concern it
     share: str | None = None  # in a fair queue
-
-    @property
-    def seq(self) -> int:
-        return self.order[3]
+    row: Row = ()  # all that a run needs, if that was read with it
 
 
 def candidate(queue: str, row: Row) -> Candidate:
-    """From the columns of `pick_limited` and `pick_share`."""
-    return Candidate(
-        (row[0], row[1], row[2], row[3]), queue, keys_of(strings_in(row[4]), row[5], row[6], strings_in(row[7])), row[8]
-    )
+    """From the columns of `pick_limited`, `pick_share` and those that add what a run needs."""
+    keys = keys_of(strings_in(row[4]), row[5], row[6], strings_in(row[7]))
+    return Candidate(row[3], row[:4], queue, keys, row[8], row[9:])
 
 
 def merged(lines: Sequence[list[Candidate]], limit: int) -> list[Candidate]:
@@ -57,49 +55,48 @@ class Picking(ABC):
         self._turns: dict[str, Turns] = {}
 
     @abstractmethod
-    def line(self, queue: str, limit: int) -> Op[list[Candidate]]:
-        """The first ready jobs of a queue that are wanted, in dispatch order."""
+    def line(self, queue: str, limit: int, *, whole: bool) -> Op[list[Candidate]]:
+        """The first ready jobs of a queue that are wanted, in dispatch order. `whole`: if all that a run needs can be read
+        with them, it may be."""
 
     @abstractmethod
-    def of_shares(self, queue: str, counts: Mapping[str, int]) -> Op[dict[str, list[Candidate]]]:
+    def of_shares(self, queue: str, counts: Mapping[str, int], *, whole: bool) -> Op[dict[str, list[Candidate]]]:
         """So many of the first ready jobs of each org that are wanted."""
 
     def pick(self, queues: Mapping[str, int | None], limit: int, ahead: int = 0) -> Op[list[Candidate]]:
         """The next `limit` over these queues, of each no more than it may give (None = any number). `ahead`: so many at
-        least, where those that come first are likely to find no permit."""
+        least, where those that come first are likely to find no permit; then no more is read of them than that takes."""
         lines: list[list[Candidate]] = []
         for queue, most in queues.items():
             wanted = limit if most is None else min(limit, most)
             wanted = wanted and max(wanted, ahead)
             if wanted and queue in self._fair:
-                lines.append((yield from self._in_turn(queue, wanted)))
+                lines.append((yield from self._in_turn(queue, wanted, whole=not ahead)))
             elif wanted:
-                lines.append((yield from self.line(queue, wanted)))
+                lines.append((yield from self.line(queue, wanted, whole=not ahead)))
         return merged(lines, max(limit, ahead)) if lines else []
 
-    def offered(self, candidates: Sequence[Candidate]) -> None:
-        for one in candidates:
-            if one.share is not None and one.queue in self._turns:
-                self._turns[one.queue].offered[one.share] += 1
+    def served(self, candidates: Sequence[Candidate], granted: Container[int]) -> None:
+        """These were offered a place; those of the granted numbers have one."""
+        for one in candidates if self._turns else ():
+            turns = self._turns.get(one.queue)
+            if turns is not None and one.share is not None:
+                turns.offered[one.share] += 1
+                turns.granted[one.share] += one.seq in granted
 
-    def granted(self, candidates: Sequence[Candidate]) -> None:
-        for one in candidates:
-            if one.share is not None and one.queue in self._turns:
-                self._turns[one.queue].granted[one.share] += 1
-
-    def charges(self) -> list[tuple[str, str, float, float, float]]:
-        """(queue, share, virtual time of the claim, how much later the last start and the finish are), by queue and
-        share."""
+    def charges(self) -> list[tuple[str, float, list[tuple[str, float, float]]]]:
+        """Of each queue, by name: its virtual time at the claim, and (share, how much later its last start and its finish
+        are), by share."""
+        charged = [(queue, turns.clock, turns.charges()) for queue, turns in sorted(self._turns.items())]
         return [
-            (queue, share, turns.clock, (count - 1) / weight, count / weight)
-            for queue, turns in sorted(self._turns.items())
-            for share, count, weight in turns.charges()
-        ]
+            (queue, clock, [(share, (count - 1) / weight, count / weight) for share, count, weight in charges])
+            for queue, clock, charges in charged if charges
+        ]  # fmt: skip
 
-    def _in_turn(self, queue: str, limit: int) -> Op[list[Candidate]]:
+    def _in_turn(self, queue: str, limit: int, *, whole: bool) -> Op[list[Candidate]]:
         turns = yield from self._turns_of(queue)
         waiting = [row[0] for row in (yield self.sql.fair_shares(queue=queue))]
-        return (yield from in_turn(turns, waiting, limit, lambda counts: self.of_shares(queue, counts)))
+        return (yield from in_turn(turns, waiting, limit, partial(self.of_shares, queue, whole=whole)))
 
     def _turns_of(self, queue: str) -> Op[Turns]:
         if queue not in self._turns:
@@ -118,40 +115,43 @@ def in_turn(
 ) -> Op[list[T]]:
     """The first `limit` of those that wait, in the turns of their orgs; `first_of` answers so many of each. Who has none,
     as most may where a claim wants few types, is found out of ever more orgs at a time."""
-    heads = [(turns.start(share), share) for share in waiting]
+    heads = turns.heads(waiting)
     heapify(heads)
     known: dict[str, list[T]] = {}
     complete: set[str] = set()  # of which all that there is, is known
     order: list[T] = []
-    counts: Counter[str] = Counter()
+    counts: Counter[str] = Counter()  # turns that each was given
+    placed: Counter[str] = Counter()  # and what became of them
     ahead = 0
     while heads and len(order) < limit:
-        _, share = heads[0]
-        has, used = known.get(share, []), counts[share]
-        if used == len(has) and share not in complete:
-            ahead = max(limit - len(order), 2 * ahead)
-            asked = _foreseen(turns, heads, counts, complete, ahead)
-            found = yield from first_of(asked)
-            complete |= {share for share, count in asked.items() if len(found.get(share, ())) < count}
-            known.update((share, found.get(share, [])) for share in asked)
+        ahead = max(limit - len(order), 2 * ahead)
+        given = _given(turns, heads, counts, {share: len(known[share]) for share in complete}, ahead)
+        asked = {share: counts[share] for share in given if share not in complete}
+        found = (yield from first_of(asked)) if asked else {}
+        for share, count in asked.items():
+            known[share] = found.get(share, [])
+            if len(known[share]) < count:
+                complete.add(share)
+        for share in given:
+            place = placed[share]
+            placed[share] = place + 1
+            if place < len(known[share]):
+                order.append(known[share][place])
+    return order[:limit]
+
+
+def _given(
+    turns: Turns, heads: list[tuple[float, str]], counts: Counter[str], ends: Mapping[str, int], limit: int
+) -> list[str]:
+    """Whose the next `limit` turns are, as if all had as many, but for those of whom it is known where they end."""
+    given: list[str] = []
+    while heads and len(given) < limit:
+        share = heads[0][1]
+        count = counts[share] + 1
+        if count > ends.get(share, count):
+            heappop(heads)
             continue
-        heappop(heads)
-        if used < len(has):
-            order.append(has[used])
-            counts[share] += 1
-            heappush(heads, (turns.start(share, counts[share]), share))
-    return order
-
-
-def _foreseen(
-    turns: Turns, heads: Sequence[tuple[float, str]], counts: Mapping[str, int], complete: Container[str], limit: int
-) -> dict[str, int]:
-    """How many of each are to be known for the next `limit` turns, as if all had as many."""
-    heads, asked = list(heads), dict[str, int]()
-    while heads and limit:
-        _, share = heappop(heads)
-        if share not in complete:
-            asked[share] = asked.get(share, counts.get(share, 0)) + 1
-            heappush(heads, (turns.start(share, asked[share]), share))
-            limit -= 1
-    return asked
+        given.append(share)
+        counts[share] = count
+        heapreplace(heads, (turns.start(share, count), share))
+    return given

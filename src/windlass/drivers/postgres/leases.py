@@ -22,7 +22,7 @@ from windlass.drivers.postgres.limits import GATE, Locked, PostgresPicking
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, Extended, Renewal
-from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, strings_out
+from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, to_json
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Claimed, Micros
 
@@ -118,7 +118,9 @@ def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Lock
         unseen = admission.unseen(picked)
         limits, elsewhere = (yield from locked.lock(unseen)) if unseen else ({}, set())
         admission.open(limits, unseen - elsewhere)
-        usable = [one for one in picked if elsewhere.isdisjoint((*one.keys, *caps_of(one.queue)))]
+        usable = picked
+        if elsewhere:
+            usable = [one for one in picked if elsewhere.isdisjoint((*one.keys, *caps_of(one.queue)))]
         reached = admission.reach(usable, wanted)  # no more are locked than are needed
         if reached < len(usable):
             picked, usable = picked[: picked.index(usable[reached])], usable[:reached]
@@ -127,11 +129,10 @@ def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Lock
         picking.passed += [one.seq for one in picked if one.seq not in still]
         there = [one for one in picked if one.seq in still]
         considered, permits = yield from admission.admit(there, wanted)
-        picking.offered(there[:considered])
-        picking.granted([one for one in there[:considered] if one.seq in permits])
+        picking.served(there[:considered], permits)
         taken += yield from lease(permits, wish, now)
     yield from picking.charge()
-    return Took(taken, bool(fair or books.limits), admission.is_full)
+    return Took(taken, bool(fair or books), admission.is_full)
 
 
 def wake(now: Micros, locked: Locked) -> Op[None]:
@@ -147,7 +148,7 @@ def lease(permits: Mapping[int, tuple[str, ...]], wish: Claim, now: Micros) -> O
     if not permits:
         return []
     rows = yield SQL.claim(
-        seqs=Ints(permits), permits=Texts(map(strings_out, permits.values())), token=wish.token,
+        seqs=Ints(permits), permits=to_json({seq: held for seq, held in permits.items() if held}), token=wish.token,
         expires_at=now + wish.lease_for, worker_id=wish.worker_id, now=now,
         started_at=now if wish.start else None, prefix=run_prefix(wish.token, now),
     )  # fmt: skip

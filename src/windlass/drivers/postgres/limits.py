@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from windlass.core.limits import has_rate
 from windlass.drivers.ops.limits import Gate, Kind, limit_in
 from windlass.drivers.ops.picking import Candidate, Picking, candidate
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.faults import is_locked_out
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim
+from windlass.drivers.rows import to_json
 from windlass.drivers.statement import Op
 from windlass.types import Limit, Micros
 
@@ -47,15 +49,18 @@ class PostgresGate(Gate):
         return found
 
     def park(self, places: Mapping[int, str], now: Micros) -> Op[None]:
-        yield SQL.park(seqs=Ints(places), keys=Texts(places.values()), now=now)
+        yield SQL.park(seqs=Ints(places), places=to_json(places), now=now)
 
     def write(self, changes: Sequence[tuple[Limit, int]]) -> Op[None]:
-        rows = [limit for limit, _ in changes]
-        yield SQL.write_limits(
-            keys=Texts(row.key for row in rows), permits=Ints(count for _, count in changes),
-            tokens=Floats(row.tokens for row in rows), refilled_at=Ints(row.refilled_at for row in rows),
-            wake_at=Ints(row.wake_at for row in rows),
-        )  # fmt: skip
+        permits = {limit.key: count for limit, count in changes if count}
+        if permits:
+            yield SQL.take_permits(keys=Texts(permits), permits=to_json(permits))
+        rows = [limit for limit, _ in changes if has_rate(limit)]
+        if rows:
+            yield SQL.write_buckets(
+                keys=Texts(row.key for row in rows), tokens=Floats(row.tokens for row in rows),
+                refilled_at=Ints(row.refilled_at for row in rows), wake_at=Ints(row.wake_at for row in rows),
+            )  # fmt: skip
 
     def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
         yield SQL.set_wakes(keys=Texts(row.key for row in limits), wake_at=Ints(row.wake_at for row in limits))
@@ -64,8 +69,8 @@ class PostgresGate(Gate):
         elsewhere = {row[0] for row in (yield SQL.try_limits(keys=Texts(keys))) if not row[-1]}
         return [key for key in keys if key not in elsewhere]
 
-    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
-        yield SQL.free_permits(keys=Texts(permits), permits=Ints(permits.values()))
+    def give_back(self, permits: Mapping[str, int]) -> Op[list[str]]:
+        return [row[0] for row in (yield SQL.free_permits(keys=Texts(permits), permits=to_json(permits)))]
 
     def hold_claims(self) -> Op[None]:
         """Everybody waits behind one who waits for this, so none waits long, and in between they go on."""
@@ -96,13 +101,13 @@ class PostgresPicking(Picking):
         self._unhandled = wish.unhandled
         self.passed = Ints()  # jobs that others hold
 
-    def line(self, queue: str, limit: int) -> Op[list[Candidate]]:
+    def line(self, queue: str, limit: int, *, whole: bool) -> Op[list[Candidate]]:
         rows = yield SQL.pick_limited(
             queue=queue, limit=limit, types=self._types, unhandled=self._unhandled, passed=self.passed
         )
         return [candidate(queue, row) for row in rows]
 
-    def of_shares(self, queue: str, counts: Mapping[str, int]) -> Op[dict[str, list[Candidate]]]:
+    def of_shares(self, queue: str, counts: Mapping[str, int], *, whole: bool) -> Op[dict[str, list[Candidate]]]:
         rows = yield SQL.pick_shares(
             queue=queue, shares=Texts(counts), counts=Ints(counts.values()), types=self._types,
             unhandled=self._unhandled, passed=self.passed,
@@ -113,12 +118,12 @@ class PostgresPicking(Picking):
         return found
 
     def charge(self) -> Op[None]:
-        charges = self.charges()
-        if charges:
-            queues, shares, clocks, starts, finishes = zip(*charges, strict=True)
-            whose = {"queues": Texts(queues), "shares": Texts(shares), "clocks": Floats(clocks)}
-            yield SQL.add_shares(**whose)
-            yield SQL.charge_shares(**whose, starts=Floats(starts), finishes=Floats(finishes))
+        for queue, clock, charges in self.charges():
+            shares, starts, finishes = zip(*charges, strict=True)
+            yield SQL.charge_shares(
+                queue=queue, clock=clock, shares=Texts(shares), starts=Floats(starts), finishes=Floats(finishes),
+                later=to_json({share: later for share, *later in charges}),
+            )  # fmt: skip
 
 
 class Locked:
@@ -133,16 +138,18 @@ class Locked:
         early = {key for key in names if key < last and key not in self._held}
         tried = (yield SQL.try_limits(keys=Texts(sorted(early)))) if early else []
         limits = {row[0]: limit_in(row[:-1]) for row in tried if row[-1]}
-        limits.update((yield from lock(names - early)))
+        late = sorted(names - early)
+        rows = (yield SQL.lock_limits(keys=Texts(late))) if late else []
+        limits.update((row[0], limit_in(row)) for row in rows)
         self._held.update(limits)
         return limits, {row[0] for row in tried if not row[-1]}
 
 
-def lock(keys: Iterable[str]) -> Op[Limits]:
-    """The limits of these keys as they stand. Once in a transaction; see `Locked` for more."""
+def lock(keys: Iterable[str]) -> Op[None]:
+    """Hold the limits of these keys. Once in a transaction; see `Locked` for more."""
     names = sorted(set(keys))
-    rows = (yield SQL.lock_limits(keys=Texts(names))) if names else []
-    return {row[0]: limit_in(row) for row in rows}
+    if names:
+        yield SQL.hold_limits(keys=Texts(names))
 
 
 def hold_claims_for_new(keys: Iterable[str]) -> Op[None]:

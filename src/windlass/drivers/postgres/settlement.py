@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Final
 
@@ -121,15 +122,23 @@ def settle_free(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | 
 def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[list[Answer | None]]:
     answers: list[Answer | None] = ["applied"] * len(changes)
     seqs = yield from addressed([change.handle for change in changes])
-    batch = Batch(wait, (yield from lock_shared(seqs, changes, wait=wait)))
-    for turn in rounds(zip(seqs, enumerate(changes), strict=True)):
+    batch = Batch(wait)
+    yield from lock_shared(batch, seqs, changes)
+    units = list(zip(seqs, enumerate(changes), strict=True))
+    freed: list[tuple[str, ...]] = []
+    if not wait:
+        units, freed = yield from ack_limited(batch, units, now)
+        if not units:
+            yield from limits.GATE.free(freed, now)
+    for turn in rounds(units):
         held = yield from judged(turn, answers, now, batch)
         yield from move(held, batch.awaited, now)
         ended = [batch.awaited[seq] for seq, (_, change) in held if seq in batch.awaited and ends_for_others(change)]
         for seq, (_, change) in held:
             ended += yield from ride(seq, batch.awaited.get(seq), change, now)
         yield from add(SQL, (r for _, (_, change) in held for r in change.riders if isinstance(r, AddEvent)), now)
-        yield from limits.GATE.free([batch.permits[seq] for seq, _ in held], now)
+        yield from limits.GATE.free([*freed, *(batch.permits[seq] for seq, _ in held)], now)
+        freed = []
         if ended:
             yield from advance(DIALECT, ended, now)
     edge = late_until(now)
@@ -137,6 +146,17 @@ def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[lis
     if late:
         yield from count_late(late)
     return answers
+
+
+def ack_limited(batch: Batch, units: Sequence[Unit], now: Micros) -> Op[tuple[list[Unit], list[tuple[str, ...]]]]:
+    """Plain successes whose limits are held, in one statement that waits for nobody. Answers the units that are left, to be
+    judged, and the permits of the others: as they were seen, because with the lease's token they do not change."""
+    named = Counter(seq for seq, _ in units)
+    plain = [(seq, change) for seq, (_, change) in units if named[seq] == 1 and is_plain(change)]
+    if not plain:
+        return list(units), []
+    acked = {row[0] for row in (yield ack([seq for seq, _ in plain], [change for _, change in plain], now, limited=True))}
+    return [unit for unit in units if unit[0] not in acked], [batch.seen[seq] for seq in acked if seq in batch.seen]
 
 
 def count_late(seqs: Sequence[int]) -> Op[None]:
@@ -153,9 +173,10 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
 class Batch:
     """What is known of a batch while it is settled."""
 
-    def __init__(self, wait: bool, stopping: set[str]) -> None:
+    def __init__(self, wait: bool) -> None:
         self.wait = wait
-        self.stopping = stopping  # groups in which the end of a member may cancel others
+        self.stopping: set[str] = set()  # groups in which the end of a member may cancel others
+        self.seen: dict[int, tuple[str, ...]] = {}  # permits, before their limits were held
         self.passed: set[int] = set()
         self.permits: dict[int, tuple[str, ...]] = {}  # of the leases that end
         self.awaited: dict[int, str] = {}  # ids of those that others wait for
@@ -170,13 +191,13 @@ class Batch:
         )
 
 
-def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement], *, wait: bool) -> Op[set[str]]:
+def lock_shared(batch: Batch, seqs: Sequence[int], changes: Sequence[Settlement]) -> Op[None]:
     """Everything that a batch may touch besides its jobs, before its jobs: queues, limits, groups, in this order and each
-    in the order of keys. With `wait` also the jobs, and those that wait for them. Answers the groups in which the end of a
-    member may cancel others."""
+    in the order of keys. With `wait` also the jobs, and those that wait for them. Notes what it saw of them."""
     rows = yield SQL.shared_rows_of(seqs=Ints(seqs))
-    groups = {group_id for group_id, _ in rows if group_id is not None}
-    keys = {key for _, permits in rows for key in strings_in(permits)}
+    groups = {group_id for _, group_id, _ in rows if group_id is not None}
+    batch.seen = {seq: strings_in(permits) for seq, _, permits in rows if permits is not None}
+    keys = set[str]().union(*batch.seen.values())
     for change in changes:
         for rider in change.riders:
             if isinstance(rider, CountMember):
@@ -185,7 +206,7 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement], *, wait: boo
         places = yield SQL.places(seqs=Ints(seqs))
         yield SQL.lock_queues(names=Texts({queue for _, queue, _ in places}))
     more: set[int] = set()
-    if wait:
+    if batch.wait:
         deep = any(type(change) is not Ack for change in changes)
         more, others, theirs = yield from reached(seqs, groups if deep else (), deep=deep)
         groups, keys = groups | others, keys | theirs
@@ -193,7 +214,7 @@ def lock_shared(seqs: Sequence[int], changes: Sequence[Settlement], *, wait: boo
     rules = (yield SQL.lock_groups(ids=Texts(sorted(groups)))) if groups else []
     if more:
         yield SQL.lock_jobs(seqs=Ints(sorted({*seqs, *more})))
-    return {group_id for group_id, may_stop in rules if may_stop}
+    batch.stopping = {group_id for group_id, may_stop in rules if may_stop}
 
 
 def judged(units: Sequence[Unit], answers: list[Answer | None], now: Micros, batch: Batch) -> Op[list[Unit]]:

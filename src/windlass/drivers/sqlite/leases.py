@@ -67,18 +67,20 @@ def claim_with_permits(
         if unseen:
             admission.open((yield from GATE.limits(unseen)), unseen)
         considered, permits = yield from admission.admit(picked, wanted)
-        picking.offered(picked[:considered])
-        picking.granted([one for one in picked[:considered] if one.seq in permits])
-        taken += yield from lease((yield from rows_of(list(permits))), wish, prefix, now, permits)
-    charges = picking.charges()
-    if charges:
-        yield SQL.charge_share.many(charges)
+        picking.served(picked[:considered], permits)
+        known = {one.seq: one.row for one in picked[:considered] if one.row}
+        taken += yield from lease((yield from rows_of(list(permits), known)), wish, prefix, now, permits)
+    for queue, clock, charges in picking.charges():
+        yield SQL.charge_share.many([(queue, share, clock, start, finish) for share, start, finish in charges])
     return taken, admission.is_full
 
 
-def rows_of(seqs: Sequence[int]) -> Op[list[Row]]:
-    """In the order given: a select by seq promises none, the contract does."""
-    by_seq = {row[0]: row for row in (yield SQL.picked(seqs=to_json(seqs)))}
+def rows_of(seqs: Sequence[int], known: Mapping[int, Row] | None = None) -> Op[list[Row]]:
+    """In the order given: a select by seq promises none, the contract does. Those that are known are not read again."""
+    by_seq = dict(known or {})
+    unknown = [seq for seq in seqs if seq not in by_seq]
+    if unknown:
+        by_seq.update((row[0], row) for row in (yield SQL.picked(seqs=to_json(unknown))))
     return [by_seq[seq] for seq in seqs]
 
 

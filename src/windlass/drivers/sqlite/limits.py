@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from windlass.core.limits import has_rate
 from windlass.drivers.ops.limits import Gate, Kind
 from windlass.drivers.ops.picking import Candidate, Picking, candidate
 from windlass.drivers.protocol import Claim
@@ -42,7 +43,12 @@ class SqliteGate(Gate):
         yield SQL.park.many([(key, now, seq) for seq, key in places.items()])
 
     def write(self, changes: Sequence[tuple[Limit, int]]) -> Op[None]:
-        yield SQL.write_limits.many([(n, row.tokens, row.refilled_at, row.wake_at, row.key) for row, n in changes])
+        permits = {limit.key: count for limit, count in changes if count}
+        if permits:
+            yield SQL.take_permits(permits=to_json(permits))
+        rows = [limit for limit, _ in changes if has_rate(limit)]
+        if rows:
+            yield SQL.write_buckets.many([(row.tokens, row.refilled_at, row.wake_at, row.key) for row in rows])
 
     def set_wakes(self, limits: Sequence[Limit]) -> Op[None]:
         yield SQL.set_wake.many([(limit.wake_at, limit.key) for limit in limits])
@@ -51,8 +57,9 @@ class SqliteGate(Gate):
         yield from ()
         return list(keys)
 
-    def give_back(self, permits: Mapping[str, int]) -> Op[None]:
-        yield SQL.free_permits.many([(count, key) for key, count in permits.items()])
+    def give_back(self, permits: Mapping[str, int]) -> Op[list[str]]:
+        yield SQL.free_permits(permits=to_json(permits))
+        return (yield from self.timed(list(permits)))
 
     def hold_claims(self) -> Op[None]:
         yield from ()
@@ -69,17 +76,19 @@ class SqlitePicking(Picking):
         self._types = None if wish.types is None else to_json(wish.types)
         self._unhandled = wish.unhandled
 
-    def line(self, queue: str, limit: int) -> Op[list[Candidate]]:
-        rows = yield SQL.pick_limited(queue=queue, limit=limit, types=self._types, unhandled=self._unhandled)
+    def line(self, queue: str, limit: int, *, whole: bool) -> Op[list[Candidate]]:
+        block = SQL.pick_limited_rows if whole else SQL.pick_limited
+        rows = yield block(queue=queue, limit=limit, types=self._types, unhandled=self._unhandled)
         return [candidate(queue, row) for row in rows]
 
-    def of_shares(self, queue: str, counts: Mapping[str, int]) -> Op[dict[str, list[Candidate]]]:
+    def of_shares(self, queue: str, counts: Mapping[str, int], *, whole: bool) -> Op[dict[str, list[Candidate]]]:
         """One statement for all of whom the first is asked for: with many orgs those are most."""
         found: dict[str, list[Candidate]] = {}
         ones = [share for share, count in counts.items() if count == 1]
         asked = {"queue": queue, "types": self._types, "unhandled": self._unhandled}
         if ones:
-            for row in (yield SQL.pick_firsts(shares=to_json(ones), **asked)):
+            firsts = SQL.pick_firsts_rows if whole else SQL.pick_firsts
+            for row in (yield firsts(shares=to_json(ones), **asked)):
                 found[row[8]] = [candidate(queue, row)]
         for share, count in counts.items():
             if count > 1:

@@ -199,11 +199,10 @@ with leased as (
   update windlass.jobs
      set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
          claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
-         progress_note = null, permits = granted.permits::jsonb, updated_at = windlass.touched(updated_at, :now)
-    from unnest(:seqs::bigint[], :permits::text[]) as granted (seq, permits)
-   where jobs.seq = granted.seq and jobs.seq = any(:seqs::bigint[])
-  returning jobs.seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, jobs.permits,
+         progress_note = null, permits = :permits::jsonb -> seq::text, updated_at = windlass.touched(updated_at, :now)
+   where seq = any(:seqs::bigint[])
+  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits,
             template_id, template_version, queued_at, run_at
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,

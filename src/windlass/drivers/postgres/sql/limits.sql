@@ -14,6 +14,11 @@ select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_
        windlass.micros(paused_at), declared
   from windlass.limits where key = any(:keys::text[]) order by key for update;
 
+-- name: hold_limits
+-- The same for one who need not know what they say.
+with nothing as (delete from windlass.barrier where false)
+select key from windlass.limits where key = any(:keys::text[]) order by key for update;
+
 -- name: try_limits
 -- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
 with nothing as (delete from windlass.barrier where false), free as materialized (
@@ -33,13 +38,18 @@ select key from windlass.limits where wake_at <= windlass.at(:now) order by key;
 -- Limits that are looked at again at some time: because of a rate, or because somebody who waits was missed.
 select key from windlass.limits where key = any(:keys::text[]) and (per_second is not null or wake_at is not null) order by key;
 
--- name: write_limits
--- Permits are a delta; the bucket is what became of it under the lock.
-update windlass.limits set used = used + taken.permits, tokens = taken.tokens, refilled_at = windlass.at(taken.refilled_at),
-                           wake_at = windlass.at(taken.wake_at)
-  from unnest(:keys::text[], :permits::bigint[], :tokens::double precision[], :refilled_at::bigint[], :wake_at::bigint[])
-       as taken (key, permits, tokens, refilled_at, wake_at)
- where limits.key = taken.key and limits.key = any(:keys::text[]);
+-- name: take_permits
+-- As a delta. Who has how many is looked up in an object, which is a search by halves, and not joined: a join of the batch with
+-- its own rows can be done by comparing each with each, and was.
+update windlass.limits set used = used + (:permits::jsonb ->> key)::bigint where key = any(:keys::text[]);
+
+-- name: write_buckets
+-- What became of them under the lock.
+update windlass.limits set tokens = left_over.tokens, refilled_at = windlass.at(left_over.refilled_at),
+                           wake_at = windlass.at(left_over.wake_at)
+  from unnest(:keys::text[], :tokens::double precision[], :refilled_at::bigint[], :wake_at::bigint[])
+       as left_over (key, tokens, refilled_at, wake_at)
+ where limits.key = left_over.key and limits.key = any(:keys::text[]);
 
 -- name: set_wakes
 update windlass.limits set wake_at = windlass.at(next.wake_at)
@@ -47,18 +57,25 @@ update windlass.limits set wake_at = windlass.at(next.wake_at)
  where limits.key = next.key and limits.key = any(:keys::text[]);
 
 -- name: free_permits
-update windlass.limits set used = greatest(used - ended.permits, 0)
-  from unnest(:keys::text[], :permits::bigint[]) as ended (key, permits)
- where limits.key = ended.key and limits.key = any(:keys::text[]);
+-- Answers those that are looked at again at some time, like `timed`.
+with freed as (
+  update windlass.limits set used = greatest(used - (:permits::jsonb ->> key)::bigint, 0) where key = any(:keys::text[])
+  returning key, per_second, wake_at
+)
+select key from freed where per_second is not null or wake_at is not null order by key;
 
 -- name: park
-update windlass.jobs set ready = false, parked_on = parked.key, updated_at = windlass.touched(updated_at, :now)
-  from unnest(:seqs::bigint[], :keys::text[]) as parked (seq, key)
- where jobs.seq = parked.seq and jobs.seq = any(:seqs::bigint[]);
+update windlass.jobs set ready = false, parked_on = :places::jsonb ->> seq::text, updated_at = windlass.touched(updated_at, :now)
+ where seq = any(:seqs::bigint[]);
 
 -- name: waited_for
 select key from unnest(:keys::text[]) as asked (key)
  where exists (select from windlass.jobs where parked_on = asked.key and state = 'queued');
+
+-- name: anybody_waits
+-- For any key. Mostly nobody does, and it costs less than to ask of each key; who holds a limit keeps others from beginning to
+-- wait for it. Said so that it is the first of the index.
+select parked_on from windlass.jobs where state = 'queued' and parked_on is not null order by parked_on limit 1;
 
 -- name: all_waited_for
 -- Found by jumping through the index.
@@ -270,27 +287,17 @@ select share, started, finish from windlass.shares where queue = :queue;
 -- name: weights
 select key, weight from windlass.limits where key >= 'org:' and key < 'org;' and weight <> 1;
 
--- name: add_shares
--- So that there is a row to charge.
-insert into windlass.shares (queue, share, started, finish)
-select queue, share, clock, clock
-  from unnest(:queues::text[], :shares::text[], :clocks::double precision[]) with ordinality as asked (queue, share, clock, place)
- order by place
-on conflict (queue, share) do nothing;
 
 -- name: charge_shares
--- core/fairness.py: served, as a delta. Two who charge the same orgs do it in one order.
-with charged as materialized (
-  select * from unnest(:queues::text[], :shares::text[], :clocks::double precision[], :starts::double precision[],
-                       :finishes::double precision[]) as charged (queue, share, clock, start, finish)
-), locked as materialized (
-  select shares.queue, shares.share from windlass.shares join charged using (queue, share)
-   order by shares.queue, shares.share for update of shares
-)
-update windlass.shares
-   set started = greatest(shares.finish, clock) + charged.start, finish = greatest(shares.finish, clock) + charged.finish
-  from charged join locked using (queue, share)
- where shares.queue = charged.queue and shares.share = charged.share;
+-- core/fairness.py: served, as a delta. Two who charge the same orgs do it in the order in which they are given.
+insert into windlass.shares (queue, share, started, finish)
+select :queue, share, :clock::double precision + start, :clock::double precision + finish
+  from unnest(:shares::text[], :starts::double precision[], :finishes::double precision[]) with ordinality
+       as charged (share, start, finish, place)
+ order by place
+on conflict (queue, share) do update
+   set started = greatest(shares.finish, :clock::double precision) + (:later::jsonb -> excluded.share ->> 0)::double precision,
+       finish = greatest(shares.finish, :clock::double precision) + (:later::jsonb -> excluded.share ->> 1)::double precision;
 
 -- name: drop_shares
 -- core/fairness.py: is_past

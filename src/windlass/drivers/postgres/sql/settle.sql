@@ -26,7 +26,7 @@ select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, l
 -- change only with the lease, whose token is looked at under the lock, or by one whom `hold_claims` makes wait: whoever is about
 -- to end runs says so here, before it holds anything.
 with nothing as (delete from windlass.barrier where false)
-select group_id, permits::text from windlass.jobs
+select seq, group_id, permits::text from windlass.jobs
  where seq = any(:seqs::bigint[]) and (group_id is not null or permits is not null);
 
 -- name: concerning

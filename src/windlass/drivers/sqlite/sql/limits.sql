@@ -14,14 +14,18 @@ select key from limits where wake_at <= :now order by key;
 select key from limits
  where key in (select value from json_each(:keys)) and (per_second is not null or wake_at is not null) order by key;
 
--- name: write_limits
-update limits set used = used + :taken, tokens = :tokens, refilled_at = :refilled_at, wake_at = :wake_at where key = :key;
+-- name: take_permits
+-- As a delta. Permits: {key: how many}.
+update limits set used = used + taken.value from json_each(:permits) as taken where limits.key = taken.key;
+
+-- name: write_buckets
+update limits set tokens = :tokens, refilled_at = :refilled_at, wake_at = :wake_at where key = :key;
 
 -- name: set_wake
 update limits set wake_at = :wake_at where key = :key;
 
 -- name: free_permits
-update limits set used = max(used - :returned, 0) where key = :key;
+update limits set used = max(used - ended.value, 0) from json_each(:permits) as ended where limits.key = ended.key;
 
 -- name: park
 update jobs set ready = 0, parked_on = :key, updated_at = max(:now, updated_at + 1) where seq = :seq;
@@ -29,6 +33,10 @@ update jobs set ready = 0, parked_on = :key, updated_at = max(:now, updated_at +
 -- name: waited_for
 select value from json_each(:keys)
  where exists (select 1 from jobs indexed by jobs_parked where parked_on = value and state = 'queued');
+
+-- name: anybody_waits
+-- For any key. Mostly nobody does, and it costs less than to ask of each key.
+select parked_on from jobs indexed by jobs_parked where state = 'queued' and parked_on is not null limit 1;
 
 -- name: all_waited_for
 -- Found by jumping through the index.
@@ -170,6 +178,17 @@ select -priority, position, created_at, seq, limit_keys, type, org_id, tags, sha
  order by priority desc, position, created_at, seq
  limit :limit;
 
+-- name: pick_limited_rows
+-- The same, with all that a run needs: the columns of `picked`.
+select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share,
+       seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
+  from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1
+   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
 -- name: pick_share
 select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share from jobs indexed by jobs_fair
  where queue = :queue and share = :share and state = 'queued' and ready = 1
@@ -180,6 +199,18 @@ select -priority, position, created_at, seq, limit_keys, type, org_id, tags, sha
 -- name: pick_firsts
 -- The first of each of many.
 select -priority, position, created_at, seq, limit_keys, jobs.type, org_id, tags, share from json_each(:shares) as asked join jobs
+    on seq = (select seq from jobs as first indexed by jobs_fair
+               where queue = :queue and share = asked.value and state = 'queued' and ready = 1
+                 and (:types is null or first.type in (select value from json_each(:types)))
+                 and (not :unhandled or on_unknown = 'dead')
+               order by priority desc, position, created_at, seq limit 1);
+
+-- name: pick_firsts_rows
+-- The same, with all that a run needs: the columns of `picked`.
+select -priority, position, created_at, seq, limit_keys, jobs.type, org_id, tags, share,
+       seq, jobs.id, jobs.type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
+  from json_each(:shares) as asked join jobs
     on seq = (select seq from jobs as first indexed by jobs_fair
                where queue = :queue and share = asked.value and state = 'queued' and ready = 1
                  and (:types is null or first.type in (select value from json_each(:types)))
