@@ -87,6 +87,7 @@ TIERS = {
     "redaction": ["tests/test_redaction.py"],
     "canary": ["tests/test_canary.py", "-k", "memory or command"],
     "usage": ["tests/test_usage.py"],
+    "ids": ["tests/test_ids.py"],
     "frame": ["tests/web/test_skeleton.py"],
     "doors": ["tests/web/test_access.py"],
     "roles": ["tests/web/test_who_may.py"],
@@ -543,8 +544,14 @@ MUTANTS = [
            "            if before is not None and not before.ended:\n                self._lose(before)\n",
            "            assert before is not one\n", ("worker",)),
     Mutant("worker: more is taken ahead than there is room for", "worker/claimer.py",
-           "ahead = runner.free + prefetch - runner.waiting if runner.waiting <= prefetch // 2 else 0",
+           "ahead = runner.free + min(prefetch - runner.waiting, half) if runner.waiting <= half else 0",
            "ahead = runner.free + prefetch", ("worker",)),
+    Mutant("worker: all that may be held is claimed at once", "worker/claimer.py",
+           "half = (prefetch + 1) // 2", "half = prefetch", ("worker",)),
+    Mutant("worker: a task is measured for ever", "worker/metering.py",
+           "held.task.metered -= 1", "pass", ("usage: held_up_once",)),
+    Mutant("ids: a forked child repeats its parent's", "ids.py",
+           "os.register_at_fork(after_in_child=_fetched.clear)", "", ("ids",)),
 ]  # fmt: skip
 
 
@@ -604,13 +611,20 @@ def judge_in_time(mutant: Mutant, *, first: bool, until: float | None) -> dict[s
     return None if until is not None and time.monotonic() >= until else judge(mutant, first=first)
 
 
+def everything() -> list[Mutant]:
+    return [*MUTANTS, *(Mutant(*planted) for planted in PLANTED)]
+
+
 def main(words: list[str]) -> int:
     options = {word for word in words if word.startswith("--")}
     first, within = "--first" in options, next((float(o[10:]) for o in options if o.startswith("--seconds=")), None)
     words = [word for word in words if word not in options]
+    if unknown := sorted(o for o in options if o not in ("--first", "--healthy") and not o.startswith("--seconds=")):
+        print(f"{' '.join(unknown)} is no option.\n\n{__doc__}")
+        return 0 if unknown == ["--help"] else 2
     chosen = [
         mutant
-        for mutant in [*MUTANTS, *(Mutant(*planted) for planted in PLANTED)]
+        for mutant in everything()
         if all(word in mutant.what for word in words)
     ]
     if within is not None:

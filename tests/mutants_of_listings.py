@@ -160,8 +160,8 @@ LISTINGS: list[Planted] = [
     (
         "trends: a gap is a zero",
         "core/trends.py",
-        "    if not samples:\n        return Point(at=begin)\n",
-        "    if not samples:\n        return Point(at=begin, rates={}, depth={})\n",
+        "    if found is None:\n        return Point(at=begin)\n",
+        "    if found is None:\n        return Point(at=begin, rates={}, depth={})\n",
         ("core",),
     ),
     (

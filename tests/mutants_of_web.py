@@ -29,7 +29,7 @@ WEB: list[Planted] = [
      "        return Caller(found, ambient=False)\n", "        return Caller(found or site.access.anonymous, ambient=False)\n",
      ("doors: not_replaced",)),
     ("web: a token changes nothing for who sits here", "web/serving.py",
-     "anonymous=None if has_tokens else LOCAL", "anonymous=LOCAL", ("serving: need_a_token",)),
+     "anonymous = None if is_closed(made) else LOCAL", "anonymous = LOCAL", ("serving: need_a_token",)),
     ("web: every address is loopback", "web/serving.py", "return host == \"localhost\"", "return True", ("serving: only_loopback",)),
     # how far they reach
     ("web: the scope of a page is lowered", "web/pages/routes.py",
@@ -51,8 +51,8 @@ WEB: list[Planted] = [
      'request.query.reveal and request.principal.may("read:payload")', "request.query.reveal", ("canary_served: nowhere",)),
     ("web: hidden values are told to readers", "web/request.py", 'return self.principal.may("read:payload")',
      'return self.principal.may("read")', ("canary_served: nowhere",)),
-    ("web: a reader sees the secret part of an address", "web/pages/webhooks.py",
-     'if request.principal.may("operate"):', 'if request.principal.may("read"):', ("webhook_pages: only_read",)),
+    ("web: a reader sees webhooks", "web/pages/routes.py",
+     'Route("GET", "/webhooks", "operate"', 'Route("GET", "/webhooks", "read"', ("webhook_pages: who_operates",)),
     ("web: what broke is told", "web/problems.py",
      '"the log tells what it was, under the correlation id"', "str(error)", ("requests_gone_wrong: logged_and_not_told",)),
     # how much they may ask for
