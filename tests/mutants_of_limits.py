@@ -7,6 +7,8 @@ from mutants_of_postgres import Planted
 OPS = "drivers/ops/"
 PG = "drivers/postgres/"
 LIMITS: list[Planted] = [
+    ("rates: a token that was waited for is there by one clock only", "core/limits.py",
+     "limit.wake_at is not None and limit.wake_at <= now:", "limit.wake_at is None:", ("conformance: waited_for",)),
     ("parking: a backlog is looked at one by one", OPS + "admitting.py",
      "self.ahead = min(GROWTH * max(considered, 1), PARK_BITE) if", "self.ahead = 0 if", ("backlogs",)),
     ("parking: one transaction parks everything", OPS + "admitting.py",

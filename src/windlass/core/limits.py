@@ -135,10 +135,14 @@ def parked(limit: Limit, now: Micros) -> Limit:
 
 def let_through(limit: Limit, now: Micros, *, waiting: bool, missed: bool = False) -> Limit:
     """Those for whom there is room may try again. While others still wait for a token, the next look is when it comes; when
-    one was missed, because somebody held it, it is soon."""
+    one was missed, because somebody held it, it is soon. A token that was waited for is put into the bucket: one of those
+    who try again may do so by a clock that lags, and would find it empty, be parked, and be let through again for ever."""
     wake_at = next_token(limit, now) if has_rate(limit) and waiting and not is_shut(limit) else None
     if missed:
         wake_at = now + LOOK_AGAIN if wake_at is None else min(wake_at, now + LOOK_AGAIN)
+    if has_rate(limit) and limit.wake_at is not None and limit.wake_at <= now:
+        at = max(now, limit.refilled_at or 0)
+        return replace(limit, wake_at=wake_at, tokens=tokens_at(limit, now), refilled_at=at)
     return limit if wake_at == limit.wake_at else replace(limit, wake_at=wake_at)
 
 

@@ -126,7 +126,9 @@ class Gate(ABC):
             asked = sorted({*timed, *missed} & limits.keys())
             waiting = {row[0] for row in (yield self.sql.waited_for(keys=self.texts(asked)))}
             after = [rules.let_through(limits[key], now, waiting=key in waiting, missed=key in missed) for key in asked]
-            changed = [limit for limit in after if limit.wake_at != limits[limit.key].wake_at]
+            filled = [limit for limit in after if limit.refilled_at != limits[limit.key].refilled_at]
+            yield from self.write([(limit, 0) for limit in filled])
+            changed = [one for one in after if one not in filled and one.wake_at != limits[one.key].wake_at]
             if changed:
                 yield from self.set_wakes(changed)
         return passed

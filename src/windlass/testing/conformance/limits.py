@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.clock import SECOND
 from windlass.core.alterations import PauseLimit, PutLimit, PutQueue, RemoveLimit, Revoke
@@ -11,6 +12,7 @@ from windlass.core.duties import Done, RecountLimits
 from windlass.core.limits import PARK_BITE
 from windlass.core.queries import AllLimits, LimitUses, NextRefill
 from windlass.core.settle import Succeeded
+from windlass.drivers.protocol import Claim
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 from windlass.types import Limit
@@ -277,6 +279,16 @@ class LimitPromises(Suite):
         assert await t.driver.read(NextRefill(queues=("slow",), now=t.now)) == [t.now + 9 * SECOND]
         t.clock.advance(9 * SECOND)
         assert len(await t.claim("slow")) == 1
+
+    @promise
+    async def test_a_token_that_was_waited_for_is_there_whoever_comes_for_it(self, t: Trial) -> None:
+        """One whose clock is ahead lets a job through, one whose clock lags takes it: it is not parked once more."""
+        await t.alter(PutLimit("key:api", per_second=1.0, burst=1))
+        first, second = [await t.enqueue(limit_keys=("key:api",)) for _ in range(2)]
+        assert [job.id for job in await t.claim()] == [first]
+        wish = Claim(queues=("default",), limit=9, lease_for=60 * SECOND, worker_id="w", token="t")  # noqa: S106
+        assert await t.driver.claim(replace(wish, types=("another",)), now=t.now + SECOND) == []
+        assert [job.id for job in await t.driver.claim(wish, now=t.now + SECOND // 2)] == [second]
 
     @promise
     async def test_nobody_starves_behind_a_rate(self, t: Trial) -> None:

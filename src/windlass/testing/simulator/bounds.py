@@ -76,6 +76,7 @@ class Bounds:
         self._rows = rows
         self._held: Counter[str] = Counter()
         self._buckets: dict[str, tuple[float, Micros]] = {}  # tokens, and when there were so many
+        self._latest: Micros = 0  # by the clocks of all who claimed: whose is ahead fills buckets for the others
         self._places: defaultdict[str, dict[str | None, float]] = defaultdict(dict)  # of the orgs of a fair queue
         self._clock: defaultdict[str, float] = defaultdict(float)
 
@@ -86,6 +87,7 @@ class Bounds:
                 if isinstance(change, PutLimit) and answer == "applied":
                     self._buckets.pop(change.key, None)
         elif call.method == "claim":
+            self._latest = max(self._latest, call.now)
             ids = {job.id: seq for seq, job in known.items()}
             rows = self._rows.jobs()
             self._claimed(call, [rows[ids[claimed.id]] for claimed in call.answer], known)
@@ -104,7 +106,7 @@ class Bounds:
     def _claimed(self, call: Call, taken: list[Job], known: Mapping[int, Job]) -> None:
         limits = {limit.key: limit for limit in self._rows.limits()}
         for limit in limits.values():
-            self._began(limit, [job for job in taken if is_concerned(job, limit.key)], call.now)
+            self._began(limit, [job for job in taken if is_concerned(job, limit.key)], self._latest)
         for queue in sorted(self.fair({job.queue for job in taken})):
             self._took_turns(queue, [job for job in taken if job.queue == queue], call, known, limits)
         shut = {limit.key for limit in limits.values() if limit.paused_at is not None}
