@@ -40,6 +40,7 @@ ONCE_FAILED: Final = {
     374: "the claimer slept for ever: nobody told it that the store could be written again",
     1023: "a handler ran on beside its successor, because its worker did not stop it when it could not renew",
     3967: "a worker that was told to stop while it made itself heard claimed on",
+    7535: "two whose clocks differ let a job through and parked it again, for ever",
 }  # fmt: skip
 
 
