@@ -46,7 +46,9 @@ ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "/audit": ("", "?actor=token:rare", "?action=token", "?subject=job:job-7"),
     "/tokens": ("",),
     "/webhooks": ("",),
+    "/live/webhooks": ("",),
     "/webhooks/{id}": ("", "wh_1?status=failed"),
+    "/live/webhooks/{id}": ("",),
     "/settings": ("",),
     "/sign-in": ("",),
     "/api/jobs": (
@@ -104,7 +106,7 @@ NAMES: Final = {  # what a name in the path of a route stands for, unless an add
     "message_id": "{message}",
 }  # fmt: skip
 OTHERWISE: Final = {
-    "/groups/{id}": "g5", "/webhooks/{id}": "wh_1", "/templates/{name}": "template-3",
+    "/groups/{id}": "g5", "/webhooks/{id}": "wh_1", "/live/webhooks/{id}": "wh_1", "/templates/{name}": "template-3",
     "/api/templates/{name}": "template-3",
     "/api/schedules/{name}": "nightly-3",
 }  # fmt: skip

@@ -186,12 +186,14 @@ async def test_dead_letters_are_counted_before_all_that_match_are_decided_about(
     assert "Replay all 1…" in page
     assert "Purge all 1…" in page
     for path in ("/dead-letters/replay", "/dead-letters/purge"):
-        asked = await client.post(path, data={"csrf": csrf, "by": "error", "queue": EVIL})
+        asked = await client.post(path, data={"csrf": csrf, "by": "error", "queue": EVIL, "every": "1"})
         assert f"{'Replay' if path.endswith('replay') else 'Purge'} 1 job?" in asked.text
         check(path, asked.text)
-        other = await client.post(path, data={"csrf": csrf, "queue": "plain"})
+        other = await client.post(path, data={"csrf": csrf, "queue": "plain", "every": "1"})
         assert (other.status_code, "somebody else has decided" in other.text) == (404, True)
-        assert (await client.post(path, data={"csrf": csrf, "queue": "plain", "sure": "1"})).status_code == 303
+        assert (
+            await client.post(path, data={"csrf": csrf, "queue": "plain", "every": "1", "sure": "1"})
+        ).status_code == 303
     assert (await client.get(f"/api/jobs/{ids.dead}")).json()["job"]["state"] == "dead"
     done = await client.post("/dead-letters/replay", data={"csrf": csrf, "error": EVIL[:9], "sure": "1"})
     assert "done=replayed&n=1" in done.headers["location"]

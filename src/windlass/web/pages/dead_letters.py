@@ -39,9 +39,10 @@ class Letters(Told, frozen=True, kw_only=True):
 
 
 class Decision(Letters, frozen=True, kw_only=True):
-    """A group (`error` or `type`), or the jobs that are ticked."""
+    """A group (`error` or `type`), the jobs that are ticked, or every one that the filter shows."""
 
     ids: tuple[str, ...] = ()
+    every: bool = False
     few: bool = False
     sure: bool = False
 
@@ -121,7 +122,7 @@ async def purge(request: Request[None, Decision]) -> Page | Redirect:
 
 async def _decided(request: Request[None, Decision], *, replaying: bool) -> Page | Redirect:
     said = request.body
-    if not (said.ids or said.error or said.type):  # a selection of which nothing is ticked is not everything
+    if not (said.ids or said.error or said.type or said.every):  # a selection of which nothing is ticked is not everything
         raise Trouble(422, "invalid-input", "no job is selected", field="ids")
     back = address(Letters(by=said.by, span=said.span, queue=said.queue))
     wanted = filter_of(said, request.app.client.now())
