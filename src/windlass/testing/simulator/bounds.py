@@ -76,21 +76,33 @@ class Bounds:
         self._rows = rows
         self._held: Counter[str] = Counter()
         self._buckets: dict[str, tuple[float, Micros]] = {}  # tokens, and when there were so many
-        self._latest: Micros = 0  # by the clocks of all who claimed: whose is ahead fills buckets for the others
+        self._latest: Micros = 0  # by anybody's clock
         self._places: defaultdict[str, dict[str | None, float]] = defaultdict(dict)  # of the orgs of a fair queue
         self._clock: defaultdict[str, float] = defaultdict(float)
 
     def judge(self, call: Call, known: Mapping[int, Job]) -> None:
         """`known`: the rows as they were before the call."""
+        self._latest = max(self._latest, call.now)
         if call.method == "alter":
             for change, answer in zip(call.batch, call.answer, strict=True):
                 if isinstance(change, PutLimit) and answer == "applied":
                     self._buckets.pop(change.key, None)
         elif call.method == "claim":
-            self._latest = max(self._latest, call.now)
             ids = {job.id: seq for seq, job in known.items()}
             rows = self._rows.jobs()
             self._claimed(call, [rows[ids[claimed.id]] for claimed in call.answer], known)
+        for limit in self._rows.limits():
+            self._fill(limit)
+
+    def _fill(self, limit: Limit) -> float | None:
+        """By our own account, as far as the row says that it was filled. Whose clock is ahead fills it for all."""
+        if limit.per_second is None or limit.burst is None or limit.refilled_at is None:
+            return None
+        tokens, since = self._buckets.get(limit.key, (limit.burst, limit.refilled_at))
+        require(limit.refilled_at <= max(since, self._latest), "a bucket is not filled ahead of time", limit.key)
+        tokens = min(limit.burst, tokens + max(limit.refilled_at - since, 0) * limit.per_second / SECOND)
+        self._buckets[limit.key] = (tokens, max(since, limit.refilled_at))
+        return tokens
 
     def fair(self, queues: Iterable[str]) -> set[str]:
         rows = {name: self._rows.queue(name) for name in queues}
@@ -106,22 +118,22 @@ class Bounds:
     def _claimed(self, call: Call, taken: list[Job], known: Mapping[int, Job]) -> None:
         limits = {limit.key: limit for limit in self._rows.limits()}
         for limit in limits.values():
-            self._began(limit, [job for job in taken if is_concerned(job, limit.key)], self._latest)
+            self._began(limit, [job for job in taken if is_concerned(job, limit.key)])
         for queue in sorted(self.fair({job.queue for job in taken})):
             self._took_turns(queue, [job for job in taken if job.queue == queue], call, known, limits)
         shut = {limit.key for limit in limits.values() if limit.paused_at is not None}
         if shut and any(job.parked_on in shut for job in self._rows.jobs().values()):
             self._history.sometimes("key_paused")
 
-    def _began(self, limit: Limit, jobs: list[Job], now: Micros) -> None:
+    def _began(self, limit: Limit, jobs: list[Job]) -> None:
         if not jobs:
             return
         require(limit.paused_at is None, "a paused key starts nothing", f"{jobs[0].id} of {limit.key}")
-        if limit.per_second is None or limit.burst is None:
+        tokens = self._fill(limit)
+        if tokens is None:
             return
-        tokens, since = self._buckets.get(limit.key, (limit.burst, now))
-        tokens = min(limit.burst, tokens + max(now - since, 0) * limit.per_second / SECOND) - len(jobs)
-        self._buckets[limit.key] = (tokens, max(since, now))
+        tokens -= len(jobs)
+        self._buckets[limit.key] = (tokens, self._buckets[limit.key][1])
         require(tokens > -SMALL, "a rate lets no more through than it says", f"{limit.key}: {tokens} are left")
 
     def _took_turns(
