@@ -28,8 +28,8 @@ WEB: list[Planted] = [
     ("web: a refused token is somebody who sits here", "web/identity.py",
      "        return Caller(found, ambient=False)\n", "        return Caller(found or site.access.anonymous, ambient=False)\n",
      ("doors: not_replaced",)),
-    ("web: a token changes nothing for who sits here", "web/serving.py",
-     "anonymous = None if is_closed(made) else LOCAL", "anonymous = LOCAL", ("serving: need_a_token",)),
+    ("web: a token changes nothing for who sits here", "web/site.py",
+     "self._is_closed = is_closed(await self.admin().tokens())", "self._is_closed = False", ("serving: token",)),
     ("web: every address is loopback", "web/serving.py", "return host == \"localhost\"", "return True", ("serving: only_loopback",)),
     # how far they reach
     ("web: the scope of a page is lowered", "web/pages/routes.py",
