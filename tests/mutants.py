@@ -622,11 +622,7 @@ def main(words: list[str]) -> int:
     if unknown := sorted(o for o in options if o not in ("--first", "--healthy") and not o.startswith("--seconds=")):
         print(f"{' '.join(unknown)} is no option.\n\n{__doc__}")
         return 0 if unknown == ["--help"] else 2
-    chosen = [
-        mutant
-        for mutant in everything()
-        if all(word in mutant.what for word in words)
-    ]
+    chosen = [mutant for mutant in everything() if all(word in mutant.what for word in words)]
     if within is not None:
         Random(1).shuffle(chosen)  # the same ones each time: a gate judges the change and not the day
     width = max(len(mutant.what) for mutant in chosen)
