@@ -46,7 +46,8 @@ def root_of(settings: Settings, url: str) -> Path | None:
     parts = urlsplit(url)
     if scheme == "sqlite":
         return Path(unquote(parts.path[1:]) + "-logs")
-    place = f"{parts.hostname}:{parts.port}{parts.path}?{settings.schema}"
+    hosts = parts.netloc.rpartition("@")[2].lower()  # there may be several, each with its port
+    place = f"{hosts}{parts.path}?{settings.schema}"
     return Path("windlass-logs") / hashlib.sha256(place.encode()).hexdigest()[:8]
 
 

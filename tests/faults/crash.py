@@ -65,8 +65,7 @@ OPERATIONS: Final[dict[str, tuple[Any, str, Counts]]] = {
     **{name: (people, "alter", _granted(wish)) for name, wish in WISHES.items()},
 }  # fmt: skip
 POSTGRES: Final[dict[str, list[tuple[Any, str, bool]]]] = {  # (module, name, whether it is one statement)
-    "claim": [(postgres_leases, "claim_whole", False)],  # of jobs with limits: it has a commit to die before
-    "claim:after_commit": [(postgres_leases, "claim_whole", False), (postgres_leases, "claim_at_once", True)],
+    "claim": [(postgres_leases, "claim_whole", False), (postgres_leases, "claim_at_once", True)],
     "extend": [(postgres_leases, "extend", True)],
     "settle": [(postgres_settlement, "settle_free", False), (postgres_settlement, "ack_at_once", True)],
     "release": [(postgres_settlement, "settle_free", False)],
@@ -128,7 +127,7 @@ def at_commit(driver: Any, point: str, die: Callable[[], None]) -> None:
     if isinstance(driver, SqliteDriver):
         _at_commit(driver, OPERATIONS[operation], step, die)
     else:
-        _at_commit_on_postgres(POSTGRES.get(point, POSTGRES[operation]), OPERATIONS[operation][2], step, die)
+        _at_commit_on_postgres(POSTGRES[operation], OPERATIONS[operation][2], step, die)
 
 
 def _asked(args: Sequence[Any]) -> Any:

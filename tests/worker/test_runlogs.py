@@ -215,6 +215,9 @@ def test_logs_are_beside_the_file_or_below_the_working_directory_or_where_one_sa
     assert root_of(Settings(), "sqlite:////var/lib/jobs.db") == Path("/var/lib/jobs.db-logs")
     assert root_of(Settings(), "sqlite:///jobs.db") == Path("jobs.db-logs")
     assert root_of(Settings(), "memory://") is None
+    several = root_of(Settings(), "postgresql://u:p@one:5432,two:5433/jobs?target_session_attrs=read-write")
+    assert several == root_of(Settings(), "postgresql://other@one:5432,two:5433/jobs")
+    assert several != root_of(Settings(), "postgresql://one:5432,two:5434/jobs")
     assert root_of(settings_from({"log_root": "none"}), "sqlite:///jobs.db") is None
     assert root_of(settings_from({"log_root": "/var/logs"}), "memory://") == Path("/var/logs")
     one, other = (root_of(Settings(), f"postgresql://a:{word}@db/{name}") for word, name in (("x", "one"), ("x", "two")))
