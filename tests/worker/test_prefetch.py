@@ -135,7 +135,7 @@ def test_never_more_wait_here_than_the_setting_says(prefetch: int, kind: str) ->
         async with asyncio.timeout(PATIENCE):
             await worker.run(drain=True)
         assert worker.stats.succeeded == 3_000
-        assert max(held) <= worker._runners[0].size + min(prefetch, 8 if kind == "thread" else prefetch)
+        assert max(held) <= worker._runners[0].size + min(prefetch, 16 if kind == "thread" else prefetch)
         if prefetch:
             assert any(not claim.start for claim in claims(stage)), "nothing was ever prefetched: this proves nothing"
 

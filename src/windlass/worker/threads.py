@@ -38,7 +38,7 @@ class Threads:
         self._finisher = finisher
         self._settler = settler
         self.size: Final = size
-        self.pace: Final = Pace(min(prefetch, 4 * size), size)
+        self.pace: Final = Pace(min(prefetch, 8 * size), size)
         self._queue: SimpleQueue[Held | None] = SimpleQueue()
         self._outstanding = 0
         self._threads: list[threading.Thread] = []
