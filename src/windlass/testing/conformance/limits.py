@@ -243,6 +243,22 @@ class LimitPromises(Suite):
         await t.alter(PauseLimit("global", False))
         assert [one.id for one in await t.claim()] == [job]
 
+    @promise
+    async def test_a_key_may_have_any_name_that_can_be_printed(self, t: Trial) -> None:
+        """Quotation marks, backslashes, paths, numbers: what is taken of it is given back to it."""
+        keys = ('key:a"b\\c', "key:it's", "key:ä€😀", 'key:{"x":1}', "key:$.a[0]", "key:1", "key:\\u0041")
+        for key in keys:
+            await t.alter(PutLimit(key, 1))
+            await t.enqueue(limit_keys=(key,))
+            await t.enqueue(limit_keys=(key,))
+        first = await t.claim()
+        assert ([job.permits for job in first], await t.claim()) == ([(key,) for key in keys], [])
+        assert {(await limit(t, key)).used for key in keys} == {1}
+        changes = [Ack(handle=job.handle, token=job.token, at=t.now) for job in first]
+        assert await t.driver.settle(changes, now=t.now) == ["applied"] * len(keys)
+        assert {(await limit(t, key)).used for key in keys} == {0}
+        assert len(await t.claim()) == len(keys), "those who waited were let through"
+
     # --------------------------------------------------------------------------------------------------------------- rates
 
     @promise
