@@ -1,4 +1,5 @@
-"""What a stretch of work costs a PostgreSQL server: WAL, and processor time of all its processes.
+"""What a stretch of work costs a PostgreSQL server: WAL, processor time of all its processes, and statements where the
+server counts them (pg_stat_statements, which Debian's has and the bundled one has not).
 
 The standard library and psql only, because other queues are measured inside environments of their own.
 """
@@ -12,6 +13,16 @@ from types import TracebackType
 from typing import Self
 
 from processes import cpu_seconds, reaped_seconds
+
+# Is the extension in this database, and its library in this server?
+COUNTS = """
+select (select count(*) from pg_extension where extname = 'pg_stat_statements')
+     + (current_setting('shared_preload_libraries') like '%pg_stat_statements%')::int
+""".strip().replace("\n", " ")
+CALLS = """
+select coalesce(sum(calls), 0)::bigint from pg_stat_statements
+ where dbid = (select oid from pg_database where datname = current_database())
+""".strip().replace("\n", " ")
 
 
 def psql() -> str:
@@ -56,15 +67,20 @@ class Cost:
     def __init__(self, number: Callable[[str], int]) -> None:
         self._number = number
         self._pid = number("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::bigint")
-        self._cpu, self._wal = 0.0, 0
+        self._counts = number(COUNTS) == 2
+        self._cpu, self._wal, self._calls = 0.0, 0, 0
 
     def begin(self) -> None:
-        self._cpu, self._wal = self._cpu_seconds(), self._wal_bytes()
+        self._cpu, self._wal, self._calls = self._cpu_seconds(), self._wal_bytes(), self._statements()
 
     def end(self, jobs: int) -> dict[str, float]:
-        """A job's share: WAL in bytes, processor time in microseconds."""
+        """A job's share: WAL in bytes, processor time in microseconds, statements of this database's sessions."""
         cpu, wal = self._cpu_seconds() - self._cpu, self._wal_bytes() - self._wal
-        return {"wal_bytes": wal / jobs, "server_us": cpu * 1e6 / jobs}
+        found = {"wal_bytes": wal / jobs, "server_us": cpu * 1e6 / jobs}
+        return {**found, "statements": (self._statements() - self._calls) / jobs} if self._counts else found
+
+    def _statements(self) -> int:
+        return self._number(CALLS) if self._counts else 0
 
     def _cpu_seconds(self) -> float:
         return cpu_seconds(self._pid) + reaped_seconds(self._pid)

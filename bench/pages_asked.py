@@ -76,6 +76,8 @@ ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "/api/completions": ("",),
     "/api/queues": ("",),
     "/api/queues/trends": ("", "?span=7d"),
+    "/api/queues/capacity": ("",),
+    "/api/worker/v1": ("",),
     "/api/queues/{queue}/order": ("",),
     "/api/limits": ("",),
     "/api/templates": ("",),

@@ -1,10 +1,13 @@
 """Throw-away environments with other queues in them, so that Windlass never depends on what it is compared with.
 
+    python bench/peer_env.py --peer-env DIR [huey] [pgqueuer] ...     make them, each in DIR/NAME; none named: all
+
 The standard library only: it runs before there is anything else.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -122,3 +125,26 @@ def enter(environment: Path, name: str) -> None:
         prepare(environment, name)
         python = str(interpreter(environment))
         os.execv(python, [python, *sys.argv])  # noqa: S606
+
+
+def main() -> int:
+    """All that were asked for are tried, whatever becomes of the others."""
+    parser = argparse.ArgumentParser(description="Make environments with other queues, outside of this repository.")
+    parser.add_argument("queues", nargs="*", metavar="NAME", help=f"{', '.join(PEERS)} (default: all)")
+    parser.add_argument("--peer-env", type=Path, required=True, metavar="DIR", help="where; kept")
+    options = parser.parse_args()
+    unknown = [name for name in options.queues if name not in PEERS]
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; known: {', '.join(PEERS)}")
+    missing = 0
+    for name in options.queues or PEERS:
+        try:
+            print(prepare(options.peer_env.resolve() / name, name))
+        except PeerMissing as error:
+            print(error, file=sys.stderr)
+            missing += 1
+    return int(bool(missing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

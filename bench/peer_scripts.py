@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from processes import cpu_percent, latencies_ms, percentiles, rss_mb, wait_until
+from processes import cdf, cpu_percent, latencies_ms, percentiles, rss_mb, wait_until
 
 GAP_S: Final = 0.020
 PATIENCE_S: Final = 60.0
@@ -24,7 +24,7 @@ LONGEST_S: Final = 300.0
 MARK: Final = 16  # bytes that a handler writes: when it was sent, when it began
 REST_S: Final = 1.5  # some workers look ever less often while there is nothing
 
-Measured = dict[str, float]
+Measured = dict[str, Any]
 
 
 class Scripts:
@@ -88,7 +88,7 @@ def latency(scripts: Scripts, jobs: int) -> Measured:
         scripts.peer.latency(jobs, GAP_S)
         scripts.wait_for(jobs, PATIENCE_S)
         taken = latencies_ms(scripts.marks)
-    return {"jobs": len(taken), **percentiles(taken)}
+    return {"jobs": len(taken), **percentiles(taken), "series": {"waits": cdf(taken)}}
 
 
 def idle(scripts: Scripts, seconds: float) -> Measured:

@@ -52,10 +52,6 @@ FULL: Final = Numbers(
     {10: 20_000, 100: 50_000, 500: 100_000}, bulk=100_000, singles=5_000, history=1_000_000, asynchronous=50_000,
     blocking=50_000, huey=10_000,
 )  # fmt: skip
-QUICK: Final = Numbers(
-    {10: 2_000, 100: 10_000, 500: 20_000}, bulk=20_000, singles=500, history=100_000, asynchronous=10_000,
-    blocking=5_000, huey=2_000, latencies=100, idle_seconds=5, bounds=10_000,
-)  # fmt: skip
 
 
 def plans(numbers: Numbers, *, huey: bool) -> list[Plan]:
@@ -167,7 +163,7 @@ def runtime_plans(n: Numbers) -> list[Plan]:
          slow, bare(n.blocking), None),
         ("the same, 2 processes, against 1", (*slow, *two), slow, None),
         (f"async, 1 process, with {n.history:,} finished jobs in the file, against without",
-         (*quick, "--history", str(n.history)), quick, with_history(n)),
+         (*quick, "--beside", "finished", "--rows", str(n.history)), quick, with_history(n)),
         ("`await task.enqueue()`, against inline INSERT + COMMIT", one(FLEET, n), one(LIMIT, n), at_least(0.65)),
         ("the same, 10 callers, against 1", one(FLEET, n, *ten), one(FLEET, n), at_least(3.0)),
         ("`task.enqueue_sync()`, against inline", one(FLEET, n, "--blocking"), one(LIMIT, n), None),

@@ -7,11 +7,10 @@ from typing import Final
 import msgspec
 from plans import PEER_ENV, PEERS, Command, Plan, at_least, at_most, bound_plans
 from report import Target
+from scenario_plans import SERVER, fleet
 
 LIMIT: Final = "bench/limits/postgres_loop.py"
-FLEET: Final = "bench/postgres_fleet.py"
 PEER: Final = "bench/postgres_peer.py"
-SERVER: Final = "SERVER"  # stands for the URL of the server that all samples share
 
 RUNTIME: Final = "The app and its workers"
 RIVALS: Final = {"pgqueuer": "PgQueuer", "procrastinate": "Procrastinate", "graphile": "Graphile Worker"}
@@ -32,10 +31,6 @@ FULL: Final = PostgresNumbers(
     50_000, bulk=100_000, singles=5_000, latencies=200, idle_seconds=10,
     rivals={"pgqueuer": 50_000, "procrastinate": 3_000, "graphile": 50_000},
 )  # fmt: skip
-QUICK: Final = PostgresNumbers(
-    10_000, bulk=20_000, singles=500, latencies=100, idle_seconds=5,
-    rivals={"pgqueuer": 10_000, "procrastinate": 1_000, "graphile": 10_000},
-)  # fmt: skip
 
 
 def plans(numbers: PostgresNumbers, *, rivals: bool) -> list[Plan]:
@@ -54,7 +49,7 @@ def shared(*words: str) -> Command:
 
 
 def ours(part: str, jobs: int, *more: str) -> Command:
-    return shared(FLEET, part, "--jobs", str(jobs), *more)
+    return fleet("postgres", part, "--jobs", jobs, *more)
 
 
 def bare(part: str, jobs: int, *more: str) -> Command:
@@ -65,8 +60,8 @@ def theirs(name: str, part: str, jobs: int, *more: str) -> Command:
     return shared(PEER, name, part, "--jobs", str(jobs), *more, "--peers", PEERS, "--peer-env", PEER_ENV)
 
 
-def idle(*start: str, seconds: int, more: Command = ()) -> Command:
-    return shared(*start, "idle", "--seconds", str(seconds), *more)
+def idle(seconds: int) -> Command:
+    return fleet("postgres", "idle", "--seconds", seconds)
 
 
 # --------------------------------------------------------------------------------------------------------------- plans
@@ -76,13 +71,14 @@ def runtime_plans(n: PostgresNumbers) -> list[Plan]:
     drain, limit = ours("drain", n.drains), bare("claim", n.drains, "--batch", "500")
     two, ten = ours("drain", n.drains, "--processes", "2"), ours("one", n.singles, "--callers", "10")
     single, inline = ours("one", n.singles), bare("one", n.singles)
-    waking, resting = ours("latency", n.latencies), idle(FLEET, seconds=n.idle_seconds)
+    waking, resting = ours("latency", n.latencies), idle(n.idle_seconds)
     rows: list[tuple[str, Command, Command | None, str]] = [
         (f"drain of {n.drains:,} async jobs, 1 process, against the bare loop at 500", drain, limit, "per_second"),
         ("the same, 2 processes, against 1", two, drain, "per_second"),
         ("bare loop by asyncpg, against psycopg in threads", (*limit, "--client", "asyncpg"), limit, "per_second"),
         ("server's processor time for a drained job, against the bare loop", drain, limit, "server_us"),
         ("WAL of a drained job, against the bare loop", drain, limit, "wal_bytes"),
+        ("statements for a drained job, against the bare loop", drain, limit, "statements"),
         ("worker's processor time, against the bare loop's own", drain, limit, "cpu_us"),
         ("worker's processor time, 2 processes", two, None, "cpu_us"),
         ("memory after the drain", drain, None, "rss_mb"),

@@ -63,9 +63,20 @@ def cpu_percent(pid: int, seconds: float) -> float:
 
 def latencies_ms(marks: Path) -> list[float]:
     """From just before the call that enqueued a job to the start of its handler. Handlers have left both times there."""
+    return [(began - sent) * 1_000 for sent, began in marked(marks)]
+
+
+def marked(marks: Path) -> list[tuple[float, float]]:
+    """When each was sent, when its handler began."""
     written = marks.read_bytes() if marks.exists() else b""
-    pairs = struct.iter_unpack("dd", written[: len(written) // 16 * 16])
-    return [(began - sent) * 1_000 for sent, began in pairs]
+    return list(struct.iter_unpack("dd", written[: len(written) // 16 * 16]))
+
+
+def cdf(values: Sequence[float], points: int = 100) -> list[tuple[float, float]]:
+    """So much of them is at most so long: from the smallest to the largest."""
+    ordered = sorted(values)
+    places = sorted({round((len(ordered) - 1) * n / points) for n in range(points + 1)})
+    return [(round(ordered[place], 3), round((place + 1) / len(ordered), 4)) for place in places]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

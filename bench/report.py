@@ -25,6 +25,7 @@ class Quantity(msgspec.Struct, frozen=True):
 
 QUANTITIES: Final = {
     "per_second": Quantity("jobs/s", 0, more_is_better=True),
+    "burst_per_second": Quantity("jobs/s", 0, more_is_better=True),
     "cpu_us": Quantity("µs a job", 1),
     "p50_ms": Quantity("ms", 2),
     "p95_ms": Quantity("ms", 2),
@@ -32,6 +33,11 @@ QUANTITIES: Final = {
     "call_ms": Quantity("ms", 2),
     "server_us": Quantity("µs a job", 1),
     "wal_bytes": Quantity("bytes a job", 0),
+    "statements": Quantity("a job", 3),
+    "claim_first_ms": Quantity("ms", 2),
+    "claim_last_ms": Quantity("ms", 2),
+    "page_p50_ms": Quantity("ms", 1),
+    "page_p99_ms": Quantity("ms", 1),
     "cpu_percent": Quantity("% of a core", 2),
     "rss_mb": Quantity("MB", 0),
 }
@@ -132,18 +138,26 @@ def _field(file: Path, name: str) -> str | None:
     return next((line.split(":", 1)[1].strip() for line in file.read_text().splitlines() if line.startswith(name)), None)
 
 
+class Picture(msgspec.Struct, frozen=True):
+    title: str
+    address: str  # as the page names it
+    svg: str
+
+
 def report(
     machine: Machine, comparisons: Sequence[Comparison], peers: Sequence[PeerFigure], *, repeats: int, command: str,
-    notes: Notes,
+    notes: Notes, scale: float = 1.0, pictures: Sequence[Picture] = (),
 ) -> str:  # fmt: skip
     parts = [
         f"# {notes.title}",
-        f"Made by `{command}`, {repeats} rounds.",
+        f"Made by `{command}`, {repeats} rounds.{'' if scale == 1 else FEWER.format(scale=scale)}",
         f"{_described(machine)}\n{notes.settings}",
         f"Each figure: median (smallest–largest). {_weather(comparisons)} {SMALL}",
     ]
     for section, rows in groupby(comparisons, key=lambda one: one.section):
         parts += [f"## {section}", "\n".join([HEADER, *map(_row, rows)])]
+    if pictures:
+        parts += ["## Pictures", PICTURES_INTRO, *(f"![{one.title}]({one.address})" for one in pictures)]
     parts += ["## The same by hand", _commands(one.command for one in _figures(comparisons))]
     if peers:
         parts += ["## Peers, for scale", PEERS_INTRO, "\n".join([PEERS_HEADER, *map(_peer_row, peers)])]
@@ -179,6 +193,11 @@ HEADER: Final = """\
 |---|---|---:|---:|---:|---|---:|---|"""
 
 SMALL: Final = "Of jobs a second more is better, of everything else less."
+
+FEWER: Final = """ **At a scale of {scale:g}: fewer jobs, fewer rows.** What needs them all is not
+judged, and small numbers lie: what a start costs weighs more."""
+
+PICTURES_INTRO: Final = "Of the last round. Processor time: the median of all rounds."
 
 PEERS_HEADER: Final = """\
 | script | what | best | median |

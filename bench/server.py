@@ -25,18 +25,30 @@ VERSIONS: Final = ("15", "16")  # the first that is there
 SETTINGS: Final[Mapping[str, object]] = {
     "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "shared_buffers": "1GB", "max_connections": 200,
 }  # fmt: skip
+COUNTING: Final = "pg_stat_statements"
 
 
 @contextmanager
 def private_server(parent: str | None = None) -> Iterator[str]:
     """Its URL. The cluster lies below `parent`, by default in the system's temporary directory."""
     before, tempfile.tempdir = tempfile.tempdir, parent or tempfile.tempdir
+    version = available()
+    counts = counts_statements(version)
     try:
-        server = Server(available(), durable=True, options=SETTINGS)
+        more = {"shared_preload_libraries": COUNTING} if counts else {}
+        server = Server(version, durable=True, options={**SETTINGS, **more})
     finally:
         tempfile.tempdir = before
     with server:
+        for database in ("postgres", "template1") if counts else ():  # and so in every database that is made from it
+            with psycopg.connect(server.dsn(database), autocommit=True) as connection:
+                connection.execute(f"create extension {COUNTING}".encode())
         yield server.dsn()
+
+
+def counts_statements(version: str) -> bool:
+    """Whether that installation has the library that counts them."""
+    return (binaries(version).parent / "lib" / f"{COUNTING}.so").exists()
 
 
 def available() -> str:
@@ -58,7 +70,7 @@ def fresh_database(server: str | None, parent: str | None = None) -> Iterator[st
         return
     name = unique_name("bench")
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"create database {name} template template0".encode())
+        connection.execute(f"create database {name}".encode())
     try:
         yield f"{server.rsplit('/', 1)[0]}/{name}"
     finally:
