@@ -1,0 +1,15 @@
+"""A Django project whose jobs are in its own database. Try:
+
+python manage.py migrate
+python manage.py windlass worker --drain
+python manage.py windlass jobs list
+"""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
+    execute_from_command_line(sys.argv)
