@@ -8,21 +8,22 @@ from pathlib import Path
 import pytest
 
 from faults import summary
-from postgres.fixtures import fresh_database, fresh_schema, postgres_server
+from postgres.fixtures import empty_store, fresh_database, fresh_schema, postgres_server, shelf
 
-__all__ = ["fresh_database", "fresh_schema", "postgres_server"]
+__all__ = ["empty_store", "fresh_database", "fresh_schema", "postgres_server", "shelf"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Which fresh seeds the simulator tried, so that they can be tried again; which faults hit, and what they cost."""
+    """Which fresh seeds the simulator tried, so that they can be tried again; which faults hit, and what they cost; which
+    Pythons were not there to be tried; how long imports took."""
     told = [
         (name, value)
         for reports in terminalreporter.stats.values() for report in reports if getattr(report, "when", "") == "call"
         for name, value in getattr(report, "user_properties", ())
     ]  # fmt: skip
     for name, value in told:
-        if name == "simulator":
-            terminalreporter.write_line(f"simulator: {value}")
+        if name in ("simulator", "interpreters", "imports"):
+            terminalreporter.write_line(f"{name}: {value}")
     faults = summary.table(value for name, value in told if name == summary.PROPERTY)
     if len(faults) > 3:
         terminalreporter.write_line("\n".join(faults))

@@ -27,17 +27,32 @@ from random import Random
 
 from mutants_of_acceptance import ACCEPTANCE
 from mutants_of_access import ACCESS
+from mutants_of_bench import BENCH
+from mutants_of_capacity import CAPACITIES
+from mutants_of_copying import COPYING
+from mutants_of_frameworks import FRAMEWORKS
 from mutants_of_groups import GROUPS
+from mutants_of_history import HISTORY
 from mutants_of_limits import LIMITS
 from mutants_of_listings import LISTINGS
+from mutants_of_observe import OBSERVE
 from mutants_of_order import ORDER
+from mutants_of_others import OTHERS
+from mutants_of_packaging import PACKAGING
 from mutants_of_postgres import POSTGRES
 from mutants_of_processes import PROCESSES
+from mutants_of_remote import REMOTE
+from mutants_of_sealing import SEALINGS
+from mutants_of_security import GUARDS
+from mutants_of_testing import TESTING
 from mutants_of_web import WEB
 from mutants_of_webhooks import WEBHOOKS
 
 ROOT = Path(__file__).parent.parent
-PLANTED = (*POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES, *LIMITS, *WEBHOOKS, *ACCESS, *LISTINGS, *WEB)
+PLANTED = (
+    *POSTGRES, *ORDER, *ACCEPTANCE, *GROUPS, *PROCESSES, *LIMITS, *WEBHOOKS, *ACCESS, *LISTINGS, *WEB, *CAPACITIES, *BENCH,
+    *HISTORY, *FRAMEWORKS, *REMOTE, *OBSERVE, *SEALINGS, *COPYING, *TESTING, *PACKAGING, *OTHERS, *GUARDS,
+)  # fmt: skip
 
 TIERS = {
     "core": ["tests/core"],
@@ -45,18 +60,32 @@ TIERS = {
     "model": ["tests/drivers/test_model.py"],
     "transactions": ["tests/drivers/sqlite/test_transactions.py", "tests/drivers/test_memory_transactions.py"],
     "faults": ["tests/drivers/sqlite/test_faults.py", "tests/drivers/sqlite/test_crashes.py", "-k", "not kill_nine"],
+    "sealing": ["tests/test_sealing.py", "tests/client/test_encryption.py", "-k", "not postgresql"],
+    "injection": ["tests/security/test_injection.py", "-k", "request and sqlite"],
+    "doctor": ["tests/security/test_doctor.py", "-k", "not server"],
+    "fuzz": ["tests/security/test_fuzz.py"],
+    "probe": ["tests/cli/test_commands.py", "-k", "probe"],
+    "begin": ["tests/cli/test_commands.py", "-k", "init"],
+    "missing": ["tests/installed/test_missing.py"],
+    "imports": ["tests/installed/test_imports.py"],
     "lane": ["tests/drivers/sqlite/test_lane.py"],
+    "others": ["tests/others"],
     "worker": [
         f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")
     ],
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
     "lines": ["tests/worker/test_process_lines.py"],
     "logs": ["tests/cli/test_logs.py"],
+    "bench": ["tests/cli/test_bench.py"],
+    "metrics": ["tests/telemetry/test_metrics.py"],
+    "telemetry": [f"tests/telemetry/test_{part}.py" for part in ("tracing", "notify", "jsonlog", "sentry")],
+    "scrapes": ["tests/web/test_watching.py", "-k", "metrics or count"],
     "simulator": ["tests/testing/test_seeds.py"],
     "schedules": ["tests/coordinator/test_firing.py", "tests/client/test_schedules.py"],
     "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],
     "recovery": ["tests/acceptance/test_recovery_matrix.py", "-k", "sqlite"],
     "repair": ["tests/acceptance/test_repair.py", "-k", "sqlite"],
+    "histories": ["tests/test_history.py"],
     "deaths": [f"tests/acceptance/test_recovery_of_{noun}.py" for noun in ("schedules", "holds")],
     "steps": ["tests/drivers/postgres/test_postgres_steps.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
@@ -68,17 +97,28 @@ TIERS = {
     "passing": ["tests/drivers/postgres/test_postgres_steps_of_passing_on.py"],
     "backlogs": ["tests/drivers/test_backlogs.py", "-k", "not postgres"],
     "callers": ["tests/drivers/postgres/test_callers.py"],
+    "flights": ["tests/drivers/postgres/test_postgres_flights.py", "-x"],
+    "mishaps": ["tests/drivers/postgres/test_postgres_mishaps.py", "-x"],
+    "gathering": ["tests/drivers/postgres/test_postgres_gathering.py", "-x"],
+    "lost": ["tests/drivers/postgres/test_postgres_lost_replies.py", "-x"],
     "commits": ["tests/drivers/postgres/test_postgres_slow_commits.py"],
     "order": ["tests/drivers/postgres/test_postgres_steps_of_order.py"],
     "holds": ["tests/drivers/postgres/test_postgres_steps_of_holds.py"],
     "mending": ["tests/drivers/postgres/test_postgres_steps_of_repair.py"],
     "promises": ["tests/drivers/postgres/test_postgres_conformance.py", "-k", "not (transaction or wake)"],
     "deliveries": ["tests/worker/test_webhooks.py"],
+    "resources": ["tests/worker/test_resources.py"],
+    "middleware": ["tests/worker/test_middleware.py"],
+    "django": ["tests/frameworks/test_django.py"],
+    "fastapi": ["tests/frameworks/test_fastapi.py"],
     "in_process": ["tests/worker/test_hooks.py"],
     "outgoing": ["tests/outgoing"],
     "people_of_webhooks": ["tests/test_admin_webhooks.py"],
     "steps_of_webhooks": ["tests/drivers/postgres/test_postgres_steps_of_webhooks.py"],
     "told": ["tests/testing/test_told.py"],
+    "users_tests": ["tests/testing/test_for_users.py"],
+    "users_faults": ["tests/testing/test_faults.py"],
+    "plugin": ["tests/testing/test_plugin.py"],
     "listings": ["tests/drivers/test_listing_everywhere.py", "tests/test_finding.py", "-k", "not postgres"],
     "steps_of_listings": ["tests/drivers/postgres/test_postgres_steps_of_listings.py"],
     "rows": ["tests/drivers/postgres/test_postgres_listing.py", "tests/drivers/postgres/test_postgres_numbers.py"],
@@ -98,7 +138,16 @@ TIERS = {
     "canary_served": ["tests/web/test_canary_served.py"],
     "requests_gone_wrong": ["tests/web/test_bad_input.py"],
     "watching": ["tests/web/test_watching.py"],
+    "capacity": ["tests/core/test_pace.py", "tests/core/test_capacity.py"],
+    "capacity_of_stores": ["tests/test_capacity.py", "-k", "memory"],
+    "space": ["tests/drivers/sqlite/test_space.py"],
     "plans": ["tests/drivers/postgres/test_postgres_plans.py"],
+    "cursor": ["tests/drivers/postgres/test_postgres_cursor.py"],
+    "partitions": ["tests/drivers/postgres/test_postgres_partitions.py"],
+    "protocol": ["tests/web/test_worker_protocol.py"],
+    "far": ["tests/drivers/test_http.py"],
+    "copies": ["tests/copying"],
+    "by_sql": ["tests/drivers/postgres/test_postgres_sql_enqueue.py"],
 }
 
 
@@ -503,7 +552,7 @@ MUTANTS = [
            "change = recover(job, Execution(now, None, child_id, client.ids.random.random()))",
            "change = replace(recover(job, Execution(now, None, child_id, client.ids.random.random())), lapsed=False)"),
     Mutant("worker: recovery decides nothing", "worker/recovering.py",
-           "for job in undecided if (change", "for job in undecided[:0] if (change"),
+           "for job in undecided if job.id", "for job in undecided[:0] if job.id"),
     Mutant("worker: a wish to cancel is not heard", "worker/holdings.py",
            '        if self.why is None or why == "lost":\n', '        if why == "cancel":\n            return\n'
            '        if self.why is None or why == "lost":\n'),
@@ -550,6 +599,14 @@ MUTANTS = [
            "half = (prefetch + 1) // 2", "half = prefetch", ("worker",)),
     Mutant("worker: a task is measured for ever", "worker/metering.py",
            "held.task.metered -= 1", "pass", ("usage: held_up_once",)),
+    Mutant("space: a file is made that cannot shrink", "drivers/sqlite/space.py",
+           "    connection.execute(\"pragma auto_vacuum = incremental\")\n", "", only=("space",)),
+    Mutant("space: an old file stays as it is", "drivers/sqlite/space.py",
+           "if 0 < pages * size <= REWRITTEN:", "if 0 > pages * size:", only=("space",)),
+    Mutant("space: nothing is kept for what is to come", "drivers/sqlite/space.py",
+           "many = free - max(KEPT, pages // 10)", "many = free", only=("space",)),
+    Mutant("space: the log keeps its size", "drivers/sqlite/store.py",
+           "    connection.execute(f\"pragma journal_size_limit = {WAL_KEPT}\")\n", "", only=("space",)),
     Mutant("ids: a forked child repeats its parent's", "ids.py",
            "os.register_at_fork(after_in_child=_fetched.clear)", "", ("ids",)),
 ]  # fmt: skip

@@ -45,7 +45,7 @@ ACCEPTANCE: list[Planted] = [
      "lapsed = job.lease_expires_at <= run.at", "lapsed = True", ("repair",)),
     ("repair: finished work is done again", "core/recovery.py", 'case "completed":', 'case "finished":', ("repair",)),
     ("repair: a missing run is not given", "drivers/ops/repair.py",
-     "        yield db.sql.give_runs(seqs=db.ints(begun), prefix=run_prefix(GIVEN, now))\n", "        pass\n", ("repair",)),
+     "        yield from db.keep_runs(dict.fromkeys(begun, run_prefix(GIVEN, now)))\n", "        pass\n", ("repair",)),
     ("repair: orphans stay", "drivers/ops/repair.py",
      "gone = yield db.sql.delete_orphans()", "gone = yield db.sql.orphans()", ("repair",)),
     ("repair: nobody hears of it", "admin/repair.py",

@@ -75,7 +75,7 @@ ACCESS: list[Planted] = [
     ("bounds: a dedupe key is everybody's", "core/uniqueness.py",
      "        key = f\"org:{_escape(job.org_id or '')}:{key}\"\n", "        pass\n", ("acting: another_org and memory",)),
     ("bounds: a dedupe key is that of all queues", "core/uniqueness.py",
-     "        key = f\"queue:{_escape(job.queue)}:{key}\"\n", "        pass\n", ("acting: beyond_the_queues and memory",)),
+     "        key = _in_queue(key, job.queue)\n", "        pass\n", ("acting: beyond_the_queues and memory",)),
     ("bounds: an idempotency key is that of all queues", "core/uniqueness.py",
      "(of_queue or (of_org and scope == _everywhere()))", "(of_org and scope == _everywhere())",
      ("acting: beyond_the_queues and memory",)),

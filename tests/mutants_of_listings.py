@@ -60,10 +60,17 @@ LISTINGS: list[Planted] = [
     ),
     (
         "listing: fingerprints are not compared",
-        OPS + "listing.py",
-        'if row[-1] or is_like(row[-2], wish.error or "")]',
-        "if row[-1]]",
-        ("conformance",),
+        OPS + "walking.py",
+        'by_error = holds or is_like(error, self._wish.error or "")',
+        "by_error = holds",
+        ("conformance: by_error or by_its_fingerprint",),
+    ),
+    (
+        "listing: an exact fingerprint is not compared",
+        OPS + "walking.py",
+        "(self._wish.fingerprint is None or fingerprint(error) == self._wish.fingerprint)",
+        "True",
+        ("conformance: by_its_fingerprint",),
     ),
     (
         "listing: a page forgets that there is more",

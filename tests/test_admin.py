@@ -394,6 +394,27 @@ async def test_the_doctor_sees_lapsed_leases_waiting_jobs_and_dead_letters(place
     assert found["workers"].next == "windlass worker APP --queues mail"
 
 
+def test_the_doctor_looks_at_those_that_wait_or_run_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at so many of them, and the others may be as fresh as can be."""
+    monkeypatch.setattr(doctor, "LOOK", 2)
+
+    async def main(place: Place) -> None:
+        async def found(name: str) -> str:
+            place.clock.advance("5m")
+            for n in range(3):
+                await place.put(f"{name}-{n}")
+                if name == "leases":
+                    await place.claim("w2")
+            return {check.name: check.health for check in (await place.admin.doctor()).checks}[name]
+
+        await place.put("waits", **NEVER_TWICE)
+        assert await found("workers") == "warning"
+        await place.claim()
+        assert await found("leases") == "warning"
+
+    asyncio.run(main(Place()))
+
+
 def test_the_doctor_reports_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
     client = Client(f"sqlite:///{tmp_path / 'nowhere' / 'x.db'}", Settings())
     found = asyncio.run(Admin(client).doctor())

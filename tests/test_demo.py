@@ -1,24 +1,14 @@
-"""The demo is a promise too: it ends by itself, its check passes, and the check can fail."""
+"""The check of the demo can fail. That it passes, from the wheel, is seen in tests/installed."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from windlass import Windlass
 from windlass.demo.check import compare
-
-
-def test_the_demo_ends_by_itself_and_agrees_with_its_log() -> None:
-    done = subprocess.run([sys.executable, "-m", "windlass", "demo"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("kill -9") == 2
-    assert "nothing lost, nothing repeated after success" in done.stdout
-    assert "windlass dlq list" in done.stdout
 
 
 async def played(log: Path) -> tuple[Windlass, list[str]]:

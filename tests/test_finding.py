@@ -82,7 +82,7 @@ Story = Callable[[Place], Awaitable[None]]
 def tell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Story], None]:
     def driver() -> Driver:
         if request.param == "postgres":
-            dsn, schema = request.getfixturevalue("fresh_schema")
+            dsn, schema = request.getfixturevalue("empty_store")
             return PostgresDriver(dsn, schema=schema)
         if request.param == "sqlite":
             return SqliteDriver(str(tmp_path / "jobs.db"), durability="relaxed")

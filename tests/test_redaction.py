@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
+from postgres.calling import Lag, timed
 from windlass import Secret, Windlass
 from windlass.codec import Arguments, Results
 from windlass.errors import InvalidInput, Undecodable
@@ -95,6 +96,9 @@ def test_what_is_too_deep_is_hidden_as_a_whole() -> None:
         ("access_token: hunter2", "access_token: ***"),
         ("Unexpected token: }", "Unexpected token: }"),
         ("the secret life of https://example.com/a:b", "the secret life of https://example.com/a:b"),
+        ('{"password": "hunter2 and mo', '{"password": ***'),  # cut off
+        ("{'api_key': 'hunter2\\", "{'api_key': ***"),
+        ("private_key='" + "hunter2 " * 400 + "' x", "private_key=*** x"),
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "***"),
     ],
 )
@@ -247,6 +251,38 @@ def test_a_long_text_is_looked_through_in_a_time_by_its_length(text: str) -> Non
     began = time.thread_time()
     redact_text(text)
     assert time.thread_time() - began < 0.8
+
+
+def test_the_beginnings_of_many_long_values_are_looked_for_in_a_time_by_their_length() -> None:
+    values = [f"{n:04}-" + "".join(f"{n * 7 + place:06}" for place in range(4_000)) for n in range(60)]
+    scrub = scrubber_of(msgspec.json.encode({"passwords": values}), None)
+    assert scrub.unfinished(b"") == 0
+    began = time.thread_time()
+    for text, size in (("000999", 0), (values[7][:14], 14), (values[7][:9_000], 9_000), (values[7][1:], 0), ("0007-", 5)):
+        assert scrub.unfinished(b"x" * 60_000 + text.encode()) == size
+    assert time.thread_time() - began < 0.8
+
+
+def test_everybody_else_goes_on_while_large_jobs_are_looked_through_for_secrets() -> None:
+    app = Windlass("memory://")
+
+    @app.task
+    async def keep(rows: list[int]) -> str:
+        return "kept"
+
+    async def main() -> None:
+        async with app:
+            for _ in range(10):
+                await keep.enqueue(list(range(140_000)))
+            await app.tick()
+            async with Lag() as lag:
+                await asyncio.sleep(0.02)
+                took, found = await timed(app.admin.jobs())
+                await asyncio.sleep(0.02)
+            assert [job.result for job in found.jobs] == ["kept"] * 10
+            assert lag.longest < took / 3
+
+    asyncio.run(main())
 
 
 def test_what_is_large_is_left_out_of_lists_and_shown_with_its_job() -> None:

@@ -63,8 +63,8 @@ def test_scopes_imply_what_they_say_and_no_more() -> None:
         scope: {other for other in SCOPES if Principal(actor="a", scopes=frozenset({scope})).may(other)} for scope in SCOPES
     }
     assert may == {
-        "enqueue": {"enqueue"}, "read": {"read"}, "read:payload": {"read:payload"}, "operate": {"operate", "read"},
-        "admin": set(SCOPES),
+        "enqueue": {"enqueue"}, "read": {"read"}, "read:payload": {"read:payload"}, "work": {"work"},
+        "operate": {"operate", "read"}, "admin": set(SCOPES),
     }  # fmt: skip
 
 

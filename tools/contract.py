@@ -13,7 +13,6 @@ from pathlib import Path
 
 from generated import ROOT, write_or_check
 
-from windlass.core.states import diagram
 from windlass.drivers import protocol
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
 
@@ -57,7 +56,8 @@ def page() -> str:
         "fails when it is out of date. To write a driver, read [write-your-own.md](write-your-own.md).\n",
         (inspect.getdoc(protocol) or "") + "\n",
         "## States\n",
-        "```mermaid\n" + diagram() + "\n```\n",
+        "![The states of a job and what moves it](../assets/states.svg)\n",
+        "What each means: [states](../reference/states.md).\n",
         "## Methods\n",
     ]
     for name, words in methods():

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The programs that tests need from Debian: a browser for `make test`, the others for `make test-all` and `make faults`.
+# The programs that tests need from Debian: a browser, curl and jq for `make test`, the others for `make test-all` and `make faults`.
 # Installs what is missing of those named, or of all; does nothing where they are installed.
 set -euo pipefail
 PATH="$PATH:/usr/sbin"
 
 missing=()
-for program in "${@:-chromium pgbouncer faketime}"; do
-  for name in $program; do  # each comes in a package of its name
+declare -A package=([kubectl]=kubernetes-client [systemd-analyze]=systemd)  # of others: its name
+for program in "${@:-chromium curl jq pgbouncer faketime kubectl systemd-analyze}"; do
+  for name in $program; do
     if [ "$name" = chromium ] && [ -n "${CHROMIUM:-}" ]; then continue; fi
-    command -v "$name" >/dev/null || missing+=("$name")
+    command -v "$name" >/dev/null || missing+=("${package[$name]:-$name}")
   done
 done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi

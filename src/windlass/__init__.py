@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from windlass.app import Windlass
     from windlass.context import Context, current
+    from windlass.copy_errors import StoreMoved
     from windlass.core.groups import Progress
     from windlass.core.uniqueness import dedupe_key
     from windlass.errors import (
@@ -38,6 +39,7 @@ _HOMES = {
     "windlass.app": ("Windlass",),
     "windlass.handles": ("JobHandle",),
     "windlass.context": ("Context", "current"),
+    "windlass.copy_errors": ("StoreMoved",),
     "windlass.core.groups": ("Progress",),
     "windlass.core.uniqueness": ("dedupe_key",),
     "windlass.groups": ("GroupHandle",),
@@ -81,6 +83,7 @@ __all__ = [
     "RetryAfter",
     "Secret",
     "Snooze",
+    "StoreMoved",
     "Windlass",
     "WindlassError",
     "backoff_delay_ms",

@@ -26,14 +26,17 @@ from windlass.handles import JobHandle
 from windlass.holds import QueueHold
 from windlass.hooks import H, Hooks
 from windlass.limits import Limits, described
+from windlass.middleware import M, Middleware
 from windlass.options import CommandOptions, TaskOptions
 from windlass.policies import Duration
 from windlass.presets import Preset, preset
 from windlass.programs import program
 from windlass.repository import Repository
+from windlass.resources import F, Resources
 from windlass.schedules import Schedules, Templates
 from windlass.targets import target_of
 from windlass.tasks import AsyncTask, CommandTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
+from windlass.telemetry.measures import Measures
 from windlass.types import GroupMode, Micros, OnFailure, Order, Positions
 from windlass.words import System, did_you_mean
 from windlass.worker import Stats, Worker
@@ -65,6 +68,8 @@ class Windlass:
         self.schedules: Final = Schedules(self)
         self.target: str | None = None  # module:attribute by which child processes import this app
         self.hooks: Final = Hooks()
+        self.resources: Final = Resources()
+        self.layers: Final = Middleware()
         self._presets: dict[str, Preset | None] = {}
         self._repository: Repository | None = None
 
@@ -99,11 +104,35 @@ class Windlass:
 
     def on(self, event: str) -> Callable[[H], H]:
         """Call a function, plain or async, with a `JobEvent` when a worker of this process has settled a job so:
-        `@app.on("job.dead")`, also job.succeeded, job.retried, job.cancelled.
+        `@app.on("job.dead")`, also job.succeeded, job.retried, job.cancelled; or with a `WorkerEvent` at worker.started and
+        worker.stopped.
 
         It runs after the commit, beside the work, at most once: a worker that dies in between does not make up for it. A
         webhook does."""
         return lambda hook: self.hooks.add(event, hook)
+
+    def resource(self, function: F) -> F:
+        """What handlers share, opened when a worker starts and closed when it has ended; `ctx.resource(Pool)` answers it:
+
+            @app.resource
+            async def pool() -> AsyncIterator[Pool]:
+                async with connect() as opened:
+                    yield opened
+
+        A plain `def` with `Iterator[Pool]` does as well. Each child process opens them anew."""
+        return self.resources.add(function)
+
+    def middleware(self, function: M) -> M:
+        """Go around every execution of a handler, with a generator that takes the `Context` and yields once; the first
+        that is declared is the outermost. What it raises is how the execution ends. See `windlass.middleware`."""
+        self.layers.add(function)
+        for task in self.tasks.values():
+            self._surround(task)
+        return function
+
+    def _surround(self, task: Task[..., Any]) -> None:
+        if task.program is None:
+            task.handler = self.layers.around(task.function, is_async=task.is_async)
 
     def command(
         self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None,
@@ -126,6 +155,7 @@ class Windlass:
                 "name", f"{task.name!r} is already the task {other.__module__}.{other.__qualname__}; "
                 f"name this one apart: @app.task(name={task.name + '_2'!r})"
             )  # fmt: skip
+        self._surround(task)
         self.tasks[task.name] = task
         return task
 
@@ -255,21 +285,22 @@ class Windlass:
     def worker(
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
         children: int | None = None, max_jobs: int | None = None, worker_id: str | None = None, target: str | None = None,
+        measures: Measures | None = None,
     ) -> Worker:  # fmt: skip
         """`children`: process handlers and commands at once. `target`: the module:attribute by which child processes can
-        import this app, where it is not a name in an imported module."""
+        import this app, where it is not a name in an imported module. `measures`: where waits and runs are counted."""
         counts = {"concurrency": concurrency, "threads": threads, "children": children, "max_jobs": max_jobs}
-        for field, count in counts.items():
-            if count is not None:
-                _check_count(field, count)
+        for field in [field for field, count in counts.items() if count is not None]:
+            _check_count(field, counts[field])
         if queues:
             check_queues(queues)
+        self.layers.check([(task.name, task.is_async) for task in self.tasks.values() if task.program is None])
         if worker_id is not None:
             check_name("worker_id", worker_id)
         return Worker(
             self.client, self.tasks, queues=queues, concurrency=concurrency, threads=threads, children=children,
             max_jobs=max_jobs, worker_id=worker_id, target=self.child_target(target), crons=self.crons,
-            hooks=self.hooks,
+            hooks=self.hooks, resources=self.resources, measures=measures,
         )  # fmt: skip
 
     def child_target(self, given: str | None = None) -> str | None:
@@ -301,10 +332,15 @@ class Windlass:
         worker = self.worker(queues=queues, concurrency=concurrency, threads=threads, children=children, target=target)
         self._reopen()
         await self.client.ready()  # whoever has no store should hear of it here, not when the block ends
-        task = asyncio.get_running_loop().create_task(worker.run(), name="windlass-worker")
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(worker.run(), name="windlass-worker")
+        started = loop.create_task(worker.started.wait())
         try:
-            yield worker
+            await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)  # or a resource that does not open
+            if not task.done():
+                yield worker
         finally:
+            started.cancel()
             worker.stop()
             await task
 
@@ -358,8 +394,7 @@ def preset_named(name: str) -> Preset:
 def _prepared(jobs: Iterable[PreparedJob[R]]) -> list[PreparedJob[R]]:
     if not isinstance(jobs, Iterable):
         raise InvalidInput("jobs", f"takes what task.job(...) makes, in a list or the like, got {jobs!r}")
-    prepared = list(jobs)
-    for one in prepared:
-        if not isinstance(one, PreparedJob):
-            raise InvalidInput("jobs", f"takes what task.job(...) makes, got {one!r}")
+    prepared: list[Any] = list(jobs)
+    if strange := [one for one in prepared if not isinstance(one, PreparedJob)]:
+        raise InvalidInput("jobs", f"takes what task.job(...) makes, got {strange[0]!r}")
     return prepared

@@ -6,23 +6,27 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
+from contextvars import Context, ContextVar
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from windlass.apart import apart
 from windlass.clock import SECOND, Clock, SystemClock
-from windlass.config import Settings
+from windlass.config import NONE, Settings
 from windlass.core.alterations import AlterAnswer, Alteration
-from windlass.drivers import POSTGRES, open_driver
+from windlass.core.settle import Outcome
+from windlass.drivers import HTTP, POSTGRES, open_driver
 from windlass.drivers.protocol import Driver, Enqueued
+from windlass.drivers.sealed import SealedDriver
 from windlass.errors import AppClosed, InvalidInput, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
 from windlass.outgoing import Sender, Sends
 from windlass.results import ResultWatch
 from windlass.runlogs import RunLogs, root_of
+from windlass.sealing import KeyRing, ring_of
 from windlass.subscriptions import Subscriptions
-from windlass.types import Job, Micros, NewJob
+from windlass.types import Claimed, Job, Micros, NewJob
 from windlass.urls import redacted, scheme_of
 
 if TYPE_CHECKING:
@@ -41,6 +45,20 @@ class Joins(Protocol):
     def enqueue_sync(self, new: Sequence[NewJob]) -> list[Enqueued]: ...
 
 
+class Consumes(Protocol):
+    """The span of one execution."""
+
+    def end(self, outcome: Outcome, traceback: str | None = None) -> None: ...
+    def lost(self) -> None: ...
+
+
+class Traces(Protocol):
+    """What follows jobs from where they are made to where they run: `telemetry/tracing.py`."""
+
+    def producing(self, new: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]: ...
+    def consuming(self, job: Claimed, within: Context | None) -> Consumes: ...
+
+
 joined: ContextVar[Joins | None] = ContextVar("windlass_transaction", default=None)
 
 
@@ -55,6 +73,7 @@ class Client:
         self.settings = settings
         self.ids = Ids(random)
         self.declared: list[Alteration] = []  # queues as the program describes them, written before the first enqueue
+        self.tracing: Traces | None = None  # where nobody asked for it, nothing of it is imported
         self.due_listeners: list[Callable[[Micros], None]] = []
         self._clock = self._given_clock = clock
         self._given = driver
@@ -66,6 +85,7 @@ class Client:
         self._watches: dict[asyncio.AbstractEventLoop, ResultWatch] = {}
         self.subscriptions = Subscriptions(lambda: self.driver, self.now)
         self._sender: Sends | None = None
+        self._ring: tuple[str, KeyRing | None] | None = None
 
     # ------------------------------------------------------------------------------------------------------ the store
 
@@ -86,10 +106,26 @@ class Client:
             if self._pid != os.getpid():  # after a fork the parent's connections are the parent's
                 self._driver, self._pid = None, os.getpid()
             if self._driver is None:
-                self._driver = self._given if self._given is not None else open_driver(self.url, **self.options())
+                if self.ring is not None and self._given is None and scheme_of(self.url) in HTTP:
+                    raise InvalidInput("key_file", "the keys are the server's, which seals and opens; leave it out here")
+                opened = self._given if self._given is not None else open_driver(self.url, **self.options())
+                self._driver = self.dressed(opened)
                 if self._clock is None:
                     self._clock = getattr(self._driver, "clock", None) or SystemClock()
             return self._driver
+
+    def dressed(self, driver: Driver) -> Driver:
+        """With what stands before it: the seal, where there are keys."""
+        ring = self.ring
+        return driver if ring is None else cast("Driver", SealedDriver(driver, ring))
+
+    @property
+    def ring(self) -> KeyRing | None:
+        """The keys that payloads and results are sealed with; None: they are stored as they are."""
+        path = self.settings.key_file
+        if self._ring is None or self._ring[0] != path:
+            self._ring = (path, ring_of(path))
+        return self._ring[1]
 
     def options(self) -> dict[str, Any]:
         """What the settings say to the driver that the URL names."""
@@ -101,6 +137,9 @@ class Client:
                 "schema": settings.schema, "pooler": settings.pooler, "migrate": settings.migrate,
                 "timeout": settings.store_timeout / SECOND, "connections": settings.connections,
             }  # fmt: skip
+        if scheme in HTTP:
+            token = None if settings.token == NONE else settings.token
+            return {"token": token, "timeout": settings.store_timeout / SECOND}
         return {}
 
     @property
@@ -166,6 +205,12 @@ class Client:
     # -------------------------------------------------------------------------------------------------------- enqueue
 
     async def enqueue(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
+        if self.tracing is None:
+            return await self._enqueue(new, now, conn, notify)
+        with self.tracing.producing(new) as traced:
+            return await self._enqueue(traced, now, conn, notify)
+
+    async def _enqueue(self, new: Sequence[NewJob], now: Micros, conn: object, notify: bool) -> list[Enqueued]:
         driver = self.driver
         if conn is not None:
             if self.declared and not driver.capabilities.single_writer:
@@ -183,6 +228,12 @@ class Client:
         return answers
 
     def enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object = None, notify: bool = True) -> list[Enqueued]:
+        if self.tracing is None:
+            return self._enqueue_sync(new, now, conn, notify)
+        with self.tracing.producing(new) as traced:
+            return self._enqueue_sync(traced, now, conn, notify)
+
+    def _enqueue_sync(self, new: Sequence[NewJob], now: Micros, conn: object, notify: bool) -> list[Enqueued]:
         if self._driver is None or self.declared:
             self._open_beside(conn)
         driver = self.driver

@@ -93,10 +93,12 @@ class StoreClock:
 
     def now(self) -> Micros:
         with self._lock:
-            here = round(ticking() * SECOND)
-            self._told = max(here + self._ahead, self._told + (here - self._told_at) // 2)
-            self._told_at = here
-            return self._told
+            here = time.monotonic_ns() // 1_000
+            told = here + self._ahead
+            if told < self._told:
+                told = max(told, self._told + (here - self._told_at) // 2)
+            self._told, self._told_at = told, here
+            return told
 
     def adopt(self, samples: Iterable[tuple[float, float, Micros]]) -> Micros:
         """Of several (asked, answered, what the server said) believe the quickest. Answers by how much the clock moved: not

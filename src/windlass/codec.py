@@ -28,6 +28,7 @@ from msgspec.structs import astuple
 
 from windlass.errors import InvalidInput, Undecodable
 from windlass.redaction import Secret, is_secret, secret_names, unsealed
+from windlass.sealing import SEALED, readable
 from windlass.shapes import (
     EITHER,
     PLACED,
@@ -143,7 +144,7 @@ class Results:
         return None if value is None else self._wire.pack(value, limit)
 
     def decode(self, stored: bytes | None) -> Any:
-        return None if stored is None else self._wire.unpack(stored)
+        return None if stored is None else self._wire.unpack(readable(stored, "result"))
 
 
 class _Wire:
@@ -249,6 +250,8 @@ _encode: Final = msgspec.json.Encoder(enc_hook=_enc_hook).encode
 
 
 def _nothing(payload: bytes, codec: str) -> bytes:
+    if codec == SEALED:
+        readable(payload, "payload")
     if codec != "none":
         raise Undecodable(f"codec: {codec!r} is not known to this version; it reads 'json' and 'none'")
     if payload:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_network
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
@@ -17,7 +17,7 @@ from windlass.clock import SECOND, duration
 from windlass.errors import InvalidInput
 from windlass.policies import DEFAULT_RETRY, Duration, Retry
 from windlass.presets import KeyScope
-from windlass.types import Micros, OnDuplicate, OnUnknown
+from windlass.types import History, Micros, OnDuplicate, OnUnknown
 from windlass.words import did_you_mean
 
 Durability = Literal["full", "relaxed"]
@@ -26,6 +26,7 @@ Pooler = Literal["none", "transaction"]
 Migrate = Literal["empty", "auto", "never"]
 
 DEFAULT_URL: Final = "sqlite:///windlass.db"
+NONE: Final = "none"
 DAY: Final = 86_400 * SECOND
 
 
@@ -33,8 +34,8 @@ DAY: Final = 86_400 * SECOND
 class Settings:
     """Durations are microseconds once they are here; write them as you like in `Windlass(lease="30s")`."""
 
-    lease: Micros = 30 * SECOND  # renewed every third of it; a worker that cannot stops its handlers at two thirds
-    leader_lease: Micros = 30 * SECOND  # renewed every third of it; a leader that cannot stops acting at two thirds
+    lease: Micros = 30 * SECOND  # how long others wait for a silent worker; renewed every third of it
+    leader_lease: Micros = 30 * SECOND  # how long others wait for a silent leader; renewed every third of it
     worker_timeout: Micros = 60 * SECOND  # a worker that was silent for so long is removed, and its leases end
     grace: Micros = 30 * SECOND  # how long a stopping worker lets its handlers finish
     poll: Micros = 1 * SECOND  # how often an idle worker looks for work that nobody told it of
@@ -45,32 +46,38 @@ class Settings:
     child_memory: int = 0  # bytes that a child, or a program, may allocate; 0 = no bound
     kill_after: Micros = 5 * SECOND  # a process that was asked to stop has so long before it is killed
     prefetch: int = 2_000  # the most jobs held beyond free slots; the actual number is what slots finish in 20 ms
-    max_lost: int = 3  # a job whose workers died this often is dead
-    retry: Retry = DEFAULT_RETRY
+    max_lost: int = 3  # a job whose workers died this often is dead; 0 = no limit
+    retry: Retry = DEFAULT_RETRY  # of tasks that name none: 5 retries after 1, 2, 4, 8, 16 s
     timeout: Micros = 0  # of one execution; 0 = none
-    payload_limit: int = 1 << 20
-    result_limit: int = 1 << 20
-    idempotency_scope: KeyScope = "type"
-    on_duplicate: OnDuplicate = "ignore"
-    on_unknown: OnUnknown = "wait"
-    keep_succeeded: Micros = 7 * DAY
-    keep_cancelled: Micros = 7 * DAY
-    keep_dead: Micros = 90 * DAY
-    keep_events: Micros = 7 * DAY  # events and their deliveries
-    webhook_networks: str = "none"  # called although not public, such as "10.0.0.0/8": by plain http and at any port, too
+    payload_limit: int = 1 << 20  # bytes of arguments
+    result_limit: int = 1 << 20  # bytes of a result
+    idempotency_scope: KeyScope = "type"  # within what an idempotency key is unique
+    on_duplicate: OnDuplicate = "ignore"  # what a second enqueue of an equal job does
+    on_unknown: OnUnknown = "wait"  # what becomes of jobs whose task a worker of their queue lacks
+    history: History = "full"  # "failures": executions that succeed are counted, and leave no run
+    keep_succeeded: Micros = 7 * DAY  # then removed
+    keep_cancelled: Micros = 7 * DAY  # then removed
+    keep_dead: Micros = 90 * DAY  # then removed
+    keep_events: Micros = 7 * DAY  # events and what was sent of them; then removed, by whole days
+    keep_usage: Micros = 0  # then removed, by whole months; 0 = for ever
+    webhook_networks: str = "none"  # of your own, that may be called, by http too: "10.0.0.0/8, 192.168.7.4"
     webhook_ports: str = "443"  # of public receivers
     webhook_timeout: Micros = 20 * SECOND  # of one attempt, from the first look at the name to the end of the answer
     webhook_concurrency: int = 20  # messages that a worker sends at once, a fifth of them to one webhook; 0 = none
     unhealthy_after: Micros = 300 * SECOND  # a queue in which a job that is due waits for so long is not well
     log_root: str = "auto"  # where runs keep their logs: beside a SQLite file, else ./windlass-logs; "none" = nowhere
     log_limit: int = 1 << 20  # bytes of one run's log: the first half and the last half of it are kept
-    durability: Durability = "full"
-    sqlite: SqliteLibrary = "apsw"
-    schema: str = "windlass"  # from here on PostgreSQL alone
+    key_file: str = (
+        "none"  # a key ring: payloads and results are encrypted, and opened again; see docs/guides/encryption.md
+    )
+    durability: Durability = "full"  # "relaxed": no sync per commit; a power cut may take the last ones
+    sqlite: SqliteLibrary = "apsw"  # "stdlib": to share a transaction of your own
+    schema: str = "windlass"  # of PostgreSQL, as all that follow but `token`
     pooler: Pooler = "none"  # "transaction": nothing of a session is used, because a pooler shares connections
     migrate: Migrate = "empty"  # at start only an empty schema is made; "auto" also brings an older one up to date
     store_timeout: Micros = 10 * SECOND  # of one call, reconnections and repetitions included
     connections: int = 4  # for enqueues and changes; a worker has six more of its own
+    token: str = field(default="none", repr=False)  # of a served store (http:// or https://), where its URL has none
 
     @property
     def silence(self) -> Micros:
@@ -101,10 +108,12 @@ class SettingsOptions(TypedDict, total=False):
     idempotency_scope: KeyScope
     on_duplicate: OnDuplicate
     on_unknown: OnUnknown
+    history: History
     keep_succeeded: Duration
     keep_cancelled: Duration
     keep_dead: Duration
     keep_events: Duration
+    keep_usage: Duration
     webhook_networks: str
     webhook_ports: str
     webhook_timeout: Duration
@@ -112,6 +121,7 @@ class SettingsOptions(TypedDict, total=False):
     unhealthy_after: Duration
     log_root: str
     log_limit: int
+    key_file: str
     durability: Durability
     sqlite: SqliteLibrary
     schema: str
@@ -119,11 +129,12 @@ class SettingsOptions(TypedDict, total=False):
     migrate: Migrate
     store_timeout: Duration
     connections: int
+    token: str
 
 
 _DURATIONS: Final = frozenset({
     "lease", "leader_lease", "worker_timeout", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead",
-    "store_timeout", "kill_after", "keep_events", "webhook_timeout", "unhealthy_after",
+    "store_timeout", "kill_after", "keep_events", "keep_usage", "webhook_timeout", "unhealthy_after",
 })  # fmt: skip
 _COUNTS: Final = {
     "concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2, "connections": 1,
@@ -134,6 +145,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "idempotency_scope": get_args(KeyScope),
     "on_duplicate": get_args(OnDuplicate),
     "on_unknown": get_args(OnUnknown),
+    "history": get_args(History),
     "durability": get_args(Durability),
     "sqlite": get_args(SqliteLibrary),
     "pooler": get_args(Pooler),
@@ -143,6 +155,7 @@ NAMES: Final = tuple(field.name for field in fields(Settings))
 MOST: Final = Settings.payload_limit
 SHORTEST_LEASE: Final = SECOND // 10
 SHORTEST_STORE_TIMEOUT: Final = SECOND // 10
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{8,1000}")  # what can stand behind `Bearer`
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,40}")
 
 
@@ -235,9 +248,13 @@ def _checked(name: str, value: object, field: str) -> object:
         check_networks(value, field)
     elif name == "webhook_ports":
         check_ports(value, field)
-    elif name == "log_root":
+    elif name in ("log_root", "key_file"):
         if not isinstance(value, str) or not value or "\x00" in value:
-            raise InvalidInput(field, f"must be the path of a directory, 'auto' or 'none', got {value!r}")
+            what = "a directory, 'auto'" if name == "log_root" else "a file with keys"
+            raise InvalidInput(field, f"must be the path of {what} or 'none', got {value!r}")
+    elif name == "token":
+        if not isinstance(value, str) or (value != "none" and not _TOKEN.fullmatch(value)):
+            raise InvalidInput(field, "must be an API token, or 'none'")  # and is not shown
     elif not isinstance(value, Retry):
         raise InvalidInput(field, f"must be a windlass.Retry, got {value!r}")
     return value

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from windlass.apart import apart
 from windlass.errors import InvalidInput, NoCurrentJob
 from windlass.parents import Parent
+from windlass.redaction import Scrubber
+from windlass.resources import Kit
 from windlass.types import Claimed, Micros
 
 if TYPE_CHECKING:
     from windlass.transaction import JobTransaction
 
+T = TypeVar("T")
 ARTIFACT_LIMIT: Final = 1_000
 
 
@@ -21,7 +24,10 @@ class Running(Protocol):
     """One execution, as the worker that holds it keeps it."""
 
     job: Claimed
+    kit: Kit
 
+    @property
+    def scrub(self) -> Scrubber: ...
     def context(self) -> Context: ...
     def is_interrupted(self) -> bool: ...
     def begin_transaction(self) -> JobTransaction: ...
@@ -93,6 +99,11 @@ class Context:
     def log(self, message: str, *args: object) -> None:
         """Write a line to this run's log, which `windlass jobs logs` shows: `ctx.log("read %d rows", n)`."""
         self._running.write_log("INFO", message % args if args else str(message))
+
+    def resource(self, kind: type[T]) -> T:
+        """What `@app.resource` gives of this type, as the worker has opened it. A process handler has that of its own
+        process."""
+        return self._running.kit.get(kind)
 
     async def parents(self) -> list[Parent]:
         """The jobs that this one has waited for, with how they ended and their results: read when asked for."""

@@ -26,7 +26,7 @@ from windlass.options import check_options, plan
 from windlass.policies import Duration, Retry
 from windlass.presets import HARMONYK
 from windlass.tasks import Task
-from windlass.types import CatchUp, CrashPolicy, Micros, NewJob, OnUnknown, Overlap, RetryMode, Schedule, Template
+from windlass.types import CatchUp, CrashPolicy, History, Micros, NewJob, OnUnknown, Overlap, RetryMode, Schedule, Template
 from windlass.words import did_you_mean
 
 MOST_SHOWN: Final = 1_000
@@ -43,6 +43,7 @@ class TemplateOptions(TypedDict, total=False):
     retry_mode: RetryMode
     crash_policy: CrashPolicy
     on_unknown: OnUnknown
+    history: History
     limits: tuple[str, ...]
     tags: tuple[str, ...]
     org_id: str

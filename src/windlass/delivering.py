@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +25,9 @@ from windlass.core.queries import DueDeliveries, WaitingEvents
 from windlass.core.webhooks import Answer, content_of, ending, message_id, signed_headers
 from windlass.errors import InvalidInput, StoreError
 from windlass.records import Delivery, Webhook
+from windlass.redaction import redact_text, scrubber_of
 from windlass.types import Micros
+from windlass.urls import HIDDEN
 
 IDLE: Final[Micros] = 5 * SECOND  # between looks where nobody subscribed
 MARGIN: Final[Micros] = 40 * SECOND  # that a taking outlasts the longest attempt, for the store to be told
@@ -55,13 +57,23 @@ async def deliver(client: Client, webhook: Webhook, delivery: Delivery) -> EndDe
         answer = Answer(took=0, error=str(error))
     else:
         answer = await client.sender.post(webhook.url, headers, content)
-    change = ending(delivery, answer, client.now(), client.ids.random.random())
+    scrub = await _scrubber(client, delivery) if answer.body else redact_text
+    change = ending(delivery, answer, client.now(), client.ids.random.random(), scrub)
     await _tell(client, delivery, change)
     if change.disable is not None:
         client.subscriptions.forget()
     if change.status == "failed" and delivery.event != PING:
         log.error("message %s failed for good: %s", message_id(delivery), change.attempt.error)
     return change
+
+
+async def _scrubber(client: Client, delivery: Delivery) -> Callable[[str], str]:
+    """A receiver may know what the job keeps secret, and say so."""
+    try:
+        [job] = await client.driver.get([delivery.job_id])
+    except StoreError:
+        return lambda text: HIDDEN if text else text
+    return redact_text if job is None else scrubber_of(job.payload, job.headers)
 
 
 async def _tell(client: Client, delivery: Delivery, change: EndDelivery) -> None:

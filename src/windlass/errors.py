@@ -1,4 +1,4 @@
-"""Every error Windlass raises, on one screen.
+"""Every error Windlass raises, on one screen; but for those of a store that is copied (copy_errors.py).
 
 Each says what happened, why, and what to type next. `retryable` tells a caller whether the same call may succeed
 later without anything being changed: a busy file, yes; a stale lease token, never.
@@ -187,6 +187,18 @@ class ChildUnstartable(WindlassError):
     """The process in which handlers should run does not come up, so none of its jobs was begun."""
 
 
+class NoSuchResource(WindlassError, LookupError):
+    def __init__(self, wanted: str, known: str) -> None:
+        super().__init__(f"no resource gives a {wanted}; {known}. Declare it: @app.resource, returning Iterator[{wanted}]")
+
+
+class ResourceUnavailable(WindlassError):
+    """A worker cannot begin, since what its handlers need does not open. It has claimed nothing."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"the resource {name} cannot be opened: {why}")
+
+
 class NoCurrentJob(WindlassError):
     def __init__(self) -> None:
         super().__init__("windlass.current() was called outside of a running job")
@@ -200,6 +212,10 @@ class AppClosed(WindlassError):
 class UnknownTask(WindlassError, LookupError):
     def __init__(self, name: str, hint: str) -> None:
         super().__init__(f"no task is called {name!r} here{hint}; import the module that declares it")
+
+
+class BrokenModule(WindlassError):
+    """The module that should hold the app is there, and importing it failed."""
 
 
 class UnknownTemplate(WindlassError, LookupError):

@@ -14,6 +14,7 @@ from windlass.core.eligibility import label_of
 from windlass.errors import InvalidInput, JobCancelled, JobDead
 from windlass.placing import Placed
 from windlass.policies import Duration
+from windlass.sealing import readable
 from windlass.types import Job, Run
 from windlass.words import System, Words, words_of
 
@@ -53,7 +54,9 @@ class JobHandle(Placed, Generic[R]):
             raise JobCancelled(job.id, job.last_error)
         if self._results is not None:
             return cast("R", self._results.decode(job.result))
-        return cast("R", None if job.result is None else msgspec.json.decode(job.result))  # its task is not known here
+        return cast(
+            "R", None if job.result is None else msgspec.json.decode(readable(job.result, "result"))
+        )  # its task is not known here
 
     def result_sync(self, timeout: Duration | None = None) -> R:
         """The same, blocking, for code without an event loop; so are the others."""

@@ -25,7 +25,10 @@ from windlass.words import did_you_mean
 AT_ONCE: Final = 8
 MOST_WAITING: Final = 1_000
 log: Final = logging.getLogger("windlass.hooks")
-Hook = Callable[["JobEvent"], Any]
+Hook = Callable[[Any], Any]
+STARTED: Final = "worker.started"
+STOPPED: Final = "worker.stopped"
+KNOWN: Final = (*SETTLED, STARTED, STOPPED)
 H = TypeVar("H", bound=Callable[..., Any])
 
 
@@ -39,6 +42,24 @@ class JobEvent(Struct, frozen=True, kw_only=True):
     org_id: str | None
     execution: int
     error: str | None = None
+    traceback: str | None = None
+
+    @property
+    def about(self) -> str:
+        return f"job {self.job_id}"
+
+
+class WorkerEvent(Struct, frozen=True, kw_only=True):
+    """What a hook is told of its worker: it looks for work now; or it has ended its last job and is about to close its
+    resources."""
+
+    event: str
+    worker_id: str
+    queues: tuple[str, ...]
+
+    @property
+    def about(self) -> str:
+        return f"worker {self.worker_id}"
 
 
 class Hooks:
@@ -51,10 +72,10 @@ class Hooks:
         return bool(self._by_event)
 
     def add(self, event: str, hook: H) -> H:
-        if event not in SETTLED:
+        if event not in KNOWN:
             raise InvalidInput(
-                "event", f"{event!r:.80} is nothing that one worker settles{did_you_mean(str(event), SETTLED)}; known: "
-                f"{', '.join(SETTLED)}. Of anything else a webhook can tell you"
+                "event", f"{event!r:.80} is nothing that one worker settles{did_you_mean(str(event), KNOWN)}; known: "
+                f"{', '.join(KNOWN)}. Of anything else a webhook can tell you"
             )  # fmt: skip
         if not callable(hook):
             raise InvalidInput("hook", f"must be a function of one argument, got {hook!r:.80}")
@@ -92,6 +113,13 @@ class HookRunner:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
+    def happened(self, told: WorkerEvent) -> None:
+        """To the worker itself."""
+        if self._hooks.of(told.event):
+            task = asyncio.get_running_loop().create_task(self._call_all(told), name="windlass-hooks")
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
     async def idle(self) -> None:
         """Return once every hook has returned."""
         while self._running:
@@ -110,8 +138,11 @@ class HookRunner:
             except WindlassError as error:
                 log.warning("job %s: its hooks are not called, because the store cannot be asked: %s", job.id, error)
                 continue
-            for hook in self._hooks.of(told.event):
-                await self._call(hook, told)
+            await self._call_all(told)
+
+    async def _call_all(self, told: JobEvent | WorkerEvent) -> None:
+        for hook in self._hooks.of(told.event):
+            await self._call(hook, told)
 
     async def _told(self, job: Claimed, change: Settlement) -> JobEvent:
         """A change that brings a job back is turned into a cancellation where somebody has asked for that meanwhile: only
@@ -123,12 +154,13 @@ class HookRunner:
                 event, error = CANCELLED, row.last_error
         if event != CANCELLED or error is None:
             error = getattr(change, "error", None) or getattr(change, "reason", None)
+        report = change.report
         return JobEvent(
             event=event, job_id=job.id, type=job.type, queue=job.queue, org_id=job.org_id, execution=job.executions,
-            error=error,
+            error=error, traceback=None if report is None else report.traceback,
         )  # fmt: skip
 
-    async def _call(self, hook: Hook, told: JobEvent) -> None:
+    async def _call(self, hook: Hook, told: JobEvent | WorkerEvent) -> None:
         try:
             if inspect.iscoroutinefunction(hook):
                 answer: Awaitable[Any] = hook(told)
@@ -136,4 +168,4 @@ class HookRunner:
                 answer = asyncio.to_thread(hook, told)
             await answer
         except Exception:  # somebody else's code, and the job has ended
-            log.exception("job %s: a hook of %s failed", told.job_id, told.event)
+            log.exception("%s: a hook of %s failed", told.about, told.event)

@@ -40,8 +40,8 @@ class Ids:
 
     def job(self, now: Micros) -> str:
         """The milliseconds, then the microseconds or one more than the last: increasing, whatever the clock does."""
-        stamp = max(now, self._last + 1)
-        self._last = stamp
+        last = self._last
+        stamp = self._last = now if now > last else last + 1
         millis, micros = divmod(stamp, 1_000)
         head = self._head
         if head[0] != millis:

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from windlass.clock import duration, instant
 from windlass.config import Settings
-from windlass.core.admission import AFTER_RULES, check_name, check_one_of
+from windlass.core.admission import AFTER_RULES, HISTORIES, check_name, check_one_of
 from windlass.core.limits import is_derived, limit_key
 from windlass.core.uniqueness import clean_key, idempotency_scope, stored_dedupe_key
 from windlass.errors import InvalidInput
 from windlass.policies import Duration, Retry
 from windlass.presets import AckMode, KeyScope, Preset
 from windlass.redaction import MARK
-from windlass.types import AfterRule, CrashPolicy, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
+from windlass.types import AfterRule, CrashPolicy, History, Micros, NewJob, OnDuplicate, OnUnknown, RetryMode
 from windlass.words import did_you_mean
 
 Runner = Literal["async", "thread", "process"]
@@ -40,6 +40,7 @@ class SharedOptions(TypedDict, total=False):
     retry_mode: RetryMode
     crash_policy: CrashPolicy
     on_unknown: OnUnknown
+    history: History  # failures: executions that succeed are counted, and leave no run
     on_duplicate: OnDuplicate
     dedupe: bool | str
     limits: tuple[str, ...]
@@ -84,17 +85,8 @@ OF_TASK: Final = OF_COMMAND | TaskOptions.__annotations__.keys()
 OF_JOB: Final = SHARED | JobOptions.__annotations__.keys()
 
 
-# What somebody may look for here, and why it is not to be had.
-REFUSED: Final = {
-    "history": "is not to be had: every run is stored, because usage is counted from the runs; "
-    "Windlass(keep_succeeded='1h') removes jobs that went well sooner, once their runs are counted",
-}
-
-
 def check_options(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
     for name in given:
-        if name in REFUSED:
-            raise InvalidInput(name, REFUSED[name])
         if name not in known:
             hint = did_you_mean(name, known)
             raise InvalidInput(name, f"is not an option of {where}{hint}; known: {', '.join(sorted(known))}")
@@ -140,6 +132,7 @@ def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Se
     dedupe = said.get("dedupe", False)
     if not isinstance(dedupe, bool | str):
         raise InvalidInput("dedupe", f"must be True (by arguments) or a key, got {dedupe!r}")
+    check_one_of("history", said.get("history", "full"), HISTORIES)
     retry_mode = said.get("retry_mode", preset.retry_mode if preset else "same_job")
     usual_crash = "fail" if retry_mode == "new_job" else preset.crash_policy if preset else "requeue"
     prototype = NewJob(
@@ -149,6 +142,7 @@ def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Se
         max_attempts=retry.executions, max_lost=said.get("max_lost", preset.max_lost if preset else settings.max_lost),
         retry_mode=retry_mode, crash_policy=said.get("crash_policy", usual_crash), retry_policy=retry.encode(),
         on_unknown=said.get("on_unknown", preset.on_unknown if preset else settings.on_unknown),
+        history=said.get("history", "full" if retry_mode == "new_job" else settings.history),
         on_duplicate=said.get("on_duplicate", preset.on_duplicate if preset else settings.on_duplicate),
         idempotency_key=key, idempotency_scope=None if key is None else _scope(task, said, preset, settings),
         dedupe_key=clean_key(dedupe) if isinstance(dedupe, str) else None,

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from windlass.core.queries import ParentsOf
 from windlass.drivers.protocol import Driver
+from windlass.sealing import readable
 from windlass.types import Job, State
 
 
@@ -41,6 +42,6 @@ async def parents_of(driver: Driver, job_id: str) -> list[Parent]:
 
 def parent_in(job: Job) -> Parent:
     if job.state == "succeeded":
-        result = None if job.result is None else msgspec.json.decode(job.result)
+        result = None if job.result is None else msgspec.json.decode(readable(job.result, "result"))
         return Parent(id=job.id, type=job.type, state=job.state, result=result)
     return Parent(id=job.id, type=job.type, state=job.state, error=job.dead_reason or job.last_error)

@@ -15,7 +15,7 @@ from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
-Scope = Literal["enqueue", "read", "read:payload", "operate", "admin"]
+Scope = Literal["enqueue", "read", "read:payload", "work", "operate", "admin"]
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 _IMPLIED: Final[dict[str, frozenset[str]]] = {"admin": frozenset(SCOPES), "operate": frozenset({"operate", "read"})}

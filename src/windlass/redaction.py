@@ -51,7 +51,8 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
         re.compile(
             rf"({_NAME}[\"']?\s{{0,5}}[:=]\s{{0,5}})"
-            r"(\"(?:[^\"\\]|\\.){0,2000}\"|'(?:[^'\\]|\\.){0,2000}'|(?!(?:Bearer|Basic)\b)[^\s,;&)}\]\"']+)", re.IGNORECASE,
+            r"(\"(?:[^\"\\]|\\.){0,20000}(?:\"|\\?\Z)|'(?:[^'\\]|\\.){0,20000}(?:'|\\?\Z)"  # or it was cut off
+            r"|(?!(?:Bearer|Basic)\b)[^\s,;&)}\]\"']+)", re.IGNORECASE,
         ),
         rf"\g<1>{HIDDEN}",
     ),
@@ -233,10 +234,7 @@ class Scrubber:
         """How many bytes at the end may be the beginning of a hidden value: what follows will tell."""
         longest = 0
         for value in (value.encode() for value in self._values[:MANY]):
-            for size in range(min(len(value) - 1, len(raw)), longest, -1):
-                if raw.endswith(value[:size]):
-                    longest = size
-                    break
+            longest = max(longest, _begun(value, raw))
         return longest
 
     def output(self, raw: bytes) -> bytes:
@@ -246,6 +244,19 @@ class Scrubber:
         for value in self._values:
             raw = raw.replace(value.encode(), HIDDEN.encode())
         return raw
+
+
+def _begun(value: bytes, raw: bytes) -> int:
+    """How much of the value's beginning, but not all of it, is at the end. Where that may be is found by the last bytes: to
+    compare every beginning takes time by the square of its length, and the event loop waits."""
+    most, last = min(len(value) - 1, len(raw)), raw[-8:]
+    end = most
+    while (at := value.rfind(last, 0, end)) >= 0:
+        end = at + len(last)
+        if raw.endswith(value[:end]):
+            return end
+        end -= 1
+    return next((size for size in range(min(most, len(last) - 1), 0, -1) if raw.endswith(value[:size])), 0)
 
 
 def scrubber_of(payload: bytes, headers: Mapping[str, str] | None, *, telling: bool = True) -> Scrubber:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
+from msgspec import Struct
+
 from windlass.client import Client
 from windlass.codec import Arguments, Results
 from windlass.context import Context
@@ -30,14 +32,11 @@ class Home(Protocol):
     def preset_of(self, queue: str) -> Preset | None: ...
 
 
-class PreparedJob(Generic[R]):
+class PreparedJob(Struct, Generic[R], frozen=True, eq=False, gc=False):
     """A job that has not been enqueued yet: for `app.enqueue_many`."""
 
-    __slots__ = ("new", "results")
-
-    def __init__(self, new: NewJob, results: Results) -> None:
-        self.new: Final = new
-        self.results: Final = results
+    new: NewJob
+    results: Results
 
     @property
     def id(self) -> str:
@@ -111,6 +110,7 @@ class Task(Enqueuer[P, R]):
     ) -> None:  # fmt: skip
         check_options(options, frozenset(OF_TASK), "task(...)")
         self.function: Final = function
+        self.handler: Callable[..., Any] = function  # the same within the app's middleware: what a worker calls
         self.name: Final[str] = options.get("name", getattr(function, "__name__", ""))
         check_name("name", self.name)
         if self.name == "<lambda>":

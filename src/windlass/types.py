@@ -19,6 +19,7 @@ RunStatus = Literal["completed", "failed", "skipped"]
 RetryMode = Literal["same_job", "new_job"]
 CrashPolicy = Literal["requeue", "fail"]
 OnUnknown = Literal["wait", "dead"]
+History = Literal["full", "failures"]  # failures: an execution that succeeds leaves no run row
 OnDuplicate = Literal["ignore", "touch", "replace", "raise"]
 AfterRule = Literal["cancel", "continue"]
 Positions = Literal["tail", "dense"]
@@ -90,6 +91,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     after: tuple[str, ...] = ()  # ids of jobs that must have ended before, of the same batch too
     after_rule: AfterRule = "cancel"  # when one of them ends badly
     opens: NewGroup | None = None  # said by at least one of the members
+    history: History = "full"
 
 
 class Job(Struct, frozen=True, kw_only=True, gc=False):
@@ -130,6 +132,7 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     retry_mode: RetryMode
     crash_policy: CrashPolicy
     on_unknown: OnUnknown
+    history: History
     retry_policy: str | None
     idempotency_scope: str | None
     idempotency_key: str | None
@@ -174,6 +177,7 @@ class Claimed(Struct, frozen=True, gc=False):
     queue: str
     org_id: str | None
     priority: int
+    due_at: Micros  # since when it could have run: queued, or its time had come
     timeout_ns: int
     attempts: int
     executions: int

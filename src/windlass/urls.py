@@ -7,6 +7,7 @@ from typing import Final
 
 HIDDEN: Final = "***"
 _USER: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:/*[^:]*):.*@", re.DOTALL)
+_TOKEN: Final = re.compile(r"^(https?:/*)[^/?#]*@", re.IGNORECASE)
 _NAMED: Final = re.compile(r"((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]*)", re.IGNORECASE)
 
 
@@ -17,5 +18,6 @@ def scheme_of(url: str) -> str:
 
 def redacted(url: str) -> str:
     """The same without its password, wherever that is written. Of a URL that is wrongly written it rather hides too much:
-    everything between the first colon and the last @."""
+    everything between the first colon and the last @. Of a served store all that stands before the @ is a token."""
+    url = _TOKEN.sub(rf"\g<1>{HIDDEN}@", url)
     return _NAMED.sub(rf"\g<1>{HIDDEN}", _USER.sub(rf"\g<1>:{HIDDEN}@", url))

@@ -11,9 +11,9 @@ from .crashing import Crash
 from .place import Place, run
 
 
-def _made(request: pytest.FixtureRequest, directory: Path) -> Iterator[Place]:
+def _made(request: pytest.FixtureRequest, directory: Path, *, server: str = "empty_store") -> Iterator[Place]:
     kind = request.param
-    place = Place.of(kind, directory, request.getfixturevalue("fresh_schema") if kind == "postgres" else None)
+    place = Place.of(kind, directory, request.getfixturevalue(server) if kind == "postgres" else None)
     yield place
     place.close()
 
@@ -32,6 +32,12 @@ def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]
 def sql_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A store that others can write to as well."""
     yield from _made(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def bare_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """One where nobody has been yet."""
+    yield from _made(request, tmp_path, server="fresh_schema")
 
 
 @pytest.fixture(params=["sqlite"])

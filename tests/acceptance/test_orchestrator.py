@@ -237,19 +237,19 @@ def test_rows_made_by_hand_have_every_default(sql_place: Place) -> None:
     run(main)
 
 
-def test_the_schema_is_made_at_start_once_and_can_be_printed(sql_place: Place) -> None:
+def test_the_schema_is_made_at_start_once_and_can_be_printed(bare_place: Place) -> None:
     """TO-066, TO-067, TO-068: opening makes it; again changes nothing; `windlass migrate --sql` prints it for psql."""
-    options = {"schema": sql_place.schema} if sql_place.kind == "postgres" else {}
+    options = {"schema": bare_place.schema} if bare_place.kind == "postgres" else {}
 
     async def main() -> None:
-        app = sql_place.app()
+        app = bare_place.app()
         script = Admin(app.client).migrations().script
         assert "create table" in script
         await app.repository.enqueue("t")
-        again = sql_place.app()
+        again = bare_place.app()
         again.open()
         assert len(await rows(again)) == 1
-        assert migrate(sql_place.url, **options) == []
+        assert migrate(bare_place.url, **options) == []
         status = Admin(again.client).migrations()
         assert all(step.applied for step in status.steps)
         assert status.script == "", "nothing is left to do by hand"

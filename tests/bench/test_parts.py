@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from limits.sqlite_loop import check_drained, fill, fresh_file
-from plans import FULL, PEER_ENV, PEERS, QUICK, Command, Numbers, plans
+from plans import FULL, PEER_ENV, PEERS, Command, Numbers, plans
 from run import in_turn, sample
+from scaling import scaled
 
 from .conftest import BENCH
 
@@ -25,7 +26,7 @@ ONE_OF_A_KIND = {tuple(word for word in command if not word.isdigit()): command 
 
 @pytest.mark.parametrize("command", ONE_OF_A_KIND.values(), ids=" ".join)
 def test_every_command_measures_what_the_plans_ask_of_it(command: Command, tmp_path: Path) -> None:
-    measured = sample(command, tmp_path, {})
+    measured = sample(command, tmp_path, {}).figures
     asked = {plan.quantity for plan in OURS if command in (plan.ours, plan.base)}
     assert asked <= measured.keys()
     assert all(math.isfinite(value) and value >= 0 for value in measured.values())
@@ -48,9 +49,12 @@ def test_what_is_compared_runs_next_to_each_other() -> None:
     assert order.index(drain.ours) == order.index(drain.base) + 1
 
 
-def test_the_short_run_asks_for_the_same_things_of_fewer_jobs() -> None:
-    assert len(plans(QUICK, huey=True)) == len(plans(FULL, huey=True))
-    assert sum(QUICK.drains.values()) < sum(FULL.drains.values())
+def test_a_smaller_run_asks_for_the_same_things_of_fewer_jobs() -> None:
+    quick = scaled(FULL, 0.1)
+    assert len(plans(quick, huey=True)) == len(plans(FULL, huey=True))
+    assert (quick.drains[500], quick.history, quick.singles) == (10_000, 100_000, 1_000)
+    assert quick.idle_seconds == 3, "an idle worker is watched for some seconds"
+    assert scaled(FULL, 1.0) == FULL
 
 
 def test_results_never_name_a_directory_of_this_machine() -> None:

@@ -17,16 +17,23 @@ from limits.postgres_loop import check_drained, fill, migrated
 from peer_env import PEERS as KNOWN
 from plans import BOUNDS, PEER_ENV, PEERS, Command
 from postgres_peer import QUEUES
-from postgres_plans import FULL, QUICK, RIVALS, SERVER, TARGETS, PostgresNumbers, plans
+from postgres_plans import FULL, RIVALS, TARGETS, PostgresNumbers, plans
 from processes import percentiles
-from run import in_turn, options_of, sample, shown
-from server import cost_of, fresh_database, private_server
+from run import asked, in_turn, options_of, sample, shown
+from scaling import scaled
+from scenario_plans import SERVER
+from server import available, cost_of, counts_statements, fresh_database, private_server
 
 from .conftest import BENCH
 
 TINY = PostgresNumbers(60, bulk=200, singles=20, latencies=5, idle_seconds=1, rivals=dict.fromkeys(RIVALS, 20))
 OURS = plans(TINY, rivals=False)
 ONE_OF_A_KIND = {tuple(word for word in command if not word.isdigit()): command for command in in_turn(OURS)}
+
+
+def untold() -> set[str]:
+    """The bundled server counts no statements."""
+    return set() if counts_statements(available()) else {"statements"}
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +44,9 @@ def server() -> Iterator[str]:
 
 @pytest.mark.parametrize("command", ONE_OF_A_KIND.values(), ids=" ".join)
 def test_every_command_measures_what_the_plans_ask_of_it(command: Command, server: str, tmp_path: Path) -> None:
-    measured = sample(command, tmp_path, {SERVER: server})
+    measured = sample(command, tmp_path, {SERVER: server}).figures
     asked = {plan.quantity for plan in OURS if command in (plan.ours, plan.base)}
-    assert asked <= measured.keys()
+    assert asked - untold() <= measured.keys()
     assert all(math.isfinite(value) and value >= 0 for value in measured.values())
     assert list(tmp_path.iterdir()) == [], "files were left behind"
     with psycopg.connect(server) as connection:
@@ -72,6 +79,7 @@ def test_a_servers_cost_holds_sessions_that_have_ended(server: str) -> None:
         time.sleep(0.1)
         told = cost.end(jobs=10)
     assert told["wal_bytes"] > 100_000, "a table of some megabytes was written"
+    assert untold() or told["statements"] == pytest.approx(0.2, abs=0.2), "two statements of the other, one or two of ours"
     assert 10_000 * 0.5 < told["server_us"] < 10_000_000, "a tenth of a second or so of one session, told by ten jobs"
 
 
@@ -93,10 +101,10 @@ def test_a_query_that_psql_refuses_ends_the_run(server: str) -> None:
 
 
 def test_every_rival_has_a_script_an_environment_and_numbers() -> None:
-    assert RIVALS.keys() == QUEUES.keys() == FULL.rivals.keys() == QUICK.rivals.keys()
+    assert RIVALS.keys() == QUEUES.keys() == FULL.rivals.keys()
     assert RIVALS.keys() <= KNOWN.keys()
     assert {name: KNOWN[name].title for name in RIVALS} == RIVALS
-    for numbers in (FULL, QUICK):
+    for numbers in (FULL, scaled(FULL, 0.2), scaled(FULL, 0.0)):
         assert all(jobs % 1_000 == 0 for jobs in (*numbers.rivals.values(), numbers.bulk)), "scripts load by the thousand"
 
 
@@ -120,8 +128,16 @@ def test_results_never_name_a_directory_or_a_server_of_this_machine(tmp_path: Pa
         assert command[command.index("--server") + 1] == SERVER
         if command[0].endswith("postgres_peer.py"):
             assert command[-6:-2] == ("--peers", PEERS, "--peer-env", PEER_ENV)
-    options = options_of(["--store", "postgres", "--quick", "--peers", str(tmp_path), "--peer-env", str(tmp_path)])
-    assert shown(options) == "python bench/run.py --store postgres --quick --peers PEERS"
+    options = options_of(["--store", "postgres", "--short", "--peers", str(tmp_path), "--peer-env", str(tmp_path)])
+    assert shown(options) == "python bench/run.py --store postgres --short --peers PEERS"
+
+
+def test_how_long_a_transaction_is_held_is_an_option_and_judged_only_in_full() -> None:
+    for words, seconds, judged in ((["--held-minutes", "2"], "120", False), ([], "600", True)):
+        plans, _ = asked("postgres", [], options_of(["--store", "postgres", *words]))
+        held = [plan for plan in plans if "--held" in plan.ours]
+        assert {plan.ours[plan.ours.index("--seconds") + 1] for plan in held} == {seconds}
+        assert any(plan.target is not None for plan in held) == judged
 
 
 def test_percentiles_are_of_what_was_taken() -> None:

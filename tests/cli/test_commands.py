@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import shlex
+import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -82,6 +84,7 @@ def test_a_command_without_its_argument_is_a_usage_error(cli: Cli) -> None:
 
 
 def test_what_init_says_to_type_next_works(cli: Cli, tmp_path: Path) -> None:
+    """The tests that it writes are run in tests/installed."""
     done = cli("init", "shop", "--json")
     steps = done.json["next"]
     assert steps[0] == "cd shop"
@@ -92,12 +95,30 @@ def test_what_init_says_to_type_next_works(cli: Cli, tmp_path: Path) -> None:
     assert cli("jobs", "show", shown.json["job_id"], "--json").json["head"]["result"] == "Hello, Ada!"
 
 
-def test_init_never_overwrites(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "tasks.py").write_text("mine")
-    done = cli("init")
+@pytest.mark.parametrize("file", ["tasks.py", "test_tasks.py"])
+def test_init_never_overwrites(file: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / file).write_text("mine")
+    done = cli("init", "shop")
     assert done.code == 3
     assert "left alone" in done.err
-    assert (tmp_path / "tasks.py").read_text() == "mine"
+    assert [(path.name, path.read_text()) for path in (tmp_path / "shop").iterdir()] == [(file, "mine")]
+
+
+def test_init_goes_into_a_directory_that_has_a_readme(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "README.md").write_text("mine")
+    done = cli("init", "shop")
+    assert (done.code, "left shop/README.md as it was" in done.out) == (0, True)
+    assert (tmp_path / "shop" / "README.md").read_text() == "mine"
+    assert (tmp_path / "shop" / ".gitignore").exists()
+
+
+def test_init_names_the_project_as_its_directory_unless_told(cli: Cli, tmp_path: Path) -> None:
+    cli("init", "shop")
+    cli("init", "market", "--name", "The {market}")
+    titles = [(tmp_path / name / "README.md").read_text().splitlines()[0] for name in ("shop", "market")]
+    assert titles == ["# shop", "# The {market}"]
 
 
 def test_the_worker_says_where_and_what_it_serves(cli: Cli, enqueue: Store, tmp_path: Path) -> None:
@@ -429,6 +450,29 @@ def test_workers_as_json(cli: Cli) -> None:
     assert (first["alive"], first["is_leader"], second["alive"], second["is_leader"]) == (True, True, False, False)
     assert (first["pool_size"], first["running"], first["queues"], first["wakeups"]) == (20, 3, ["a", "b"], "poll")
     assert first["leader_until"] > first["last_heartbeat"] > second["last_heartbeat"] > first["started_at"]
+
+
+def execute(tmp_path: Path, statement: str) -> None:
+    with sqlite3.connect(f"{tmp_path}/windlass.db") as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.usefixtures("two_workers")
+def test_a_probe_asks_whether_a_worker_of_this_host_is_alive(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (cli("workers").code, cli("workers", "--here").code) == (0, 1)
+    assert "no worker on this host" in cli("workers", "--here").err
+    monkeypatch.setattr(socket, "gethostname", lambda: "h")
+    assert cli("workers", "--here").code == 0
+    monkeypatch.setenv("WINDLASS_WORKER_TIMEOUT", "300s")  # by which the silent one is alive, too
+    assert cli("workers", "--here", "--json").json["workers"][1]["alive"] is True
+    monkeypatch.delenv("WINDLASS_WORKER_TIMEOUT")
+    execute(tmp_path, "update workers set hostname = 'silent' where id = 'h:2:silent'")
+    monkeypatch.setattr(socket, "gethostname", lambda: "silent")
+    done = cli("workers", "--here", "--json")
+    assert (done.code, [one["alive"] for one in done.json["workers"]]) == (1, [False])
 
 
 def test_a_store_without_workers_says_how_to_start_one(cli: Cli, enqueue: Store) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from windlass.cli.loading import load_app
 from windlass.errors import InvalidInput
+from windlass.loading import load_app
 
 
 @pytest.mark.parametrize("target", ["tasks", "tasks:app", "tasks.py", "./tasks.py", "tasks.py:app"])

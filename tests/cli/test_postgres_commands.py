@@ -107,7 +107,7 @@ ARGUMENTS = {
     ("jobs", "run-now"): ["x"], ("jobs", "move"): ["x", "top"], ("watch",): ["x"], ("queues", "pause"): ["q"],
     ("queues", "resume"): ["q"], ("queues", "show"): ["q"], ("queues", "renormalise"): ["q"], ("jobs", "swap"): ["x", "y"],
     ("jobs", "priority"): ["x", "1"], ("holds", "acquire"): ["q"], ("holds", "release"): ["x"],
-    ("holds", "run"): ["q", "--", "true"],
+    ("holds", "run"): ["q", "--", "true"], ("bench",): ["--jobs", "20"],
 }  # fmt: skip
 SKIPPED = {("demo",), ("init",), ("completion",)}  # they open no store of ours
 SKIPPED |= {("serve",), ("dev",)}  # they do not end by themselves

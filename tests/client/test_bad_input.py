@@ -166,7 +166,7 @@ def test_bad_options_are_named_before_anything_is_stored(app: Windlass, options:
         ({"colour": "red"}, r"colour: is not an option of task\(...\)"),
         ({"retires": 3}, "retires: is not an option of task.*did you mean 'retry'"),
         ({"delay": "5m"}, r"delay: is not an option of task\(...\)"),
-        ({"history": "failures"}, r"history: is not to be had: every run is stored.*keep_succeeded='1h'"),
+        ({"history": "successes"}, "history: must be one of failures, full"),
         ({"run": "fork"}, "run: must be 'async', 'thread' or 'process', got 'fork'"),
         ({"run": "thread"}, "run: .*is an async function and runs in the event loop; leave run out"),
         ({"ack": "never"}, "ack: must be 'batched' or 'sync'"),

@@ -20,10 +20,10 @@ from windlass.core.queries import AllWorkers
 from windlass.drivers import open_driver
 from windlass.drivers.protocol import Claim
 from windlass.records import WorkerInfo
+from windlass.testing.faulty import Faulty
 from windlass.types import Claimed, NewJob
 from windlass.worker.recovering import recover_lapsed
 from windlass.worker.stats import Stats
-from worker.stage import Faulty
 
 PATIENCE = 10.0
 

@@ -10,9 +10,9 @@ import pytest
 from windlass.clock import SECOND
 from windlass.coordinator.ticking import keep_ticking
 from windlass.errors import DriverClosed
+from windlass.testing.faulty import away
 from windlass.types import Micros
 from windlass.worker.stats import Stats
-from worker.stage import Unreachable
 
 from .ground import Ground, on_ground
 
@@ -49,13 +49,13 @@ async def until_enough(ground: Ground, duty: Duty, once: asyncio.Event | None = 
 def test_an_error_of_the_store_is_logged_counted_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     def tick(number: int) -> Micros:
         if number < 3:
-            raise Unreachable
+            raise away()
         return 0
 
     async def play(ground: Ground) -> None:
         stats = await until_enough(ground, Duty(tick))
         assert stats.store_errors == 2
-        assert caplog.text.count("the duty failed and is tried again: the store is away") == 2
+        assert caplog.text.count("the duty failed and is tried again: the store: it is away") == 2
 
     on_ground("memory://", play)
 

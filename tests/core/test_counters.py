@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from windlass.clock import SECOND
 from windlass.core.changes import Ending
-from windlass.core.counters import count_member, give_back, refill, take
+from windlass.core.counters import count_member, give_back, refill
 from windlass.types import Group
 
 from .make import NOW
@@ -16,34 +16,9 @@ from .make import NOW
 ENDINGS: list[Ending] = ["succeeded", "failed", "cancelled"]
 
 
-@pytest.mark.parametrize(
-    ("used", "maximum", "wanted", "after"),
-    [(0, 1, 1, 1), (1, 1, 1, None), (3, 5, 2, 5), (4, 5, 2, None), (9, None, 1, 10), (0, 0, 1, None), (7, 5, 1, None)],
-)
-def test_a_permit_is_given_only_while_the_maximum_is_not_passed(
-    used: int, maximum: int | None, wanted: int, after: int | None
-) -> None:
-    assert take(used, maximum, wanted) == after
-
-
 def test_a_permit_returned_twice_is_no_permit_out_of_thin_air() -> None:
     assert give_back(give_back(1)) == 0
     assert give_back(2, 5) == 0
-
-
-@given(st.integers(0, 5), st.lists(st.booleans()))
-def test_permits_in_use_stay_between_zero_and_the_maximum_and_are_conserved(maximum: int, wishes: list[bool]) -> None:
-    used = held = 0
-    for wants in wishes:
-        if wants:
-            after = take(used, maximum)
-            assert (after is None) is (held == maximum)
-            if after is not None:
-                used, held = after, held + 1
-        elif held:
-            used, held = give_back(used), held - 1
-        assert used == held
-        assert 0 <= used <= maximum
 
 
 @given(st.integers(0, 8), st.lists(st.sampled_from(ENDINGS)))

@@ -8,7 +8,7 @@ import pytest
 
 from windlass.core.changes import OUTCOME_OF, Settlement, effect_of
 from windlass.core.settle import Execution, Failed, Released, Snoozed, Succeeded, WasCancelled, settle
-from windlass.core.states import MOVES, Cause, diagram, is_terminal, may_move
+from windlass.core.states import MOVES, Cause, is_terminal, may_move
 from windlass.types import ACTIVE, STATES, TERMINAL, State
 
 from .make import NOW, claimed
@@ -77,16 +77,3 @@ def test_every_settlement_is_a_move_of_the_table() -> None:
         effect = effect_of(change)
         assert OUTCOME_OF[type(change)] == effect.outcome
         assert may_move("running", effect.outcome, effect.state)
-
-
-def test_the_diagram_draws_every_move_once_and_ends_every_terminal_state() -> None:
-    lines = diagram().splitlines()
-    assert lines[0] == "stateDiagram-v2"
-    assert len(lines) == len(set(lines))
-    drawn = {tuple(line.split(":")[0].split(" --> ")): line.partition(": ")[2].split(", ") for line in lines[1:]}
-    arrows = {(before.strip(), after.strip()): causes for (before, after), causes in drawn.items()}
-    for (before, cause), afters in MOVES.items():
-        for after in afters:
-            assert cause in arrows[before or "[*]", after]
-    assert sum(len(causes) for (_, after), causes in arrows.items() if after != "[*]") == sum(map(len, MOVES.values()))
-    assert {before for before, after in arrows if after == "[*]"} == TERMINAL

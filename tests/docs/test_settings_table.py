@@ -1,4 +1,4 @@
-"""The settings that the page on workers lists are those that there are, with the defaults that they have."""
+"""The settings that the page of settings lists are those that there are, with the defaults that they have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.config import Settings, settings_from
 from windlass.errors import InvalidInput
 from windlass.policies import DEFAULT_RETRY
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "start" / "workers.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "settings.md"
 ROW = re.compile(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\| `([^`]+)` \|", re.M)
 ROWS = ROW.findall(PAGE.read_text())
 
@@ -41,4 +41,4 @@ def test_the_environment_names_in_the_table_are_obeyed() -> None:
             continue
         assert settings_from({}, {variable: told}) == Settings()
         with pytest.raises(InvalidInput, match=variable):
-            settings_from({}, {variable: "" if name == "log_root" else "?"})  # any other text is the name of a directory
+            settings_from({}, {variable: "" if name in ("log_root", "key_file") else "?"})  # any other text is a path

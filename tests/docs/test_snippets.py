@@ -1,4 +1,4 @@
-"""README and docs are true: every snippet and every command runs as it stands, every link leads somewhere.
+"""README and docs are true: every snippet and every command runs as it stands.
 
 A page is a session in an empty directory. A Python block that begins with `# name.py` is saved under that name, and is
 run like any other. In a console block every line that begins with `$` is typed, in order, and must end well. A page that
@@ -50,10 +50,3 @@ def run(command: list[str], directory: Path, store: dict[str, str]) -> None:
 
 def test_there_are_snippets_to_run() -> None:
     assert ROOT / "README.md" in SESSIONS
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -41,7 +41,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
     if request.param == "sqlite":
         made = SqliteDriver(str(tmp_path / "jobs.db"), durability="relaxed")
     else:
-        dsn, schema = request.getfixturevalue("fresh_schema")
+        dsn, schema = request.getfixturevalue("empty_store")
         made = PostgresDriver(dsn, schema=schema)
     yield made
     asyncio.run(made.close())

@@ -47,7 +47,7 @@ Open = Callable[[], Driver]
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def open_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     if request.param == "postgres":
-        dsn, schema = request.getfixturevalue("fresh_schema")
+        dsn, schema = request.getfixturevalue("empty_store")
         yield lambda: PostgresDriver(dsn, schema=schema)
     elif request.param == "sqlite":
         yield lambda: SqliteDriver(str(tmp_path / "lists.db"), durability="relaxed")

@@ -78,7 +78,7 @@ def test_a_file_gives_the_order_of_memory_however_often_it_is_opened(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_server_gives_the_order_of_memory_whoever_connects(fresh_schema: tuple[str, str], seed: int) -> None:
-    dsn, schema = fresh_schema
+def test_a_server_gives_the_order_of_memory_whoever_connects(empty_store: tuple[str, str], seed: int) -> None:
+    dsn, schema = empty_store
     found = asyncio.run(play(lambda: PostgresDriver(dsn, schema=schema), seed, reopen=True))
     assert found == in_memory(seed)

@@ -32,8 +32,8 @@ def test_a_zombie_is_interrupted_and_its_settlements_are_refused(
         fleet.until_ended()
         before = fleet.history()
         assert before.problems(jobs) == []
+        gate.touch()  # the blocked handlers come to their end as soon as they go on, and say that they are done
         zombie.signal(signal.SIGCONT)
-        gate.touch()  # now the blocked handlers come to their end and say that they are done
         fleet.until("its waiting handlers are interrupted", lambda: len(fleet.lines("stopped", zombie.pid)) == 4)
         fleet.until("its blocked handlers are done", lambda: len(fleet.lines("done", zombie.pid)) == 3)
         zombie.signal(signal.SIGTERM)
@@ -43,8 +43,9 @@ def test_a_zombie_is_interrupted_and_its_settlements_are_refused(
     assert history.problems(jobs) == []
     assert history.runs == before.runs, "a settlement of the zombie was applied after all"
     assert history.jobs == before.jobs
-    assert (counted["settled_late"], counted["succeeded"]) == (3, 0)
-    assert counted["leases_lost"] >= 5  # the blocked three may be done before anybody looks at their lease
+    assert counted["succeeded"] == 0
+    assert counted["settled_late"] <= 3  # the blocked three may be done before or after somebody looks at their lease
+    assert counted["settled_late"] + counted["leases_lost"] >= 8
     for job_id in jobs:
         run = history.runs[job_id][0]
         after = history.next_run(run)

@@ -14,9 +14,9 @@ import pytest
 
 from outgoing.receiver import LOOPBACK, Receiver, drip, endless, posted, raw, receiving, status
 from windlass.clock import SECOND
-from windlass.core.webhooks import RESPONSE_MOST, Answer
+from windlass.core.webhooks import Answer
 from windlass.outgoing import Sender
-from windlass.outgoing.sending import pause_asked
+from windlass.outgoing.sending import READ_MOST, pause_asked
 
 HASTY = Sender(LOOPBACK, timeout=SECOND // 2)
 
@@ -88,7 +88,7 @@ def test_of_ten_gigabytes_the_beginning_is_read() -> None:
             answer = await asyncio.wait_for(posted(there.url), 15)
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert (answer.status, answer.body) == (200, "x" * RESPONSE_MOST)
+            assert (answer.status, answer.body) == (200, "x" * READ_MOST)
             assert peak < 20_000_000
             assert there.sent < 100_000_000
 

@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 
 from .server import Server, unique_name
+from .shelf import Shelf
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,21 @@ def fresh_database(postgres_server: Server) -> Iterator[str]:
 def fresh_schema(postgres_server: Server) -> Iterator[tuple[str, str]]:
     """A DSN and the name of a schema that does not exist yet: much cheaper than a database."""
     with schema_of_its_own(postgres_server) as name:
+        yield postgres_server.dsn(), name
+
+
+@pytest.fixture(scope="session")
+def shelf(postgres_server: Server) -> Iterator[Shelf]:
+    """Empty stores for tests that need several, or one after the other."""
+    shelf = Shelf(postgres_server)
+    yield shelf
+    shelf.close()
+
+
+@pytest.fixture
+def empty_store(postgres_server: Server, shelf: Shelf) -> Iterator[tuple[str, str]]:
+    """A DSN and the name of a schema with an empty store in it: much cheaper than to let a driver make one."""
+    with shelf.lent() as name:
         yield postgres_server.dsn(), name
 
 

@@ -104,7 +104,7 @@ def scanned(plan: dict[str, Any]) -> list[str]:
     return [
         node["Relation Name"]
         for node in nodes(plan)
-        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in ("jobs", "runs")
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in ("jobs", "runs", "groups")
     ]
 
 

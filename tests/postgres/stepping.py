@@ -184,14 +184,15 @@ class Stage:
 
     def save(self) -> None:
         """Keep the rows as they are now: every interleaving begins with them."""
+        [filled] = self.ask("select " + ", ".join(f"exists (select from windlass.{table})" for table in TABLES))
+        kept = [table for table, there in zip(TABLES, filled, strict=True) if there]
         self.run("; ".join(
             f"drop table if exists windlass.saved_{table}; create table windlass.saved_{table} as table windlass.{table}"
-            for table in TABLES
+            for table in kept
         ))  # fmt: skip
-        filled = [table for table in TABLES if self.ask(f"select from windlass.saved_{table} limit 1")]
         self._restore = self._without_triggers(
             [f"delete from windlass.{table}" for table in EMPTIED]
-            + [f"insert into windlass.{table} overriding system value table windlass.saved_{table}" for table in filled]
+            + [f"insert into windlass.{table} overriding system value table windlass.saved_{table}" for table in kept]
         )
 
     def restore(self) -> None:
@@ -209,8 +210,7 @@ class Stage:
         trail: list[Choice] = []
         for number in range(most):
             if number == FEW and not ALL:
-                self.restore()
-                yield from self.some(programs, rounds=FEW, seed=number)
+                yield from self._drawn(programs, FEW, Random(number))
                 return
             self.restore()
             outcome = self.play(programs(), trail)
@@ -226,7 +226,9 @@ class Stage:
     def some(self, programs: Callable[[], Mapping[str, Program]], *, rounds: int, seed: int) -> Iterator[Outcome]:
         """Interleavings drawn at random, where there are too many to try each."""
         self.save()
-        random = Random(seed)
+        yield from self._drawn(programs, rounds, Random(seed))
+
+    def _drawn(self, programs: Callable[[], Mapping[str, Program]], rounds: int, random: Random) -> Iterator[Outcome]:
         for _ in range(rounds):
             self.restore()
             yield self.play(programs(), [], random)
@@ -276,15 +278,16 @@ class Stage:
         ]
 
     def _gather(self, sides: Sequence[Side]) -> None:
-        """Until every statement under way has ended or waits for somebody."""
+        """Until every statement under way has ended or waits for somebody. A side that waited before is asked about as soon
+        as another has ended: whatever that one gave back, it gave back before it answered."""
         while True:
             under_way = [side for side in sides if side.pending is not None]
-            wait([side.pending for side in under_way if side.pending], MOMENT)
-            ended = [side for side in under_way if side.pending and side.pending.done()]
-            for side in ended:
-                side.absorb()
+            wait([side.pending for side in under_way if side.pending], MOMENT, FIRST_COMPLETED)
+            for side in under_way:
+                if side.pending and side.pending.done():
+                    side.absorb()
             left = [side for side in under_way if side.pending is not None]
-            if not left or (not ended and all(self._is_blocked(side) for side in left)):
+            if all(self._is_blocked(side) for side in left):
                 return
 
     def _is_blocked(self, side: Side) -> bool:

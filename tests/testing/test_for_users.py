@@ -292,6 +292,69 @@ def test_draining_works_where_an_event_loop_runs_already(shop: Shop, store: Stor
     asyncio.run(main())
 
 
+def test_time_that_passes_runs_everything_at_its_moment() -> None:
+    app = Windlass("memory://")
+    ran: list[tuple[str, int]] = []
+
+    def note(what: str) -> None:
+        ran.append((what, (test.clock.now() - instant(NOON)) // SECOND // 60))
+
+    @app.cron("0 * * * *")
+    @app.task
+    def hourly() -> None:
+        note("hourly")
+
+    @app.task(retry=Retry(max_retries=1, backoff=fixed("10m")))
+    async def flaky() -> None:
+        note("flaky")
+        if len(ran) < 3:
+            raise ConnectionError
+
+    with testing(app, now=NOON) as test:
+        flaky.using(delay="65m").enqueue_sync()
+        stats = test.run_for_sync("2h30m")
+        assert ran == [("hourly", 60), ("flaky", 65), ("flaky", 75), ("hourly", 120)]
+        assert (stats.succeeded, stats.retried) == (3, 1)
+        assert test.clock.now() - instant(NOON) == 150 * 60 * SECOND
+
+
+@stores
+def test_schedules_count_from_the_begin_of_the_block(store: Store) -> None:
+    app = Windlass("memory://")
+    ran: list[int] = []
+
+    @app.cron(every="1h")
+    @app.task
+    def hourly() -> None:
+        ran.append(1)
+
+    with testing(app, store=store) as test:
+        test.advance("1h")
+        test.drain_sync()
+        assert ran == [1]
+
+
+def test_time_that_never_comes_to_its_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Windlass("memory://")
+    monkeypatch.setattr("windlass.testing.app.MOMENTS", 3)
+
+    @app.cron(every="1s")
+    @app.task
+    def busy() -> None: ...
+
+    with testing(app) as test, pytest.raises(AssertionError, match="let less time pass"):
+        test.run_for_sync("1d")
+
+
+def test_hooks_are_called_as_they_are_in_production(shop: Shop) -> None:
+    told: list[str] = []
+    shop.app.on("job.succeeded")(lambda event: told.append(event.job_id))
+    with testing(shop.app) as test:
+        job = shop.send.enqueue_sync("ada")
+        test.drain_sync()
+        assert told == [job.id]
+
+
 # --------------------------------------------------------------------------------------------------------- asserting
 
 
@@ -499,6 +562,6 @@ def test_importing_it_is_light_and_test_runners_leave_it_alone(tmp_path: Path) -
     done = subprocess.run([sys.executable, str(module)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:hypothesispytest", "-p", "no:cacheprovider",
-               "-p", "no:schemathesis"]  # fmt: skip
+               "-p", "no:schemathesis", "-p", "no:asyncio"]  # fmt: skip
     done = subprocess.run([*command, str(module)], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, assert_type
 
 from windlass import Context, JobHandle, Retry, Windlass, current
@@ -112,6 +113,15 @@ async def is_still_a_function(ctx: Context) -> None:
     assert_type(plain(1, b=2), str)
     assert_type(await takes_context(ctx, "p", size=1), int)
     assert_type(plain_with_context(ctx, "p"), str)
+
+
+async def has_resources(ctx: Context) -> None:
+    assert_type(ctx.resource(Path), Path)
+    assert_type(app.resource(a_path), Callable[[], Iterator[Path]])
+
+
+def a_path() -> Iterator[Path]:
+    yield Path()
 
 
 async def tests_its_jobs() -> None:

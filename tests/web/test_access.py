@@ -101,6 +101,26 @@ def test_the_first_token_closes_the_door_that_was_open_on_this_machine() -> None
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("host", "used"), [("0.0.0.0", False), ("127.0.0.1", False), ("127.0.0.1", True)])  # noqa: S104
+def test_a_server_that_a_token_guarded_is_not_opened_by_taking_it_back(host: str, used: bool) -> None:
+    """Nobody need have tried the door in between. `used`: the token came after the server, and somebody came in by it."""
+
+    async def main() -> None:
+        desk = Desk()
+        async with desk.app:
+            admin = Admin(desk.app.client)
+            early = None if used else await admin.create_token("ada", ("read",))
+            desk.web = web_app(desk.app, access=await guarded(admin, host))
+            _, secret = early or await admin.create_token("ada", ("read",))
+            async with desk.client() as client:
+                if used:
+                    assert (await client.get("/api/queues", headers=bearer(secret))).status_code == 200
+                await admin.revoke_token("ada")
+                assert (await client.get("/api/queues")).status_code == 401
+
+    asyncio.run(main())
+
+
 async def without_token(desk: Desk, access: Access) -> int:
     """What a server that begins now answers."""
     desk.web = web_app(desk.app, access=access)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ import msgspec
 from web.conftest import Desk, on_a_desk
 from web.test_pages import check, form_token
 from windlass import Reject, Retry
-from windlass.admin.groups import EdgeView
+from windlass.admin.groups import OUTSIDE, EdgeView
 from windlass.admin.views import JobView, job_view
 from windlass.clock import instant
 from windlass.core.rows import enqueued
@@ -70,6 +71,15 @@ def test_a_long_sequence_does_not_leave_the_page() -> None:
     assert max(len(line.rails) for line in found) == DEEPEST - 1
 
 
+def test_members_that_wait_for_later_ones_are_drawn_in_a_time_by_their_number() -> None:
+    names = [chr(0x4E00 + n) for n in range(1_500)]
+    members, waits = jobs("".join(names)), edges(*(b + a for a, b in pairwise(names)))
+    began = time.thread_time()
+    found = tree(members, (), waits)
+    assert time.thread_time() - began < 0.8
+    assert [line.job.id for line in found] == names[::-1]
+
+
 def test_a_circle_is_drawn_all_the_same() -> None:
     assert sorted(line.job.id for line in tree(jobs("abc"), (), edges("ab", "ba", "bc"))) == ["a", "b", "c"]
 
@@ -113,6 +123,19 @@ async def test_a_group_is_shown_as_a_tree_and_asks_with_its_numbers(desk: Desk, 
     csrf = await form_token(client)
     asked = (await client.post(f"/groups/{group.id}/retry", data={"csrf": csrf})).text
     assert "Of 3 members, 1 that died start again" in asked
+
+
+@on_a_desk
+async def test_of_very_many_who_wait_outside_the_first_are_shown(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """Each of them is read whole, and a page that is watched is read every other second."""
+    async with desk.app.group("wanted") as group:
+        one = group.add(desk.add.job(1, 1))
+    waiting = [await desk.add.using(after=[one]).enqueue(n, n) for n in range(2 * OUTSIDE)]
+    detail = (await client.get(f"/api/groups/{group.id}")).json()
+    shown = [job["id"] for job in detail["others"]]
+    assert shown == [job.id for job in waiting][: len(shown)]
+    assert OUTSIDE <= len(shown) < 1.5 * OUTSIDE
+    assert [edge["job_id"] for edge in detail["edges"]] == shown, "who was not read is not taken for one that is gone"
 
 
 @on_a_desk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from web.conftest import Desk, on_a_desk
 from web.staged import BIG, EVIL, paths, stage
+from windlass import Retry
 from windlass.principal import Principal
 from windlass.web.access import Access
 from windlass.web.rendering import HERE
@@ -248,6 +250,33 @@ async def test_a_schedule_is_previewed_saved_and_changed(desk: Desk, client: htt
 
 
 @on_a_desk
+async def test_an_argument_that_is_changed_in_its_kind_alone_is_changed(desk: Desk, client: httpx2.AsyncClient) -> None:
+    @desk.app.task
+    async def switch(on: object) -> None: ...
+
+    await desk.app.templates.put("plain", "switch", {"on": 0})
+    said = {"csrf": await form_token(client), "name": "nightly", "template": "plain", "cron": "0 3 * * *", "tz": "UTC"}
+    await client.post("/schedules/save", data={**said, "params": '{"on": 2}'})
+    for params in ('{"on": true}', '{"on": 1}', '{"on": 1.0}'):  # which are one and the same to Python
+        assert (await client.post("/schedules/save", data={**said, "was": "nightly", "params": params})).status_code == 303
+        [made] = (await client.get("/api/schedules")).json()["schedules"]
+        assert json.dumps(made["param_overrides"]) == params
+
+
+@on_a_desk
+async def test_arguments_that_are_nested_too_deeply_are_refused_in_the_form(desk: Desk, client: httpx2.AsyncClient) -> None:
+    csrf = await form_token(client)
+    for path, said in (
+        ("/jobs/new", {"type": "add"}), ("/templates/save", {"name": "x", "task": "add"}),
+        ("/schedules/save", {"name": "x", "template": "add", "cron": "0 3 * * *"}),
+    ):  # fmt: skip
+        for depth in (700, 20_000):
+            nested = '{"a": ' + "[" * depth + "]" * depth + "}"
+            answer = await client.post(path, data={"csrf": csrf, **said, "params": nested})
+            assert (answer.status_code, "nested" in answer.text) == (422, True)
+
+
+@on_a_desk
 async def test_a_secret_of_a_schedule_outlives_a_change_of_its_time(desk: Desk, client: httpx2.AsyncClient) -> None:
     """It is not shown in the form, and the form must not put what is shown in its place."""
 
@@ -294,6 +323,45 @@ async def test_a_selection_of_nothing_is_not_everything(desk: Desk, client: http
     assert (await desk.app.job(ids.dead).fetch()).state == "dead"
     chosen = await client.post("/dead-letters/purge", data={"csrf": csrf, "ids": ids.dead, "sure": "1"})
     assert chosen.headers["location"] == "/dead-letters?done=purged&n=1"
+
+
+async def broken(text: str) -> None:
+    raise ValueError(text)
+
+
+@on_a_desk
+async def test_a_group_of_dead_letters_is_no_more_than_what_is_shown_of_it(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """Narrowed to one error: others of that type, or that differ in what they quote, are not in sight."""
+    fail = desk.app.task(retry=Retry(max_retries=0))(broken)
+    others = [await fail.enqueue("timed out for 'bob'"), await fail.enqueue("no such column")]
+    for by in ("type", "error"):
+        job = await fail.enqueue("timed out for 'ada'")
+        await desk.app.tick()
+        page = (await client.get("/dead-letters", params={"by": by, "error": "ValueError: timed out for 'ada'"})).text
+        assert page.count('aria-label="Select job ') == 1
+        forms = re.findall(r'<form method="post" action="/dead-letters/purge">(.*?)</form>', page)
+        [form] = [form for form in forms if "data-confirm" in form]
+        assert "Purge 1 job?" in form
+        fields = dict(re.findall(r'name="([^"]+)" value="([^"]*)"', html.unescape(form)))
+        done = await client.post("/dead-letters/purge", data={**fields, "sure": "1"})
+        assert "done=purged&n=1" in done.headers["location"]
+        assert [(await desk.app.job(other.id).fetch()).state for other in others] == ["dead", "dead"]
+        assert (await client.get(f"/api/jobs/{job.id}")).status_code == 404
+
+
+@on_a_desk
+async def test_a_group_of_errors_is_decided_about_as_it_is_counted(desk: Desk, client: httpx2.AsyncClient) -> None:
+    fail = desk.app.task(retry=Retry(max_retries=0))(broken)
+    await desk.app.enqueue_many(fail.job(f"no user '{name}'") for name in ("ada", "bob", "eve"))
+    await desk.app.tick()
+    [group] = (await client.get("/api/dlq/errors")).json()["groups"]
+    which = {"fingerprint": group["fingerprint"]}
+    await fail.enqueue(f"as {group['fingerprint']} said")  # an error that holds the name of another
+    await desk.app.tick()
+    [counted] = (await client.get("/api/dlq/errors", params={**which, "error": "'ada'"})).json()["groups"]
+    purged = (await client.post("/api/dlq/purge", json={"filter": {**which, "error": "'ada'"}})).json()
+    assert len(purged["done"]) == counted["jobs"] == 1
+    assert len((await client.post("/api/dlq/replay", json={"filter": which})).json()["done"]) == 2
 
 
 @on_a_desk

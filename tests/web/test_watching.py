@@ -12,8 +12,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from telemetry.asking import numbers, read
 from web.conftest import Desk, on_a_desk
+from windlass.admin import counting
+from windlass.clock import SECOND
+from windlass.core.sampling import MINUTE, bucket
 from windlass.errors import StoreUnreachable
+from windlass.records import QueueSample
+from windlass.telemetry.families import FAMILIES
 from windlass.web import pulse, streaming
 from windlass.web.bounds import Bounds
 
@@ -241,18 +247,52 @@ async def test_metrics_are_in_the_format_of_prometheus(desk: Desk, client: httpx
 
 
 @on_a_desk
-async def test_nobody_makes_the_store_count_more_often_than_it_may(desk: Desk, client: httpx2.AsyncClient) -> None:
-    looks = 0
-    admin = desk.web.state.site.pulse._admin
-    overview = admin.overview
+async def test_metrics_of_queues_are_read_from_the_last_sample(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """As far as there is one, and somebody lives who takes the next. What came since then is not counted for a scrape."""
+    await desk.add.enqueue(1, 2)
+    driver = desk.app.client.driver
+    async with desk.app.running():
+        while not (await client.get("/api/workers")).json()["leader"]:  # noqa: ASYNC110 - nothing tells a loop of it
+            await asyncio.sleep(0.01)
+        now = desk.app.client.now()
+        sample = QueueSample(
+            queue="mail", minute=now - now % MINUTE - MINUTE, depth={"queued": 7, "dead": 2}, oldest=90 * SECOND,
+            finished={"completed": 3, "failed": 1}, waits={bucket(SECOND): 4}, runs={bucket(SECOND // 10): 4},
+        )  # fmt: skip
+        driver._tables.samples = {(sample.minute, "mail"): sample}  # type: ignore[attr-defined]
+        found = read((await client.get("/metrics")).text)
+    assert numbers(found["windlass_jobs"]) == {("mail", "dead"): 2, ("mail", "queued"): 7}
+    assert numbers(found["windlass_queue_oldest_seconds"]) == {("mail",): 90}
+    assert numbers(found["windlass_queue_ended"]) == {("mail", "completed"): 3, ("mail", "failed"): 1}
+    assert 1 <= numbers(found["windlass_queue_wait_seconds"])["mail", "0.95"] <= 2
+    assert 0.1 <= numbers(found["windlass_queue_run_seconds"])["mail", "0.5"] <= 0.2
+    assert numbers(found["windlass_workers"]) == numbers(found["windlass_has_leader"]) == {(): 1}
+    assert numbers(found["windlass_sample_age_seconds"])[()] < 60
 
-    async def counted() -> Any:
+
+@on_a_desk
+async def test_what_the_table_says_of_a_server_is_exposed_and_nothing_else(desk: Desk, client: httpx2.AsyncClient) -> None:
+    lines = (await client.get("/metrics")).text.splitlines()
+    told = [tuple(line.split(" ")[2:4]) for line in lines if line.startswith("# TYPE")]
+    assert sorted(told) == sorted((family.name, family.kind) for family in FAMILIES if family.where == "serve")
+
+
+@on_a_desk
+async def test_nobody_makes_the_store_count_more_often_than_it_may(desk: Desk, client: httpx2.AsyncClient) -> None:
+    looks, driver = 0, desk.app.client.driver
+    count = driver.count
+
+    async def counted(**asked: Any) -> Any:
         nonlocal looks
         looks += 1
-        return await overview()
+        return await count(**asked)
 
-    admin.overview = counted
-    pulse.SPACING = 60.0  # type: ignore[misc]  # the fixture puts it back
-    for _ in range(5):
-        await client.get("/metrics")
+    driver.count = counted  # type: ignore[method-assign]
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(counting, "SECOND", 3_600 * SECOND)  # the least time between two looks
+    try:
+        for _ in range(5):
+            await client.get("/metrics")
+    finally:
+        monkeypatch.undo()
     assert looks == 1

@@ -43,6 +43,11 @@ TENANTS = {  # also with a token of one organisation: what it needs
     "GET /api/usage.csv": "read",
     "GET /api/events": "read",
     "GET /api/openapi.json": "read",
+    "GET /api/worker/v1": "work",
+    "POST /api/worker/v1/claim": "work",
+    "POST /api/worker/v1/extend": "work",
+    "POST /api/worker/v1/finish": "work",
+    "POST /api/worker/v1/wait": "work",
 }
 WHOLE = {  # only with a token of the whole store
     "POST /api/jobs/tick": "operate",
@@ -50,6 +55,7 @@ WHOLE = {  # only with a token of the whole store
     "GET /api/counts": "read",
     "GET /api/completions": "read",
     "GET /api/queues/trends": "read",
+    "GET /api/queues/capacity": "read",
     "GET /api/queues": "read",
     "GET /api/queues/{queue}/order": "read",
     "POST /api/queues/{queue}/pause": "operate",
@@ -94,7 +100,14 @@ WHOLE = {  # only with a token of the whole store
     "GET /api/deliveries/{message_id}": "operate",
     "POST /api/deliveries/{message_id}/replay": "operate",
     "GET /metrics": "read",
-}
+    **{
+        f"POST /api/worker/v1/driver/{call}": "work"
+        for call in (
+            "enqueue", "settle", "expire", "beat", "lead", "maintain", "alter", "read", "get", "runs", "find", "count",
+            "waiting-types", "examine",
+        )
+    },
+}  # fmt: skip
 PAGES_OF_TENANTS = {
     "GET /": "read",
     "GET /jobs": "read",

@@ -138,7 +138,7 @@ def test_a_drain_leaves_the_registry_as_it_was(url: str) -> None:
         assert (stage.store.calls["beat"], stage.store.calls["lead"]) == (1, 0)
         assert await known(stage) == {}
 
-    on_stage(url, play)
+    on_stage(url, play, lease="30s")
 
 
 def test_where_only_drains_come_some_of_them_keep_the_store_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

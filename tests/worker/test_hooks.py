@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from windlass import Reject, Retry, fixed
+from windlass.clock import SECOND
 from windlass.core.events import CANCELLED, DEAD, RETRIED, SUCCEEDED
 from windlass.errors import InvalidInput
-from windlass.hooks import JobEvent
+from windlass.hooks import JobEvent, WorkerEvent
 from worker.stage import Stage, on_stage
 
 
@@ -63,7 +65,11 @@ def test_a_plain_function_runs_beside_the_event_loop(url: str) -> None:
     on_stage(url, play)
 
 
-def test_a_hook_that_fails_or_hangs_harms_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_fails_or_hangs_harms_nobody(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.worker.worker.STOPS", SECOND // 5)  # that it has at the end, and will not use
+
     async def play(stage: Stage) -> None:
         calls: list[str] = []
 
@@ -120,5 +126,36 @@ def test_only_what_one_worker_settles_can_be_heard_of(url: str) -> None:
                 stage.app.on(event)(print)
         with pytest.raises(InvalidInput, match="function"):
             stage.app.on(CANCELLED)("no function")  # type: ignore[type-var]
+
+    on_stage(url, play)
+
+
+def test_a_worker_tells_of_its_start_and_of_its_end_before_its_resources_close(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        story: list[object] = []
+
+        @stage.app.resource
+        def text() -> Iterator[str]:
+            story.append("opens")
+            yield "x"
+            story.append("closes")
+
+        @stage.app.task
+        async def work() -> None:
+            story.append("job")
+
+        @stage.app.on("worker.started")
+        async def begins(told: WorkerEvent) -> None:
+            story.append(told)
+
+        @stage.app.on("worker.stopped")
+        def ends(told: WorkerEvent) -> None:
+            story.append(told)
+
+        await work.enqueue()
+        worker = await stage.drain()
+        about = {"worker_id": worker.id, "queues": ("default",)}
+        started, stopped = WorkerEvent(event="worker.started", **about), WorkerEvent(event="worker.stopped", **about)  # type: ignore[arg-type]
+        assert story == ["opens", started, "job", stopped, "closes"]
 
     on_stage(url, play)

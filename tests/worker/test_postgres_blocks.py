@@ -22,9 +22,9 @@ ways = pytest.mark.parametrize("way", ["async", "thread"])
 class Ledger:
     """A task that writes a row, two follow-up jobs and its success in one block."""
 
-    def __init__(self, dsn: str, schema: str, way: str) -> None:
+    def __init__(self, dsn: str, schema: str, way: str, lease: str) -> None:
         self.driver = PostgresDriver(dsn, schema=schema)
-        self.app = app = Windlass(driver=self.driver, lease="600ms", grace="2s")
+        self.app = app = Windlass(driver=self.driver, lease=lease, grace="2s")
         self.dsn, self.schema = dsn, schema
         self.meanwhile: Callable[[], Any] = lambda: None  # in the block, in a thread
         self.errors: list[BaseException] = []
@@ -95,8 +95,13 @@ class Ledger:
 
 
 @pytest.fixture
-def ledger(fresh_schema: tuple[str, str], way: str) -> Iterator[Ledger]:
-    ledger = Ledger(*fresh_schema, way)
+def lease() -> str:
+    return "60s"
+
+
+@pytest.fixture
+def ledger(empty_store: tuple[str, str], way: str, lease: str) -> Iterator[Ledger]:
+    ledger = Ledger(*empty_store, way, lease)
     yield ledger
     asyncio.run(ledger.app.close())
 
@@ -139,13 +144,14 @@ def test_a_lease_that_was_lost_stores_nothing(ledger: Ledger) -> None:
 
 
 @ways
+@pytest.mark.parametrize("lease", ["1200ms"])
 def test_the_lease_is_renewed_while_the_body_takes_longer_than_it(ledger: Ledger) -> None:
     """The block holds no lock that a heartbeat, or another job's, would wait for."""
     expiries: list[object] = []
 
     def wait() -> None:
         for _ in range(8):  # twice the lease
-            threading.Event().wait(0.15)
+            threading.Event().wait(0.3)
             expiries.append(ledger.execute(f"select lease_expires_at from {ledger.schema}.jobs where state = 'running'")[0])
 
     ledger.meanwhile = wait

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from windlass import Windlass
-from windlass.context import Context
 from windlass.core.alterations import PutLimit
 from windlass.drivers.protocol import Claim
 from windlass.worker import worker as worker_module
@@ -135,7 +135,7 @@ def test_never_more_wait_here_than_the_setting_says(prefetch: int, kind: str) ->
         async with asyncio.timeout(PATIENCE):
             await worker.run(drain=True)
         assert worker.stats.succeeded == 3_000
-        assert max(held) <= worker._runners[0].size + min(prefetch, 16 if kind == "thread" else prefetch)
+        assert max(held) <= worker._runners[0].size + prefetch
         if prefetch:
             assert any(not claim.start for claim in claims(stage)), "nothing was ever prefetched: this proves nothing"
 
@@ -250,43 +250,50 @@ def test_what_waits_behind_a_slow_handler_goes_back_to_those_who_have_time(
 @pytest.mark.parametrize("kind", ["limits", "new_job"])
 def test_careful_work_is_not_held_beyond_the_slots(kind: str) -> None:
     async def play(stage: Stage) -> None:
-        held: list[int] = []
+        held, here = list[int](), list[int]()
         options: Any = {"limits": ("k",)} if kind == "limits" else {"retry_mode": "new_job"}
 
         async def work() -> None:
+            [runner] = worker._runners
+            here.append(runner.busy + runner.waiting)
             counts = await stage.store.driver.count(now=stage.clock.now())
             held.append(sum(count.jobs for count in counts if count.label in ("claimed", "running")))
 
         careful: Any = stage.app.task(name="careful", **options)(work)
         await stage.store.driver.alter([PutLimit("key:k", 100)], now=stage.clock.now())
         await stage.app.enqueue_many(careful.job() for _ in range(100))
-        worker = await stage.drain(concurrency=2)
+        worker = stage.app.worker(concurrency=2)
+        await worker.run(drain=True)
         assert (worker.stats.succeeded, len(held)) == (100, 100)
         assert max(claim.limit for claim in claims(stage)) <= 2
-        assert max(held) <= 2, "leased at once: what runs, and what is being settled"
+        assert max(here) <= 2, "one waited for a slot, and kept its permit from others"
+        if kind == "new_job":  # its slot is free when it is stored; another's as soon as its handler has ended
+            assert max(held) <= 2, "leased at once: what runs, and what is being settled"
 
     on_stage("memory://", play)
 
 
 def test_careful_work_does_not_starve_beside_a_flood_of_quick_jobs(url: str) -> None:
     async def play(stage: Stage) -> None:
-        order: list[str] = []
+        done: Counter[str] = Counter()
 
-        @stage.app.task(context=True)
-        async def quick(ctx: Context) -> None:
-            order.append("quick")
+        @stage.app.task
+        async def quick() -> None:
+            done["quick"] += 1
+            if done["careful"] < 10 and done["quick"] < 10_000:  # the flood ends with the last of the others
+                await quick.enqueue()
 
         @stage.app.task(limits=("k",))
         async def careful() -> None:
-            order.append("careful")
+            done["careful"] += 1
 
         await stage.store.driver.alter([PutLimit("key:k", 5)], now=stage.clock.now())
         await stage.app.enqueue_many(quick.job() for _ in range(300))
         await stage.app.enqueue_many(careful.job() for _ in range(10))
-        await stage.app.enqueue_many(quick.job() for _ in range(5_000))
+        await stage.app.enqueue_many(quick.job() for _ in range(300))
         await stage.drain(concurrency=4)
-        last = max(index for index, what in enumerate(order) if what == "careful")
-        assert (len(order), last < 2_500) == (5_310, True), last
+        assert done["careful"] == 10
+        assert done["quick"] < 10_000, "they came when nothing else was left"
 
     on_stage(url, play, prefetch=500)
 

@@ -72,8 +72,8 @@ def test_sigterm_under_load_finishes_what_runs_and_loses_nothing(tmp_path: Path)
         wait_for(log, 100)
         child.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        assert child.wait(8) == 0
-        assert time.monotonic() - began < 3
+        assert child.wait(30) == 0
+        assert time.monotonic() - began < 9
     jobs = all_jobs(app)
     states = Counter(job.state for job in jobs)
     assert states["running"] == 0, "left behind under a lease"

@@ -431,7 +431,7 @@ def test_a_worker_whose_children_cannot_start_ends_and_spends_no_attempt(
     async def play(ground: Ground) -> None:
         job = await tasks.add.enqueue(1)
         worker = tasks.app.worker(children=1, target="worker.no_such_module:app")
-        with pytest.raises(WindlassError, match=r"cannot import worker.no_such_module:app: .*there is no module"):
+        with pytest.raises(WindlassError, match=r"of worker.no_such_module:app cannot begin: .*there is no module"):
             await worker.run()
         row = await ground.fetch(job.id)
         assert (row.state, row.attempts, row.lost) == ("queued", 0, 0)

@@ -54,7 +54,7 @@ def test_a_drain_waits_for_the_tokens_of_a_rate_but_a_tick_does_not(url: str) ->
         drained = await drain_while_time_passes(stage)
         assert ticked.succeeded + drained.stats.succeeded == 6
 
-    on_stage(url, play)
+    on_stage(url, play, lease="1h")
 
 
 def test_a_drain_does_not_wait_for_what_a_rate_keeps_from_other_workers(url: str) -> None:
@@ -73,7 +73,7 @@ def test_a_drain_does_not_wait_for_what_a_rate_keeps_from_other_workers(url: str
         await known.enqueue()
         assert (await drain_while_time_passes(stage)).stats.succeeded == 1
 
-    on_stage(url, play)
+    on_stage(url, play, lease="1h")
 
 
 async def drain_while_time_passes(stage: Stage) -> Worker:

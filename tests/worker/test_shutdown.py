@@ -21,8 +21,8 @@ LEASE = 3 * SECOND // 10
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finish, "STOPS_WITHIN", 0.05)
-    monkeypatch.setattr(worker_module, "STOPS", SECOND // 20)
+    monkeypatch.setattr(finish, "STOPS_WITHIN", 0.2)
+    monkeypatch.setattr(worker_module, "STOPS", SECOND // 5)
 
 
 @pytest.fixture

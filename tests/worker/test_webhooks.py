@@ -16,7 +16,7 @@ from windlass.core.alterations import PutWebhook, TakeDelivery
 from windlass.core.duties import FanOut
 from windlass.core.events import CANCELLED, DEAD, EVENTS, RECOVERED, RETRIED, SUCCEEDED
 from windlass.core.queries import AllEvents, AllWebhooks, DeliveriesOf, DueDeliveries, Query
-from windlass.core.webhooks import secret_of
+from windlass.core.webhooks import RESPONSE_MOST, secret_of
 from windlass.outgoing import Sender
 from windlass.records import Delivery
 from windlass.subscriptions import AGE
@@ -115,6 +115,30 @@ def test_a_receiver_that_is_gone_is_switched_off(url: str) -> None:
             [hook] = await stage.store.driver.read(AllWebhooks())
             assert (hook.enabled, hook.disabled_reason) == (False, "the receiver answered 410 Gone")
             assert len(there.requests) == 1
+
+    on_stage(url, play)
+
+
+@pytest.mark.parametrize("before", ["no such user: ", "x" * (RESPONSE_MOST - 8), '{"password": "'])
+def test_what_the_job_keeps_secret_is_not_kept_of_an_answer(url: str, before: str) -> None:
+    """A receiver may know it from elsewhere, and say so in words that do not tell what it is."""
+    canary = "canary-3141592653"
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def sign_in(password: str) -> None: ...
+
+        async with receiving(status(400, f"{before}{canary}"), status(200, f"{before}{canary} it was")) as there:
+            await subscribe(stage, there, SUCCEEDED)
+            await sign_in.enqueue(canary)
+            async with stage.working():
+                for number in (1, 2):
+                    await stage.until(lambda number=number: attempts(stage, number))  # type: ignore[misc]
+                    [delivery] = await sent(stage)
+                    assert delivery.response is not None
+                    assert delivery.response.startswith(before[:8])
+                    assert "canary" not in f"{delivery}"
+                    stage.clock.advance(60 * SECOND)
 
     on_stage(url, play)
 

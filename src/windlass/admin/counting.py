@@ -70,17 +70,23 @@ _KEPT_QUEUES: Final[WeakKeyDictionary[Client, KeptQueues]] = WeakKeyDictionary()
 async def counts(client: Client, *, exact: bool = False) -> Counts:
     now = client.now()
     recent = [] if exact else newest(await client.driver.read(SamplesSince(since=now - FRESH)))
-    if recent and alive(await client.driver.read(AllWorkers()), now, client.settings.worker_timeout):
-        counted, queues = min(recent[0].minute + MINUTE, now), {sample.queue: dict(sample.depth) for sample in recent}
-    else:
-        counted, queues = await waiting(client, now, exact=exact)
+    counted, queues = await by_queue(client, recent, now, exact=exact)
     at = moment(counted)
     whole: Counter[str] = Counter()
     for depth in queues.values():
         whole.update(depth)
     labels: dict[Label, LabelCount] = {label: LabelCount(jobs=jobs, at=at) for label, jobs in whole.items()}  # type: ignore[misc]
     labels |= await ended(client, now, exact=exact)
-    return Counts(at=moment(now), labels=labels, queues=queues, counted_at=at)  # type: ignore[arg-type]
+    return Counts(at=moment(now), labels=labels, queues=queues, counted_at=at)
+
+
+async def by_queue(
+    client: Client, recent: list[QueueSample], now: Micros, *, exact: bool = False
+) -> tuple[Micros, dict[Any, dict[Any, int]]]:
+    """From the last samples, while somebody lives who takes the next ones."""
+    if recent and alive(await client.driver.read(AllWorkers()), now, client.settings.worker_timeout):
+        return min(recent[0].minute + MINUTE, now), {sample.queue: dict(sample.depth) for sample in recent}
+    return await waiting(client, now, exact=exact)
 
 
 async def waiting(client: Client, now: Micros, *, exact: bool) -> tuple[Micros, dict[Any, dict[Any, int]]]:

@@ -100,7 +100,9 @@ async def _jobs(driver: Driver, now: Micros) -> AsyncIterator[Check]:
                 f"queue {queue} is paused and {waiting:,} jobs are due",
                 f"windlass queues resume {queue}",
             )
-    [found] = await driver.read(ListJobs(wish=Wish(now=now, kinds=(Kind("claimed"), Kind("running"))), limit=LOOK))
+    [found] = await driver.read(
+        ListJobs(wish=Wish(now=now, kinds=(Kind("claimed"), Kind("running"))), first="oldest", limit=LOOK)
+    )
     running = found.jobs
     lapsed = [job for job in running if (job.lease_expires_at or now) < now - LOST_FOR]
     if lapsed:
@@ -124,7 +126,7 @@ async def _waiting(driver: Driver, now: Micros, running: bool) -> AsyncIterator[
     waiting = await driver.waiting_types(None, limit=200)
     queues = sorted({kind.queue for kind in waiting})
     wish = Wish(now=now, kinds=(Kind("queued"),), queues=tuple(queues))
-    [page] = await driver.read(ListJobs(wish=wish, limit=LOOK)) if queues else [None]
+    [page] = await driver.read(ListJobs(wish=wish, first="oldest", limit=LOOK)) if queues else [None]
     since = min((max(job.created_at, job.run_at or 0) for job in page.jobs if job.ready), default=now) if page else now
     if now - since > WAITING_FOR and not running:
         types = ", ".join(sorted({kind.type for kind in waiting})[:5])

@@ -32,7 +32,7 @@ async def compiled(client: Client, wanted: Filter, now: Micros) -> Wish:
         created_until=_instant("created_until", wanted.created_until),
         finished_from=_instant("finished_from", wanted.finished_from),
         finished_until=_instant("finished_until", wanted.finished_until), error=wanted.error,
-        quiet_since=None if wanted.older_than is None else now - wanted.older_than,
+        fingerprint=wanted.fingerprint, quiet_since=None if wanted.older_than is None else now - wanted.older_than,
     )  # fmt: skip
 
 

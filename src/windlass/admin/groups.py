@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 from msgspec import Struct
 
 from windlass.admin.filtering import last_run_of
+from windlass.admin.showing import looked_through
 from windlass.admin.views import JobView, LinkView, job_view
 from windlass.client import Client
 from windlass.clock import moment
@@ -17,6 +20,8 @@ from windlass.core.queries import DependantsOf, EdgesOf, GroupMembers, MembersOf
 from windlass.groups import GroupHandle
 from windlass.types import AfterRule, Dependency, Group, GroupMode, Job, OnFailure
 from windlass.words import System
+
+OUTSIDE: Final = 200  # jobs that are not of a group and are shown with it, at least
 
 
 class GroupView(Struct, frozen=True, kw_only=True):
@@ -84,22 +89,26 @@ async def one_group(client: Client, group_id: str, system: System | None, limit:
         members = await client.driver.read(GroupMembers(group_id=group_id, limit=min(limit + 1, BATCH_LIMIT)))
     more, members = limit is not None and len(members) > limit, members[:limit]
     edges, others = await _woven(client, group_id, members)
+    jobs = [*members, *others]
+    views = await looked_through(jobs, lambda: [job_view(job, now, system, last_run_of(job), brief=True) for job in jobs])
     return GroupDetail(
-        at=moment(now), group=group_view(row, progress), edges=edges, more=more,
-        members=tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in members),
-        others=tuple(job_view(job, now, system, last_run_of(job), brief=True) for job in others),
+        at=moment(now), group=group_view(row, progress), edges=edges, more=more, members=tuple(views[: len(members)]),
+        others=tuple(views[len(members) :]),
     )  # fmt: skip
 
 
 async def _woven(client: Client, group_id: str, members: Sequence[Job]) -> tuple[tuple[EdgeView, ...], list[Job]]:
-    """The edges of these members between the last links of chains, and the jobs outside that they lead to."""
+    """The edges of these members between the last links of chains, and the jobs outside that they lead to; where those are
+    very many, the first of them: each is read whole."""
     known = {job.id: job for job in members}
     if not known:
         return (), []
     rows = await client.driver.read(EdgesOf(group_id=group_id, members=min(2 * len(known) + 100, BATCH_LIMIT)))
     heads = dict[str, str]()
     others = dict[str, Job]()
-    asked = {end: end for edge in rows for end in (edge.job_id, edge.parent_id) if end not in known}
+    ends = dict.fromkeys(end for edge in rows for end in (edge.job_id, edge.parent_id) if end not in known)
+    asked = {end: end for end in islice(ends, 2 * len(known) + OUTSIDE)}
+    unasked = ends.keys() - asked.keys()
     while asked:  # one step along every chain at a time
         found = await client.driver.get(tuple(asked.values()))
         later = dict[str, str]()
@@ -115,9 +124,11 @@ async def _woven(client: Client, group_id: str, members: Sequence[Job]) -> tuple
         asked = later
     edges = dict[tuple[str, str], EdgeView]()
     for edge in rows:
-        ends = heads.get(edge.job_id, edge.job_id), heads.get(edge.parent_id, edge.parent_id)
-        if (ends[0] in known or ends[0] in others) and (ends[1] in known or ends[0] in known):
-            edges[ends] = EdgeView(job_id=ends[0], parent_id=ends[1], rule=edge.rule, done=edge.done)
+        if not unasked.isdisjoint((edge.job_id, edge.parent_id)):
+            continue
+        job_id, parent_id = heads.get(edge.job_id, edge.job_id), heads.get(edge.parent_id, edge.parent_id)
+        if (job_id in known or job_id in others) and (parent_id in known or job_id in known):
+            edges[job_id, parent_id] = EdgeView(job_id=job_id, parent_id=parent_id, rule=edge.rule, done=edge.done)
     return tuple(edges.values()), sorted(others.values(), key=lambda job: job.seq)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import binascii
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import datetime
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from windlass.admin.filtering import compiled, last_run_of
-from windlass.admin.views import Filter, JobList, job_view
+from windlass.admin.showing import looked_through
+from windlass.admin.views import Filter, JobList, JobView, job_view
 from windlass.client import Client
-from windlass.clock import moment
+from windlass.clock import instant, moment
 from windlass.core.listing import BUDGET, Direction, ListJobs, Place, Tally, TallyJobs, path_of, place_of
 from windlass.core.queries import AllQueues, AllWorkers, SeenLately
 from windlass.errors import InvalidInput
@@ -74,9 +77,12 @@ async def page(
 
     ahead = sealed(found.after, back=back) if found.after is not None else None
     behind = beside(found.jobs[0], back=not back) if found.jobs and here is not None else None
+
+    def views() -> tuple[JobView, ...]:
+        return tuple(job_view(job, now, wanted.system, last_run_of(job), reveal=reveal, brief=True) for job in jobs)
+
     return JobList(
-        at=moment(now),
-        jobs=tuple(job_view(job, now, wanted.system, last_run_of(job), reveal=reveal, brief=True) for job in jobs),
+        at=moment(now), jobs=await looked_through(jobs, views),
         cursor=behind if back else ahead, back=ahead if back else behind, looked_at=found.looked_at,
         stopped=found.after is not None and len(jobs) < limit,
     )  # fmt: skip
@@ -117,7 +123,12 @@ def turned(first: Direction) -> Direction:
 
 
 def digest_of(wanted: Filter, way: str) -> bytes:
-    return hashlib.blake2b(msgspec.msgpack.encode((wanted, way)), digest_size=6).digest()
+    """Moments as they are stored: one at the end of the calendar has no UTC that could be written."""
+    said = [instant(part) if isinstance(part, datetime) else part for part in astuple(wanted)]
+    try:
+        return hashlib.blake2b(msgspec.msgpack.encode((said, way)), digest_size=6).digest()
+    except UnicodeEncodeError:
+        raise InvalidInput("filter", "holds half a character (a lone surrogate), which no text can hold") from None
 
 
 def text_of(cursor: Cursor) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 from windlass.admin.showing import scrub_of
 from windlass.admin.views import LogView
 from windlass.client import Client
+from windlass.core.history import unkept_run
 from windlass.errors import InvalidInput
 from windlass.redaction import Scrubber
 from windlass.runlogs import below, log_path
@@ -22,13 +23,14 @@ PIECE: Final = 1 << 20
 
 async def read(client: Client, chain: Sequence[tuple[Job, Sequence[Run]]], job_id: str, number: int | None) -> LogView:
     """The log of one run: the `number`th of this job, else the last of its chain that has one."""
+    told = [(job, _all_of(job, runs)) for job, runs in chain]
     if number is not None:
-        wanted = [run for job, runs in chain if job.id == job_id for run in runs if run.attempt_no == number]
+        wanted = [run for job, runs in told if job.id == job_id for run in runs if run.attempt_no == number]
         if not wanted:
-            known = ", ".join(str(run.attempt_no) for job, runs in chain if job.id == job_id for run in runs)
+            known = ", ".join(str(run.attempt_no) for job, runs in told if job.id == job_id for run in runs)
             raise InvalidInput("run", f"this job has no run {number}; it has {known or 'none yet'}")
     else:
-        wanted = [run for _, runs in chain for run in runs][::-1]
+        wanted = [run for _, runs in told for run in runs][::-1]
     scrub = scrub_of(chain[0][0])  # all links have the same payload
     if not wanted:
         return LogView(job_id=job_id, run=None, worker_id=None, path=None, text=None)
@@ -44,7 +46,7 @@ async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
     current = ""
     while True:
         job = await client.head(job_id)
-        runs = await client.driver.runs(job.id)
+        runs = _all_of(job, await client.driver.runs(job.id))
         if runs and runs[-1].run_id != current:
             current = runs[-1].run_id
             file = _file(client, runs[-1])
@@ -59,6 +61,12 @@ async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
                 yield rest
             return
         await asyncio.sleep(LOOK)
+
+
+def _all_of(job: Job, runs: Sequence[Run]) -> list[Run]:
+    """With the one that has left a log, and no row."""
+    unkept = unkept_run(job, runs)
+    return [*runs] if unkept is None else [*runs, unkept]
 
 
 def _file(client: Client, run: Run) -> Path | None:

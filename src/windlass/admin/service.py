@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from windlass.admin import doctor, enqueueing, fleet, groups, holding, limits, logs, repair, schedules
+from windlass.admin import doctor, enqueueing, fleet, groups, holding, limits, logs, repair, schedules, security
 from windlass.admin.access import Access
+from windlass.admin.capacity import WITHIN, Capacities, capacities
 from windlass.admin.enqueueing import Wish
 from windlass.admin.filtering import last_run_of
 from windlass.admin.finding import Finding
 from windlass.admin.groups import GroupDetail, GroupList
+from windlass.admin.sampled import Sampled, sampled
 from windlass.admin.schedules import ScheduleList
-from windlass.admin.showing import scrub_of
+from windlass.admin.showing import looked_through, scrub_of
 from windlass.admin.timeline import timeline
 from windlass.admin.views import (
     Changed,
@@ -30,6 +32,7 @@ from windlass.admin.views import (
     MigrationStep,
     Overview,
     Queued,
+    RunView,
     Why,
     job_view,
     link_view,
@@ -39,9 +42,11 @@ from windlass.admin.views import (
 from windlass.admin.webhooks import WebhookAdmin
 from windlass.admin.webhooks import checks as webhook_checks
 from windlass.admin.why import why
+from windlass.admin.wording import UNKEPT
 from windlass.client import CHAIN_LIMIT, Client
 from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
+from windlass.core.history import unkept_run
 from windlass.core.holds import is_valid
 from windlass.core.queries import AllHolds, AllQueues, InOrder, SeenLately
 from windlass.drivers import migrate, migrations_of
@@ -76,11 +81,17 @@ class Admin(Access, Finding, WebhookAdmin):
         """One job and everything that is known of it, with all links of its chain."""
         chain = await self._chain(job_id)
         now, links, head = self.client.now(), {job.id: job for job, _ in chain}, chain[-1][0]
-        views = {job.id: job_view(job, now, system, last_run_of(job), reveal=reveal) for job in (links[job_id], head)}
+
+        def shown() -> tuple[dict[str, JobView], tuple[RunView, ...]]:
+            both = {job_id: links[job_id], head.id: head}
+            views = {name: job_view(job, now, system, last_run_of(job), reveal=reveal) for name, job in both.items()}
+            return views, tuple(run_view(run, scrub) for job, runs in chain for scrub in (scrub_of(job),) for run in runs)
+
+        views, runs = await looked_through(links.values(), shown)
         return JobDetail(
             at=moment(now), job=views[job_id], head=views[head.id], links=tuple(links),
-            chain=tuple(link_view(job, now) for job, _ in chain),
-            runs=tuple(run_view(run, scrub_of(job)) for job, runs in chain for run in runs), timeline=timeline(chain, now),
+            chain=tuple(link_view(job, now) for job, _ in chain), runs=runs, timeline=timeline(chain, now),
+            unkept=UNKEPT if unkept_run(*chain[-1]) is not None else None,
             parents=await groups.parents(self.client, job_id),
             dependants=await groups.dependants(self.client, head.id),
         )  # fmt: skip
@@ -143,11 +154,21 @@ class Admin(Access, Finding, WebhookAdmin):
         views = [queue_view(name, rows.get(name), counts[name], held.get(name)) for name in sorted(counts)]
         return Overview(at=moment(now), queues=tuple(views))
 
+    async def capacity(self, within: Duration = WITHIN) -> Capacities:
+        """Every queue as `overview` has it, whether and when it drains, and how many workers it takes to keep up with it,
+        and to drain it `within` a time."""
+        return await capacities(self.client, await self.overview(), within)
+
     async def order(self, queue: str, *, limit: int = 50, system: System | None = None) -> JobList:
         """The queued jobs of a queue as they will be dispatched, whatever they wait for, with their positions."""
         await check_queue(self.client, queue)
         found, now = await self.client.driver.read(InOrder(queue=queue, limit=limit)), self.client.now()
-        return JobList(at=moment(now), jobs=tuple(job_view(job, now, system, brief=True) for job in found), cursor=None)
+        views = await looked_through(found, lambda: tuple(job_view(job, now, system, brief=True) for job in found))
+        return JobList(at=moment(now), jobs=views, cursor=None)
+
+    async def sampled(self) -> Sampled:
+        """Queues as the leader sampled them last, as a scrape of metrics wants them."""
+        return await sampled(self.client)
 
     async def workers(self) -> Fleet:
         """Who is registered as a worker, who of them lives, and who leads."""
@@ -304,6 +325,10 @@ class Admin(Access, Finding, WebhookAdmin):
             *store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client),
             *await webhook_checks(self.client),
         ))  # fmt: skip
+
+    async def security(self) -> Diagnosis:
+        """Who gets in who should not: rights, the way to the store, tokens, webhooks, keys, the process list here."""
+        return await security.examine(self.client)
 
     async def faults(self) -> list[Fault]:
         """Rows that contradict each other, which only others can have written."""

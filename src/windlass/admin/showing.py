@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from windlass.redaction import WHOLE_RESULT, Scrubber, marks_of, redact, scrubber_of
+from windlass.sealing import ENCRYPTED, is_sealed
 from windlass.types import Job
 from windlass.urls import HIDDEN
 
 LISTED: Final = 16 << 10  # bytes of a payload or a result that a list shows
+AT_ONCE: Final = 128 << 10  # bytes that are looked through while everybody waits
+T = TypeVar("T")
 
 
 class Shown(Struct, frozen=True):
@@ -35,8 +40,17 @@ def shown(job: Job, *, reveal: bool = False, brief: bool = False) -> Shown:
     hides = scrubber_of(job.payload, job.headers, telling=not reveal)  # a handler may answer what it was given
     result = HIDDEN if whole else made if made is None else hides.data(redact(made, marks, telling=not reveal))
     headers = redact(job.headers, telling=not reveal)
-    hidden = (payload, result, headers) != (given, made, job.headers) or HIDDEN in (given, made)
+    hidden = (payload, result, headers) != (given, made, job.headers) or not {HIDDEN, ENCRYPTED}.isdisjoint(
+        one for one in (given, made) if isinstance(one, str)
+    )
     return Shown(payload, result, headers, hidden, scrub_of(job))
+
+
+async def looked_through(jobs: Iterable[Job], make: Callable[[], T]) -> T:
+    """What is made of these jobs. To hide what they keep secret, all that they hold may have to be looked through: where
+    that is much, it is done apart from the event loop."""
+    size = sum(len(job.payload) + len(job.result or b"") for job in jobs)
+    return make() if size <= AT_ONCE else await asyncio.to_thread(make)
 
 
 def scrub_of(job: Job) -> Scrubber:
@@ -44,6 +58,8 @@ def scrub_of(job: Job) -> Scrubber:
 
 
 def _data(stored: bytes, brief: bool) -> Any:
+    if is_sealed(stored):
+        return ENCRYPTED
     return HIDDEN if brief and len(stored) > LISTED else plain_data(stored)
 
 

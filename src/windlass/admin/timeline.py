@@ -9,6 +9,7 @@ from windlass.admin.showing import scrub_of
 from windlass.admin.views import Entry, EntryKind
 from windlass.admin.wording import in_words
 from windlass.clock import moment
+from windlass.core.history import unkept_run
 from windlass.types import Job, Micros, Run
 
 LAPSED: Final = "lease expired"  # core/changes.py: Expire
@@ -23,7 +24,8 @@ def timeline(chain: Sequence[tuple[Job, Sequence[Run]]], now: Micros) -> tuple[E
     told: list[Entry] = []
     for place, (job, runs) in enumerate(chain):
         after = chain[place + 1][0] if place + 1 < len(chain) else None
-        told += _link(job, runs, now, first=place == 0, after=after)
+        unkept = unkept_run(job, runs)
+        told += _link(job, runs if unkept is None else (*runs, unkept), now, first=place == 0, after=after)
     return tuple(sorted(told, key=lambda entry: entry.at))  # stable: what happened at once stays in this order
 
 

@@ -18,7 +18,7 @@ from windlass.core.holds import is_valid
 from windlass.core.why import Kind
 from windlass.records import Fault
 from windlass.redaction import Scrubber
-from windlass.types import AfterRule, DeadKind, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
+from windlass.types import AfterRule, DeadKind, History, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
 from windlass.words import System, Words, words_of
 
 Health = Literal["ok", "warning", "problem"]
@@ -48,6 +48,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     finished_from: datetime | None = None
     finished_until: datetime | None = None
     error: str | None = None  # a fingerprint, or a part of the last error's text
+    fingerprint: str | None = None  # of the last error: one group of `Admin.errors`, and nothing else
     older_than: Micros | None = None  # finished, or else created, at least this long ago
     ids: tuple[str, ...] = ()
 
@@ -79,6 +80,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     lost: int
     timeout: float | None  # seconds
     policy: str
+    history: History
     progress: float | None
     progress_note: str | None
     last_error: str | None
@@ -161,6 +163,7 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     chain: tuple[Link, ...]  # the same with what became of each
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
+    unkept: str | None = None  # why the run in which it succeeded is not among them
     parents: tuple[LinkView, ...] = ()
     dependants: tuple[LinkView, ...] = ()  # the first hundred
 
@@ -334,9 +337,9 @@ def job_view(
         failed_at=_at(job.failed_at), lease_expires_at=_at(job.lease_expires_at),
         cancel_requested_at=_at(job.cancel_requested_at), worker_id=job.worker_id, attempts=job.attempts,
         executions=job.executions - job.skipped, runs=job.executions, max_attempts=job.max_attempts, lost=job.lost,
-        timeout=job.timeout_ns / 1e9 if job.timeout_ns else None, policy=policy_in_words(job), progress=job.progress,
-        progress_note=_told(scrub, job.progress_note), last_error=_told(scrub, job.last_error or None),
-        dead_kind=job.dead_kind, dead_reason=_told(scrub, job.dead_reason),
+        timeout=job.timeout_ns / 1e9 if job.timeout_ns else None, policy=policy_in_words(job), history=job.history,
+        progress=job.progress, progress_note=_told(scrub, job.progress_note),
+        last_error=_told(scrub, job.last_error or None), dead_kind=job.dead_kind, dead_reason=_told(scrub, job.dead_reason),
         idempotency_key=_told(scrub, job.idempotency_key), dedupe_key=_told(scrub, job.dedupe_key), parked_on=job.parked_on,
         group_id=job.group_id, template_id=job.template_id, schedule_id=job.schedule_id,
         retry_of=job.retry_of, superseded_by=job.superseded_by, tags=job.tags, headers=seen.headers,

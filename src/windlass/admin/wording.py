@@ -9,6 +9,7 @@ from windlass.clock import SECOND
 from windlass.policies import DEFAULT_RETRY, Retry
 from windlass.types import Job, Micros
 
+UNKEPT: Final = "history of successes is not kept for this job (history='failures'): its usage is counted, it has no run"
 _STEPS: Final = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), ("s", SECOND))
 
 
@@ -25,6 +26,20 @@ def in_words(micros: Micros) -> str:
             part = rest // smaller[1] if smaller else 0
             return f"{whole} {unit} {part} {smaller[0]}" if smaller and part else f"{whole} {unit}"
     raise AssertionError("a second or more has a unit")
+
+
+def rate_in_words(per_second: float) -> str:
+    """`1,200/s`, `3.5/s`, `12/min`, `0.5/h`."""
+    for unit, times in (("s", 1), ("min", 60), ("h", 3_600)):
+        value = per_second * times
+        if value >= 0.95 or unit == "h" or not value:
+            break
+    number = f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")
+    return f"{number}/{unit}" if per_second else "0/s"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def policy_in_words(job: Job) -> str:

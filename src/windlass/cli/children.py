@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 import sys
 
-from windlass.cli.loading import load_app
+from windlass.loading import load_app
 from windlass.worker.processes.child import live
 from windlass.worker.processes.server import Server
 

@@ -15,13 +15,15 @@ from windlass.cli.session import Common, epilogue
 OVERVIEW: Final = """\
 windlass: a durable job queue. Jobs live in a file or a database and survive whatever runs them.
 
-  begin     init, demo                      a first tasks.py; the whole thing at work
+  begin     init, demo                      a small project that works; the whole thing at work
+            bench [STORE]                   how fast a store is on this machine
   run       worker APP, tick APP            be a worker; run what is due once
   see       serve [APP], dev APP            the dashboard and the HTTP API; both with a worker, while you write
   enqueue   enqueue TASK name=value         store a job
   look      jobs list, jobs show, watch     what waits, runs, has failed, and why
             jobs logs ID [--follow]         what a job has logged
             queues list, dlq list           by queue; dead letters, also by error
+            queues capacity                 is the fleet big enough?
             queues show, holds list         one queue in order; who holds which
             groups list, groups show        jobs that belong together, and how far they are
             workers                         who works here, who is silent, who leads
@@ -38,23 +40,25 @@ windlass: a durable job queue. Jobs live in a file or a database and survive wha
   access    tokens list, create, revoke     who may come in over HTTP
             audit                           who changed what
             usage                           what ran, and what it cost
+            keys add FILE                   a new key, where payloads are encrypted
   tell      webhooks list, show, create, update, enable, disable, rotate, delete
             webhooks test, deliveries, replay             signed messages to other programs
   store     doctor, migrate                 is all well; schema steps
+            copy SRC DST [--dry-run]        move a live store to another, or go on with it; --back gives it up
   more      version, completion             COMMAND --help explains each, with examples
 
 Everywhere: --store URL (else $WINDLASS_URL, else sqlite:///windlass.db), --json, --words SYSTEM
 """
 
 GROUPS: Final = (
-    "jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds", "tokens", "webhooks",
+    "jobs", "dlq", "queues", "limits", "groups", "schedules", "templates", "holds", "tokens", "keys", "webhooks",
 )  # fmt: skip
 COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is, examples
     "worker": ("worker:worker", (
         "windlass worker tasks:app", "windlass worker tasks --queues mail,default --concurrency 50",
         "windlass worker tasks.py --drain",
     )),
-    "workers": ("workers:workers", ("windlass workers", "windlass workers --json")),
+    "workers": ("workers:workers", ("windlass workers", "windlass workers --json", "windlass workers --here")),
     "serve": ("serve:serve", (
         "windlass serve", "windlass serve tasks:app --port 9000",
         "windlass serve --host 0.0.0.0 --allow-host jobs.example.org --tls-cert cert.pem --tls-key key.pem",
@@ -76,9 +80,18 @@ COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {  # name: where it is
         "windlass usage --by org --csv > usage.csv",
     )),
     "doctor": ("store:doctor", ("windlass doctor", "windlass doctor --store sqlite:////var/lib/jobs.db")),
+    "copy": ("copying:copy", (
+        "windlass copy sqlite:////var/lib/jobs.db postgresql://shop@db.example.com/shop --dry-run",
+        "windlass copy sqlite:////var/lib/jobs.db postgresql://shop@db.example.com/shop --wait 10m",
+        "windlass copy postgresql://shop@db.example.com/shop sqlite:///jobs.db --back",
+    )),
     "migrate": ("store:migrate", ("windlass migrate --plan", "windlass migrate")),
-    "init": ("start:init", ("windlass init", "windlass init shop")),
+    "init": ("scaffold:init", ("windlass init", "windlass init shop", "windlass init shop --name 'The shop'")),
     "demo": ("start:demo", ("windlass demo",)),
+    "bench": ("bench:bench", (
+        "windlass bench", "windlass bench sqlite:////var/lib/jobs.db", "windlass bench postgresql://me@db/shop --jobs 5000",
+        "windlass bench memory:// --json",
+    )),
     "version": ("start:version", ("windlass version --json",)),
     "completion": ("completion:completion", (
         'eval "$(windlass completion bash)"   # in ~/.bashrc',

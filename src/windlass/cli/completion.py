@@ -124,7 +124,7 @@ def _tasks(before: list[str]) -> Sequence[tuple[str, str]]:
     target = _option(before, "--app")
     if target is None:
         return _asked(before, _types)
-    from windlass.cli.loading import load_app
+    from windlass.loading import load_app
 
     return [(task.name, f"queue {task.queue}") for task in load_app(target).tasks.values()]
 

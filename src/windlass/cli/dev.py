@@ -8,13 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-from windlass.cli.loading import load_app
 from windlass.cli.output import FAILED, OK
 from windlass.cli.reloading import Sources
 from windlass.cli.serve import PORT, run
-from windlass.cli.session import BrokenModule, Common, Flag, opened_app
+from windlass.cli.session import Common, Flag, opened_app
 from windlass.cli.worker import log_to_stderr
-from windlass.errors import InvalidInput
+from windlass.errors import BrokenModule, InvalidInput
+from windlass.loading import load_app
 
 
 def dev(

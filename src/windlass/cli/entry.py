@@ -13,8 +13,10 @@ from cyclopts import CycloptsError
 
 from windlass.cli.commands import commands, prepare_help
 from windlass.cli.output import FAILED, OK, REFUSED, UNREACHABLE, USAGE, Output
-from windlass.cli.session import BrokenModule, NoStore
+from windlass.cli.session import NoStore
+from windlass.copy_errors import CopyRefused, StoreMoved
 from windlass.errors import (
+    BrokenModule,
     DuplicateId,
     DuplicateJob,
     GroupRefused,
@@ -124,10 +126,22 @@ def _verdict(error: WindlassError, typed: str) -> tuple[int, str | None]:
             return FAILED, "windlass holds list --all"
         case ResourceBusy():
             return REFUSED, "windlass holds list"
+        case CopyRefused():
+            return REFUSED, "windlass copy SRC DST --dry-run"
+        case StoreMoved():
+            return UNREACHABLE, _there(error.moved_to, typed)
         case StoreError():
             return UNREACHABLE, "windlass doctor" if typed != "doctor" else None
         case _:
             return FAILED, None
+
+
+def _there(moved_to: str, typed: str) -> str | None:
+    """The same on the store that this one has become, where it is known: one that is served does not tell."""
+    url, _, schema = moved_to.partition(" (schema ")
+    if not url:
+        return None
+    return f"{f'WINDLASS_SCHEMA={schema[:-1]} ' if schema else ''}windlass {typed} --store {url}"
 
 
 def _debug() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
-from cyclopts import App
+from cyclopts import App, Parameter
+from msgspec.structs import replace
 
+from windlass.admin.capacity import WITHIN
 from windlass.admin.views import QueueView
 from windlass.admin.wording import relative
+from windlass.cli.capacity import drains, needs, show_capacity
 from windlass.cli.output import STYLES, Part
 from windlass.cli.session import Common, epilogue, opened
 from windlass.cli.show import show_order
@@ -18,11 +21,17 @@ app = App(name="queues", help="What waits where, and which queues stand still.")
 SHOWN: Final[tuple[Label, ...]] = ("queued", "scheduled", "blocked", "parked", "claimed", "running", "dead")
 
 
-@app.command(name="list", help_epilogue=epilogue("windlass queues list"))
-async def list_queues(*, common: Common = Common()) -> None:
-    """Every queue with its jobs by state, and whether it is paused. Finished successes are not counted."""
+Within = Annotated[str | None, Parameter(help="how many workers drain it in this time, such as 10m")]
+
+
+@app.command(name="list", help_epilogue=epilogue("windlass queues list", "windlass queues list --within 1h"))
+async def list_queues(*, within: Within = None, common: Common = Common()) -> None:
+    """Every queue with its jobs by state, whether it is paused, when it drains, and the workers it needs to keep up.
+
+    With --within: the workers that it needs to drain in that time. Finished successes are not counted.
+    """
     async with opened(common) as admin:
-        found = await admin.overview()
+        found = await admin.capacity(within or WITHIN)
     if common.json:
         common.out.emit(found)
         return
@@ -34,8 +43,30 @@ async def list_queues(*, common: Common = Common()) -> None:
     rows: list[tuple[Part, ...]] = []
     for queue in found.queues:
         numbers = [_number(queue.counts.get(label, 0), label) for label in used]
-        rows.append((queue.name, *numbers, _claims(queue, found.at), queue.preset or ""))
-    common.out.table(("QUEUE", *(label.upper() for label in used), "CLAIMS", "PRESET"), rows)
+        sized = drains(queue.capacity), needs(queue.capacity, in_time=within is not None)
+        rows.append((queue.name, *numbers, _claims(queue, found.at), *sized, queue.preset or ""))
+    common.out.table(("QUEUE", *(label.upper() for label in used), "CLAIMS", "DRAINS", "NEEDS", "PRESET"), rows)
+
+
+@app.command(help_epilogue=epilogue("windlass queues capacity", "windlass queues capacity mail --within 1h --json"))
+async def capacity(queue: str | None = None, /, *, within: Within = None, common: Common = Common()) -> None:
+    """Is the fleet big enough? Each queue: whether it drains, when, what that takes, and what the answer rests on.
+
+    Args:
+        queue: only this one
+    """
+    async with opened(common) as admin:
+        found = await admin.capacity(within or WITHIN)
+        if queue is not None:
+            found = replace(found, queues=tuple(one for one in found.queues if one.name == queue))
+            if not found.queues:
+                await admin.order(queue, limit=1)  # says so where there is no such queue
+    if common.json:
+        common.out.emit(found)
+    elif not found.queues:
+        common.out.note("nothing waits or runs in any queue" if queue is None else f"nothing waits or runs in {queue}")
+    else:
+        show_capacity(found.queues, common.out)
 
 
 def _claims(queue: QueueView, now: datetime) -> Part:

@@ -17,14 +17,12 @@ from windlass.app import Windlass
 from windlass.cli.output import OK, Output
 from windlass.cli.session import Common, Flag, check_there, described, opened_app
 from windlass.cli.worker import log_to_stderr
-from windlass.errors import InvalidInput, WindlassError
+from windlass.errors import InvalidInput
+from windlass.extras import needs
+from windlass.telemetry.notify import announced, service_manager
 
 PORT = 8420
 Names = Annotated[list[str] | None, Parameter(negative=())]
-
-
-class NoServer(WindlassError):
-    """What serves is an extra."""
 
 
 async def serve(
@@ -65,12 +63,11 @@ async def run(
     app: Windlass, host: str, port: int, base_path: str, names: Sequence[str], tls_files: tuple[str | None, str | None],
     out: Output, stop: asyncio.Event | None = None,
 ) -> None:  # fmt: skip
-    try:
-        from windlass.web.app import web_app
-        from windlass.web.serving import Tls, address, bound, guarded, stopped_by_signals
-        from windlass.web.serving import serve as answer
-    except ImportError as error:
-        raise NoServer(f"{error.name} is not installed; get what serves with: pip install 'windlass[server]'") from None
+    needs("server", "uvicorn")
+    from windlass.web.app import web_app
+    from windlass.web.serving import Tls, address, bound, guarded, stopped_by_signals
+    from windlass.web.serving import serve as answer
+
     certificate, key = tls_files
     if (certificate is None) != (key is None):
         raise InvalidInput("tls-cert", "give --tls-cert and --tls-key, or neither")
@@ -89,9 +86,11 @@ async def run(
             out.note(f"access  {known}")
             out.note("stop    Ctrl-C")
         sys.stdout.flush()  # whoever started us may wait for the address
-        stop = stop or asyncio.Event()
-        with stopped_by_signals(stop):
-            await answer(web, listening, stop, tls=tls)
+        stop, ready = stop or asyncio.Event(), asyncio.Event()
+        ready.set()  # the port is taken: whoever comes now is answered
+        async with announced(service_manager(), ready, stop, f"answers at {where}"):
+            with stopped_by_signals(stop):
+                await answer(web, listening, stop, tls=tls)
 
 
 @asynccontextmanager

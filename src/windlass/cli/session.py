@@ -15,7 +15,7 @@ from cyclopts import Group, Parameter
 
 from windlass.cli.output import EXIT_CODES, Output
 from windlass.config import DEFAULT_URL, settings_from
-from windlass.errors import StoreUnavailable, WindlassError
+from windlass.errors import StoreUnavailable
 from windlass.urls import redacted, scheme_of
 from windlass.words import System
 
@@ -69,10 +69,6 @@ class Paging:
     cursor: Annotated[str | None, Parameter(help="go on where the page before ended")] = None
 
 
-class BrokenModule(WindlassError):
-    """The module is there, and importing it failed."""
-
-
 class NoStore(StoreUnavailable):
     """A command that only looks must not leave an empty file behind."""
 
@@ -114,7 +110,7 @@ async def opened(common: Common, *, create: bool = False) -> AsyncIterator[Admin
 @asynccontextmanager
 async def opened_app(target: str, common: Common) -> AsyncIterator[Windlass]:
     """The program's own store, unless the options name another."""
-    from windlass.cli.loading import absolute, load_app  # with it comes the worker, which looking at jobs does not need
+    from windlass.loading import absolute, load_app  # with it comes the worker, which looking at jobs does not need
 
     app = load_app(target)
     app.target = absolute(target)

@@ -40,11 +40,13 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
     out.line(("Timeline", "bold"))
     for entry in detail.timeline:
         out.line(*_entry(entry, detail))
-    if detail.runs:
+    if detail.runs or detail.unkept:
         out.line()
         out.line(("Runs", "bold"))
         for run in detail.runs:
             _run(run, detail, common, verbose=verbose)
+        if detail.unkept:
+            out.line("  ", (detail.unkept, DIM))
     if detail.head.result is not None:
         out.line()
         out.line(("Result", "bold"))
@@ -187,6 +189,7 @@ async def show_order(queue: str, limit: int, common: Common) -> None:
     """What is queued in one queue, first to last."""
     async with opened(common) as admin:
         found = await admin.order(queue, limit=limit, system=common.words)
+        sized = () if common.json else (await admin.capacity()).queues
     if common.json:
         common.out.emit(found)
         return
@@ -201,5 +204,8 @@ async def show_order(queue: str, limit: int, common: Common) -> None:
         for place, job in enumerate(found.jobs, 1)
     ]  # fmt: skip
     common.out.table(("#", "ID", "TYPE", "PRIORITY", "POSITION", "STATE", "AGE"), rows)
+    for one in sized:
+        if one.name == queue:
+            common.out.note(f"{one.capacity.text}; {common.again(f'queues capacity {queue}')}")
     if len(found.jobs) == limit:
         common.out.note(f"there may be more: --limit {limit * 2}")

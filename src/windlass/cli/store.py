@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,18 +14,23 @@ if TYPE_CHECKING:
     from windlass.admin.views import MigrationStep
 
 
-async def doctor(*, repair: Flag = False, common: Common = Common()) -> int:
+async def doctor(*, repair: Flag = False, security: Flag = False, common: Common = Common()) -> int:
     """Look for what is wrong: store, disk, clock, leases, paused queues, jobs that nobody takes, dead letters, workers, and
     rows that contradict each other.
 
     Args:
         repair: put right what others wrote to the store: runs without a job, running jobs without a run or whose run has
             ended, permits that nobody holds; each is printed before anything is done
+        security: look for who gets in who should not, instead: file modes, rights and TLS of PostgreSQL, tokens, webhooks,
+            key ring, passwords in the process list
     """
+    if repair and security:
+        raise InvalidInput("repair", "give --repair or --security, not both")
     if repair:
         return await _repair(common)
+    _look_at_django(common)
     async with opened(common) as admin:
-        found = await admin.doctor()
+        found = await (admin.security() if security else admin.doctor())
     if common.json:
         common.out.emit(found, health=found.health)
     else:
@@ -33,6 +39,20 @@ async def doctor(*, repair: Flag = False, common: Common = Common()) -> int:
             if check.next and check.health != "ok":
                 common.out.line("          try: ", (check.next, "bold"))
     return FAILED if found.health == "problem" else OK
+
+
+def _look_at_django(common: Common) -> None:
+    """Where a project's settings are named, so that a file which is Django's as well is known to be."""
+    if "DJANGO_SETTINGS_MODULE" not in os.environ:
+        return
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        from django.conf import settings
+
+        assert settings.DATABASES is not None, "reading it makes Django load them"
+    except Exception as error:  # somebody else's module
+        common.out.note(f"Django's settings ({os.environ['DJANGO_SETTINGS_MODULE']}) cannot be read: {error}")
 
 
 async def _repair(common: Common) -> int:

@@ -65,8 +65,8 @@ async def create(
 ) -> None:  # fmt: skip
     """Make a token, and print its secret: this once, since only a hash of it is stored.
 
-    enqueue stores jobs. read looks at everything but what jobs carry; read:payload shows that, too. operate changes
-    jobs and queues, and reads. admin does all of it, and makes tokens.
+    enqueue stores jobs. read looks at everything but what jobs carry; read:payload shows that, too. work lets a
+    remote worker take jobs. operate changes jobs and queues, and reads. admin does all of it, and makes tokens.
 
     Args:
         name: what it is for: the audit log says token:NAME

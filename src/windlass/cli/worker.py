@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
+from typing import Literal
 
 from windlass.admin.wording import in_words
 from windlass.app import Windlass
@@ -14,10 +16,24 @@ from windlass.cli.session import Common, Flag, described, opened_app
 from windlass.clock import duration
 from windlass.config import check_leases
 from windlass.errors import InvalidInput, StoreError, WindlassError
+from windlass.telemetry.jsonlog import JsonLines
+from windlass.telemetry.measures import Measures
+from windlass.telemetry.notify import announced, service_manager
 from windlass.words import did_you_mean
 from windlass.worker import Stats, Worker
+from windlass.worker.probing import Probe, place_of
 from windlass.worker.serving import serve
-from windlass.worker.supervisor import MISCONFIGURED, Supervisor, is_lasting, stopped_with_parent, supervised_worker_id
+from windlass.worker.supervisor import (
+    MISCONFIGURED,
+    Supervisor,
+    is_lasting,
+    stopped_with_parent,
+    supervised_place,
+    supervised_worker_id,
+)
+
+LogFormat = Literal["text", "json"]
+LINE = "%(asctime)s %(levelname)-7s %(message)s"
 
 
 async def worker(
@@ -32,6 +48,8 @@ async def worker(
     processes: int = 1,
     grace: str | None = None,
     lease: str | None = None,
+    metrics: str | None = None,
+    log_format: LogFormat = "text",
     quiet: Flag = False,
     verbose: Flag = False,
     common: Common = Common(),
@@ -50,38 +68,55 @@ async def worker(
         processes: worker processes under one supervisor
         grace: how long handlers may finish after a stop, such as 30s
         lease: how long a silent worker keeps its jobs, such as 30s
+        metrics: answer /metrics, /livez, /readyz at this port of 127.0.0.1, or at HOST:PORT; each process at the next
+        log_format: text or json, one object a line
         quiet: only warnings
         verbose: everything
     """
-    log_to_stderr(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+    lines = log_to_stderr(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO, log_format)
     if processes < 1:
         raise InvalidInput("processes", f"must be at least 1, got {processes}")
+    address = None if metrics is None else place_of(metrics, offset=supervised_place() or 0)
     async with opened_app(app, common) as loaded:
         _settle(loaded, grace, lease)
         names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
         _question(names or (), loaded, common.out)
         made = loaded.worker(
-            queues=names, concurrency=concurrency, threads=threads, children=children, worker_id=supervised_worker_id()
-        )
-        if not quiet and supervised_worker_id() is None:
+            queues=names, concurrency=concurrency, threads=threads, children=children, worker_id=supervised_worker_id(),
+            measures=None if address is None else Measures(),
+        )  # fmt: skip
+        if isinstance(lines, JsonLines):
+            lines.worker = made.id
+        elif not quiet and supervised_worker_id() is None:
             _introduce(loaded, made, (concurrency, threads, children), processes, common.out)
         if processes > 1:
             command = _child_command(
                 app, queues=queues, concurrency=concurrency, threads=threads, children=children, drain=drain, grace=grace,
-                lease=lease, quiet=quiet, verbose=verbose, store=common.store,
+                lease=lease, metrics=metrics, log_format=log_format, quiet=quiet, verbose=verbose, store=common.store,
             )  # fmt: skip
-            await _check_store(loaded)
-            code = await Supervisor(loaded.client, command, processes, drain=drain).run()
-            if common.json:
-                common.out.emit(processes=processes, exit_code=code)
-            return code
-        return await _serve(made, drain, common.out)
+            return await _supervise(loaded, command, processes, drain, common)
+        return await _serve(made, drain, address, common.out)
 
 
-async def _serve(made: Worker, drain: bool, out: Output) -> int:
+async def _supervise(app: Windlass, command: list[str], processes: int, drain: bool, common: Common) -> int:
+    await _check_store(app)
+    supervisor = Supervisor(app.client, command, processes, drain=drain)
+    async with announced(service_manager(), supervisor.started, supervisor.stopping, f"{processes} processes"):
+        code = await supervisor.run()
+    if common.json:
+        common.out.emit(processes=processes, exit_code=code)
+    return code
+
+
+async def _serve(made: Worker, drain: bool, address: tuple[str, int] | None, out: Output) -> int:
     supervised = supervised_worker_id() is not None
+    status = f"serves {', '.join(made.queues)}"
     try:
-        with stopped_with_parent(made):
+        async with AsyncExitStack() as around:
+            around.enter_context(stopped_with_parent(made))
+            await around.enter_async_context(announced(service_manager(), made.started, made.stop_asked, status))
+            if address is not None:
+                await around.enter_async_context(Probe(made).listening(*address))
             stats = await serve(made, drain=drain)
     except StoreError as error:
         if supervised and is_lasting(error):
@@ -135,9 +170,9 @@ def _child_command(app: str, **options: object) -> list[str]:
     command = [sys.executable, "-m", "windlass", "worker", app]
     for name, value in options.items():
         if value is True:
-            command.append(f"--{name}")
+            command.append(f"--{name.replace('_', '-')}")
         elif value not in (None, False):
-            command += [f"--{name}", str(value)]
+            command += [f"--{name.replace('_', '-')}", str(value)]
     return command
 
 
@@ -167,10 +202,17 @@ def _report(stats: Stats, out: Output) -> None:
     out.line(", ".join(told) or "nothing was due")
 
 
-def log_to_stderr(level: int) -> None:
+def log_to_stderr(level: int, log_format: LogFormat = "text") -> logging.Formatter:
+    """As text, what we say. As JSON, what the program says as well: a line that is none breaks whoever reads them."""
+    lines = JsonLines() if log_format == "json" else logging.Formatter(LINE, "%H:%M:%S")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(lines)
+    if log_format == "json":
+        root = logging.getLogger()
+        root.handlers[:] = [handler]
+        root.setLevel(level)
     log = logging.getLogger("windlass")
     log.handlers[:] = [handler]
     log.setLevel(level)
     log.propagate = False
+    return lines

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import socket
+
+from msgspec.structs import replace
+
 from windlass.admin.views import Fleet, WorkerView
 from windlass.admin.wording import age, relative
-from windlass.cli.output import Part, one_line
-from windlass.cli.session import Common, opened
+from windlass.cli.output import FAILED, OK, Part, one_line
+from windlass.cli.session import Common, Flag, opened
 
 HEADERS = (
     "ID", "STATE", "HOST", "PID", "SLOTS", "RUNNING", "HEARTBEAT", "STARTED", "WAKE-UPS", "VERSION", "LEADER", "QUEUES",
 )  # fmt: skip
 
 
-async def workers(*, common: Common = Common()) -> None:
+async def workers(*, here: Flag = False, common: Common = Common()) -> int:
     """Every worker that is registered: what it is, how much it runs, when it was last heard of, and who leads.
 
     One that has been silent for longer than the setting worker_timeout is shown as dead, until the leader removes it.
+
+    Args:
+        here: only those of this host (this container, this pod); fails unless one of them is alive
     """
     async with opened(common) as admin:
         found = await admin.workers()
+    if here:
+        found = replace(found, workers=tuple(one for one in found.workers if one.hostname == socket.gethostname()))
     if common.json:
         common.out.emit(found)
     elif not found.workers:
-        common.out.note(f"no worker is registered; start one: {common.again('worker APP')}")
+        where = " on this host" if here else ""
+        common.out.note(f"no worker{where} is registered; start one: {common.again('worker APP')}")
     else:
         common.out.table(HEADERS, [_row(worker, found) for worker in found.workers])
+    return FAILED if here and not any(worker.alive for worker in found.workers) else OK
 
 
 def _row(worker: WorkerView, found: Fleet) -> tuple[Part, ...]:

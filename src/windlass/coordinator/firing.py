@@ -13,6 +13,7 @@ from typing import Final
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator.election import Election
+from windlass.core.admission import BATCH_LIMIT
 from windlass.core.alterations import Fire
 from windlass.core.queries import AllSchedules, AllTemplates, AllWorkers, DueSchedules
 from windlass.core.schedules import firing, gone_from_code, next_time, straightened
@@ -39,8 +40,8 @@ class Firing:
         if self._election.may_act() is None:
             return 0
         pause = self._client.settings.poll
-        rows = await self._client.driver.read(DueSchedules(by=self._client.now() + pause, limit=AT_ONCE))
-        fired = await fire(self._client, rows, lambda: self._election.epoch is not None)
+        by = self._client.now() + pause
+        fired, rows = await fire_first(self._client, by, lambda: self._election.epoch is not None)
         if fired:
             return SHORTEST
         now = self._client.now()  # one that is due and was not fired cannot be, or somebody else was faster
@@ -91,14 +92,26 @@ async def fire_all(client: Client) -> int:
     total = 0
     try:
         for _ in range(ROUNDS):
-            rows = await client.driver.read(DueSchedules(by=client.now(), limit=AT_ONCE))
-            fired = await fire(client, rows, lambda: True)
+            fired, _ = await fire_first(client, client.now(), lambda: True)
             total += fired
             if not fired:
                 break
     except StoreError as error:
         log.warning("schedules could not be fired, and are at the next chance: %s", error)
     return total
+
+
+async def fire_first(client: Client, by: Micros, may_go_on: Callable[[], bool]) -> tuple[int, list[Schedule]]:
+    """The first of those that are due by then, and all that were read. A page of nothing but such as cannot be told here
+    hides nobody: the next one is read too."""
+    most = AT_ONCE
+    while True:
+        rows = await client.driver.read(DueSchedules(by=by, limit=most))
+        fired = await fire(client, rows[most - AT_ONCE :], may_go_on)
+        last = rows[-1].next_trigger_at if len(rows) == most else None
+        if fired or last is None or last > client.now() or most >= BATCH_LIMIT or not may_go_on():
+            return fired, rows
+        most += AT_ONCE
 
 
 async def fire(client: Client, rows: list[Schedule], may_go_on: Callable[[], bool]) -> int:

@@ -1,4 +1,5 @@
-"""Old events are forgotten with their deliveries: every minute where somebody subscribes, seldom where nobody does."""
+"""Old events are forgotten with their deliveries: every minute where somebody subscribes, seldom where nobody does. They go
+by whole days (UTC), so that a store may drop a day at once."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator.election import Election
 from windlass.core.duties import ForgetEvents
+from windlass.core.usage import DAY, day_of
 from windlass.types import Micros
 
 EVERY: Final = 60 * SECOND
@@ -28,10 +30,14 @@ class Forgetting:
         if not self._has_begun:  # nothing becomes old in the moment in which somebody begins to lead
             self._has_begun = True
             return self._pause
-        done = await self._election.act(ForgetEvents(keep=self._client.settings.keep_events))
+        done = await self._election.act(ForgetEvents(keep=self._keep(self._client.now())))
         if done is None:
             return 0
         return SOON if done.more else self._pause
+
+    def _keep(self, now: Micros) -> Micros:
+        kept = self._client.settings.keep_events
+        return kept if kept < DAY else now - day_of(max(now - kept, 0))
 
     @property
     def _pause(self) -> Micros:

@@ -9,9 +9,10 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
-from windlass.backoff import Backoff
+from windlass.backoff import LONGEST, Backoff
 from windlass.client import Client
 from windlass.clock import SECOND
+from windlass.copy_errors import StoreMoved
 from windlass.errors import StoreError
 from windlass.types import Micros
 
@@ -38,17 +39,23 @@ class Counts(Protocol):
 
 async def keep_ticking(part: Ticks, client: Client, counts: Counts, *, once: asyncio.Event | None = None) -> None:
     """For ever. With `once`, only while that is set."""
-    backoff = Backoff(client.ids.random)
+    backoff, moved = Backoff(client.ids.random), False
     while True:
         if once is not None:
             await once.wait()
         try:
             async with asyncio.timeout(part.patience / SECOND):
                 pause = await part.tick()
+        except StoreMoved as error:  # for good, unless the move is given up: said once, and looked at now and then
+            if not moved:
+                log.warning("the %s rests: %s", part.name, error)
+            moved = True
+            await asyncio.sleep(LONGEST)
         except (StoreError, TimeoutError) as error:
             counts.store_errors += 1
             log.warning("the %s failed and is tried again: %s", part.name, str(error) or "the store does not answer")
             await backoff.pause()
         else:
             backoff.reset()
+            moved = False
             await asyncio.sleep(pause / SECOND)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, Protocol, get_args
 
 import msgspec
+from msgspec.structs import astuple
 
 from windlass.core.duties import (
     AgeJobs,
@@ -15,9 +16,11 @@ from windlass.core.duties import (
     FanOut,
     ForgetEvents,
     ForgetKeys,
+    ForgetUsage,
     Prune,
     RecountLimits,
     RemoveDeadWorkers,
+    ReturnSpace,
     RollUpUsage,
     SampleQueues,
     TidyPositions,
@@ -30,6 +33,7 @@ from windlass.types import (
     AfterRule,
     CrashPolicy,
     GroupMode,
+    History,
     NewGroup,
     NewJob,
     OnDuplicate,
@@ -44,10 +48,12 @@ PAYLOAD_LIMIT: Final = 1 << 20
 LARGEST: Final = 2**63 - 1
 LATEST: Final = LARGEST // 4  # of `now` and of a lease: their sum must still be an instant
 BATCH_LIMIT: Final = 10_000
+_PAYLOAD: Final = NewJob.__struct_fields__.index("payload")  # the id is the first
 
 RETRY_MODES: Final = frozenset(get_args(RetryMode))
 CRASH_POLICIES: Final = frozenset(get_args(CrashPolicy))
 ON_UNKNOWN: Final = frozenset(get_args(OnUnknown))
+HISTORIES: Final = frozenset(get_args(History))
 ON_DUPLICATE: Final = frozenset(get_args(OnDuplicate))
 GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
@@ -89,13 +95,8 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
     _check_numbers(job.timeout_ns, job.attempts, job.max_attempts, job.max_lost, job.priority)
     if job.run_at is not None:
         check_number("run_at", job.run_at)
-    if not isinstance(job.payload, bytes):
-        raise InvalidInput("payload", f"must be bytes, got {type(job.payload).__name__}")
-    if len(job.payload) > payload_limit:
-        raise InvalidInput(
-            "payload", f"is {len(job.payload):,} bytes, the limit is {payload_limit:,}; store a reference instead"
-        )
-    _check_policies(job.retry_mode, job.crash_policy, job.on_unknown, job.on_duplicate, job.retry_policy)
+    _check_payload(job.payload, payload_limit)
+    _check_policies(job.retry_mode, job.crash_policy, job.on_unknown, job.on_duplicate, job.retry_policy, job.history)
     if job.org_id is not None or job.tags != () or job.limit_keys != () or job.headers or job.codec != "json":
         _check_texts(job)
     if job.idempotency_key is not None or job.idempotency_scope is not None or job.dedupe_key is not None:
@@ -104,6 +105,29 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
         _check_origin(job)
     if job.after != () or job.after_rule != "cancel" or job.opens is not None:
         _check_links(job)
+
+
+def _check_payload(payload: object, limit: int) -> None:
+    if not isinstance(payload, bytes):
+        raise InvalidInput("payload", f"must be bytes, got {type(payload).__name__}")
+    if len(payload) > limit:
+        raise InvalidInput("payload", f"is {len(payload):,} bytes, the limit is {limit:,}; store a reference instead")
+
+
+def check_jobs(jobs: Iterable[NewJob]) -> bool:
+    """A batch. One that differs from the job before it in nothing but id and payload is soon done with; whether all do is
+    the answer."""
+    passed, kinds = None, 0
+    for job in jobs:
+        fields = astuple(job)
+        others = (fields[1:_PAYLOAD], fields[_PAYLOAD + 1 :])
+        if others == passed:
+            check_id(job.id)
+            _check_payload(job.payload, PAYLOAD_LIMIT)
+        else:
+            check_job(job)
+            passed, kinds = others, kinds + 1
+    return kinds == 1
 
 
 def _passed_before(check: Callable[..., None]) -> Callable[..., None]:
@@ -121,14 +145,22 @@ def _passed_before(check: Callable[..., None]) -> Callable[..., None]:
 
 @_passed_before
 def _check_policies(
-    retry_mode: object, crash_policy: object, on_unknown: object, on_duplicate: object, retry_policy: object
+    retry_mode: object,
+    crash_policy: object,
+    on_unknown: object,
+    on_duplicate: object,
+    retry_policy: object,
+    history: object,
 ) -> None:
     check_one_of("retry_mode", retry_mode, RETRY_MODES)
     check_one_of("crash_policy", crash_policy, CRASH_POLICIES)
     check_one_of("on_unknown", on_unknown, ON_UNKNOWN)
     check_one_of("on_duplicate", on_duplicate, ON_DUPLICATE)
+    check_one_of("history", history, HISTORIES)
     if retry_mode == "new_job" and crash_policy == "requeue":
         raise InvalidInput("crash_policy", "'requeue' would run a new_job row twice; use 'fail'")
+    if retry_mode == "new_job" and history != "full":
+        raise InvalidInput("history", "must be 'full' with retry_mode='new_job': each link of a chain is told by its run")
     if retry_policy is not None:
         try:
             Retry.decode(retry_policy)
@@ -315,10 +347,14 @@ def check_duty(duty: Duty) -> None:
         case ForgetEvents():
             check_limit(duty.limit)
             check_number("keep", duty.keep)
+        case ForgetUsage():
+            check_limit(duty.limit)
+            if duty.keep is not None:
+                check_number("keep", duty.keep)
         case RollUpUsage():
             check_limit(duty.limit)
             check_number("until", duty.until)
-        case RecountLimits() | AgeJobs():
+        case RecountLimits() | AgeJobs() | ReturnSpace():
             check_limit(duty.limit)
 
 

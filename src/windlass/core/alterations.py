@@ -17,17 +17,18 @@ from windlass.core.alterations_webhooks import PutWebhook as PutWebhook
 from windlass.core.alterations_webhooks import ReplayDelivery as ReplayDelivery
 from windlass.core.alterations_webhooks import RotateSecret as RotateSecret
 from windlass.core.alterations_webhooks import TakeDelivery as TakeDelivery
+from windlass.core.named import Named
 from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, Order, Overlap, Positions, Side
 
 
-class Cancel(Struct, frozen=True):
+class Cancel(Named, frozen=True):
     """A queued job is cancelled at once; a running one is asked to stop at its next heartbeat."""
 
     job_id: str
     reason: str = "cancelled"
 
 
-class Replay(Struct, frozen=True):
+class Replay(Named, frozen=True):
     """Run a dead job again: in place (`same_job`), or as a manual child named `child_id` (`new_job`)."""
 
     job_id: str
@@ -35,13 +36,13 @@ class Replay(Struct, frozen=True):
     reset_attempts: bool = True
 
 
-class RunNow(Struct, frozen=True):
+class RunNow(Named, frozen=True):
     """A queued job that waits for its time is due at once. Its place in the order stays."""
 
     job_id: str
 
 
-class Move(Struct, frozen=True):
+class Move(Named, frozen=True):
     """A queued job goes before, or behind, every other job of its queue and priority that is queued now, whatever they
     wait for. The others keep their positions."""
 
@@ -49,7 +50,7 @@ class Move(Struct, frozen=True):
     to: End
 
 
-class MoveBeside(Struct, frozen=True):
+class MoveBeside(Named, frozen=True):
     """A queued job goes directly before, or behind, another queued job of its queue. One of another priority is `apart`,
     unless the job is to take that priority too. Where no room is left between two jobs, all of that queue and priority get
     fresh positions, in their order."""
@@ -60,46 +61,46 @@ class MoveBeside(Struct, frozen=True):
     take_priority: bool = False
 
 
-class Swap(Struct, frozen=True):
+class Swap(Named, frozen=True):
     """Two queued jobs of one queue and priority change places; nobody else's place in the order changes."""
 
     job_id: str
     other_id: str
 
 
-class SetPriority(Struct, frozen=True):
+class SetPriority(Named, frozen=True):
     """A queued job gets another priority, and the last place among the jobs that have it."""
 
     job_id: str
     priority: int
 
 
-class Renormalise(Struct, frozen=True):
+class Renormalise(Named, frozen=True):
     """Fresh positions for the queued jobs of a queue, by priority and in their order: 100, 200, 300 … where positions are
     dense; else a gap apart, up to the last one's, so that those which come back from running still find their place."""
 
     queue: str
 
 
-class Delete(Struct, frozen=True):
+class Delete(Named, frozen=True):
     """Remove a finished job with its runs, and with it all links of its retry chain. Idempotency keys stay."""
 
     job_id: str
 
 
-class Revoke(Struct, frozen=True):
+class Revoke(Named, frozen=True):
     """A worker is known to be dead: its leases expire now, so that the next claim or sweep takes its jobs back."""
 
     worker_id: str
 
 
-class Leave(Struct, frozen=True):
+class Leave(Named, frozen=True):
     """A worker goes in good order: its registry row is removed, and leadership that it holds ends now."""
 
     worker_id: str
 
 
-class PutQueue(Struct, frozen=True):
+class PutQueue(Named, frozen=True):
     """Declare a queue, or change its settings. Whether it is paused is not one of them."""
 
     name: str
@@ -111,7 +112,7 @@ class PutQueue(Struct, frozen=True):
     age_to: int | None = None
 
 
-class SetPaused(Struct, frozen=True):
+class SetPaused(Named, frozen=True):
     """Stop claims from a queue, or let them begin again; one that is under way may still begin what it has found. Its
     settings stay, and `PutQueue` leaves this alone."""
 
@@ -119,7 +120,7 @@ class SetPaused(Struct, frozen=True):
     paused: bool
 
 
-class PutLimit(Struct, frozen=True):
+class PutLimit(Named, frozen=True):
     """Set what bounds the jobs of a key: so many valid leases, so many claims per second. What is not said is not bounded.
     A new limit counts those who run already; lowering one never takes a permit away. Whether it is paused stays."""
 
@@ -131,13 +132,13 @@ class PutLimit(Struct, frozen=True):
     declared: bool = False  # by a program, which says the same at every start: obeyed when it says something new
 
 
-class RemoveLimit(Struct, frozen=True):
+class RemoveLimit(Named, frozen=True):
     """Bound a key no more: whoever waits for it may be claimed, and a pause ends with it."""
 
     key: str
 
 
-class PauseLimit(Struct, frozen=True):
+class PauseLimit(Named, frozen=True):
     """Stop claims of the jobs of a type, an org, a tag, a key or all, or let them begin again. Makes the limit if there is
     none."""
 
@@ -145,7 +146,7 @@ class PauseLimit(Struct, frozen=True):
     paused: bool
 
 
-class PutGroup(Struct, frozen=True):
+class PutGroup(Named, frozen=True):
     """Declare a group of `total` members before they are enqueued one by one. Nothing is known of their order then, so
     it is parallel; a sequential group comes with its members (`NewGroup`)."""
 
@@ -156,7 +157,7 @@ class PutGroup(Struct, frozen=True):
     on_failure: OnFailure = "stop"
 
 
-class CancelGroup(Struct, frozen=True):
+class CancelGroup(Named, frozen=True):
     """Queued members of a group are cancelled at once, running ones are asked to stop. `requested`: there were only
     running ones."""
 
@@ -164,7 +165,7 @@ class CancelGroup(Struct, frozen=True):
     reason: str = "cancelled"
 
 
-class RetryGroup(Struct, frozen=True):
+class RetryGroup(Named, frozen=True):
     """Run members of a group again that died or were cancelled: (the member's id, an id for the job that takes over from
     it). A dead `same_job` row comes back in place, every other is taken over by a manual child, because neither a
     cancelled row nor a `new_job` row ever moves again. Those that are brought back wait for each other as they did
@@ -175,7 +176,7 @@ class RetryGroup(Struct, frozen=True):
     members: tuple[tuple[str, str], ...]
 
 
-class PutTemplate(Struct, frozen=True, kw_only=True):
+class PutTemplate(Named, frozen=True, kw_only=True):
     """Make a template, or by the same name a new version of it; one that is archived is in use again. `template_id` is
     that of a new one: an old one keeps its own."""
 
@@ -187,19 +188,19 @@ class PutTemplate(Struct, frozen=True, kw_only=True):
     settings: str | None = None
 
 
-class ArchiveTemplate(Struct, frozen=True):
+class ArchiveTemplate(Named, frozen=True):
     """No more jobs are made of it; its schedules go on without making any. Jobs that exist stay as they are."""
 
     name: str
 
 
-class DeleteTemplate(Struct, frozen=True):
+class DeleteTemplate(Named, frozen=True):
     """Remove a template with all its versions, unless a schedule uses it."""
 
     name: str
 
 
-class PutSchedule(Struct, frozen=True, kw_only=True):
+class PutSchedule(Named, frozen=True, kw_only=True):
     """Make a schedule, or change the one of this name. `schedule_id` is that of a new one: an old one keeps its own.
 
     A change of rule, zone or `enabled` computes the next time from now on; anything else leaves it alone. No job that
@@ -220,21 +221,21 @@ class PutSchedule(Struct, frozen=True, kw_only=True):
     declared: str | None = None
 
 
-class RenameSchedule(Struct, frozen=True):
+class RenameSchedule(Named, frozen=True):
     """Give a schedule another name. Its id, and with it the jobs that it made, stay its own."""
 
     name: str
     to: str
 
 
-class SetEnabled(Struct, frozen=True):
+class SetEnabled(Named, frozen=True):
     """Pause a schedule, or let it go on from now: what passed meanwhile was not missed."""
 
     schedule: str
     enabled: bool
 
 
-class DeleteSchedule(Struct, frozen=True):
+class DeleteSchedule(Named, frozen=True):
     """Remove a schedule. The jobs that it made stay."""
 
     name: str
@@ -250,7 +251,7 @@ class Missed(Struct, frozen=True, kw_only=True, gc=False):
     made: int
 
 
-class Fire(Struct, frozen=True, kw_only=True):
+class Fire(Named, frozen=True, kw_only=True):
     """A schedule's time has come: make its jobs and move on to the next time, if `expected` still is the next time and
     neither the schedule (`as_of`: its `updated_at` then) nor a template has changed since the jobs were made of them. The
     schedule's overlap rule is judged for each job, in the order given. Without jobs it only moves on. What was `missed` is
@@ -264,7 +265,7 @@ class Fire(Struct, frozen=True, kw_only=True):
     as_of: Micros | None = None  # None: whatever it says
 
 
-class Acquire(Struct, frozen=True):
+class Acquire(Named, frozen=True):
     """Take a queue for oneself: from now on nothing of it is claimed. At most one hold of a queue is active; one whose
     time is over ends here, with a line in the audit log. The hold is not granted yet: that takes a later call, `Grant`."""
 
@@ -274,7 +275,7 @@ class Acquire(Struct, frozen=True):
     expires_in: Micros
 
 
-class Grant(Struct, frozen=True):
+class Grant(Named, frozen=True):
     """Give an active hold fresh time, and grant it when no job of its queue has a valid lease, nor can get one from a
     claim that is under way. Leases that have lapsed cannot be extended any more from then on, whatever clock their worker
     has. `requested`: not yet, ask again."""
@@ -283,21 +284,21 @@ class Grant(Struct, frozen=True):
     expires_in: Micros
 
 
-class Renew(Struct, frozen=True):
+class Renew(Named, frozen=True):
     """Give an active hold fresh time."""
 
     hold_id: str
     expires_in: Micros
 
 
-class ReleaseHold(Struct, frozen=True):
+class ReleaseHold(Named, frozen=True):
     """End a hold. `by` is whoever ends a hold that is not his own, and leaves a line in the audit log."""
 
     hold_id: str
     by: str | None = None
 
 
-class CreateToken(Struct, frozen=True, kw_only=True):
+class CreateToken(Named, frozen=True, kw_only=True):
     """A new token, known by the SHA-256 of its secret. Its name is that of no other of the same org that was not
     revoked."""
 
@@ -310,19 +311,19 @@ class CreateToken(Struct, frozen=True, kw_only=True):
     expires_at: Micros | None = None
 
 
-class RevokeToken(Struct, frozen=True):
+class RevokeToken(Named, frozen=True):
     """From now on it lets nobody in. Its row stays, so that old lines of the audit log can be understood."""
 
     token_id: str
 
 
-class NoteUse(Struct, frozen=True):
+class NoteUse(Named, frozen=True):
     """A token was used: written down unless that was done within the last minute."""
 
     token_id: str
 
 
-class Note(Struct, frozen=True):
+class Note(Named, frozen=True):
     """Something was done that is no change of rows here, and belongs into the audit log all the same. Only in somebody's
     name."""
 
@@ -335,7 +336,7 @@ class Note(Struct, frozen=True):
 OfTokens: TypeAlias = CreateToken | RevokeToken | NoteUse
 
 
-class Unchanged(Struct, frozen=True):
+class Unchanged(Named, frozen=True):
     """Change one job if it still is what somebody saw: `seen` is its `updated_at` then, which every write raises.
     `changed`: it is not, and stays as it is."""
 

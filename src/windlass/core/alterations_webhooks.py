@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from msgspec import Struct
-
+from windlass.core.named import Named
 from windlass.records import DeliveryStatus, Try
 from windlass.types import Micros
 
 
-class PutWebhook(Struct, frozen=True, kw_only=True):
+class PutWebhook(Named, frozen=True, kw_only=True):
     """Subscribe to events, or change a subscription as a whole. From now on each of them leaves a row in the outbox."""
 
     webhook_id: str
@@ -21,7 +20,7 @@ class PutWebhook(Struct, frozen=True, kw_only=True):
     enabled: bool = True
 
 
-class ChangeWebhook(Struct, frozen=True, kw_only=True):
+class ChangeWebhook(Named, frozen=True, kw_only=True):
     """Change parts of a subscription; None = as it is. Switched on again, it goes on with what it still has to send."""
 
     webhook_id: str
@@ -30,7 +29,7 @@ class ChangeWebhook(Struct, frozen=True, kw_only=True):
     enabled: bool | None = None
 
 
-class RotateSecret(Struct, frozen=True, kw_only=True):
+class RotateSecret(Named, frozen=True, kw_only=True):
     """Give a webhook another secret. Until `keep_until` messages are signed with both."""
 
     webhook_id: str
@@ -38,19 +37,19 @@ class RotateSecret(Struct, frozen=True, kw_only=True):
     keep_until: Micros
 
 
-class DeleteWebhook(Struct, frozen=True):
+class DeleteWebhook(Named, frozen=True):
     """Remove a subscription with all its deliveries."""
 
     webhook_id: str
 
 
-class PingWebhook(Struct, frozen=True):
+class PingWebhook(Named, frozen=True):
     """Send a webhook a message that says nothing, whatever it subscribes to: a row of the outbox, and its delivery."""
 
     webhook_id: str
 
 
-class TakeDelivery(Struct, frozen=True, kw_only=True):
+class TakeDelivery(Named, frozen=True, kw_only=True):
     """Take a delivery that is due upon oneself, until then: nobody else sends it before. `expected` is its
     `next_attempt_at` as it was read; `until` becomes it."""
 
@@ -60,7 +59,7 @@ class TakeDelivery(Struct, frozen=True, kw_only=True):
     until: Micros
 
 
-class EndDelivery(Struct, frozen=True, kw_only=True):
+class EndDelivery(Named, frozen=True, kw_only=True):
     """What came of an attempt, by who took the delivery: `expected` is the `until` of the taking. Again at
     `next_attempt_at`, or sent, or failed for good. `disable`: the webhook is switched off for this reason, unless something
     was sent to it at `unless_sent_since` or later."""
@@ -76,7 +75,7 @@ class EndDelivery(Struct, frozen=True, kw_only=True):
     unless_sent_since: Micros | None = None
 
 
-class ReplayDelivery(Struct, frozen=True, kw_only=True):
+class ReplayDelivery(Named, frozen=True, kw_only=True):
     """Send a message once more, at once and with its whole schedule: the same id, the same content. `busy` while somebody
     is sending it."""
 

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from windlass.core.named import Named
 from windlass.types import (
     DeadKind,
     Handle,
@@ -30,7 +31,7 @@ Ending = Literal["succeeded", "failed", "cancelled"]
 # -------------------------------------------------------------------------------------------------------------- riders
 
 
-class RetryChild(Struct, frozen=True, gc=False):
+class RetryChild(Named, frozen=True, gc=False):
     """Insert the next link of a retry chain: the parent's frozen fields, a new id, at the tail of its priority."""
 
     id: str
@@ -39,14 +40,14 @@ class RetryChild(Struct, frozen=True, gc=False):
     manual: bool = False
 
 
-class CountMember(Struct, frozen=True, gc=False):
+class CountMember(Named, frozen=True, gc=False):
     """One member of a group has ended: remaining - 1, and one more of its ending."""
 
     group_id: str
     ending: Ending
 
 
-class AddEvent(Struct, frozen=True, gc=False):
+class AddEvent(Named, frozen=True, gc=False):
     """Write an event to the outbox."""
 
     event: str
@@ -72,7 +73,7 @@ class Report(Struct, frozen=True, gc=False):
     artifacts: tuple[str, ...] = ()
 
 
-class _Settlement(Struct, frozen=True, kw_only=True, gc=False):
+class _Settlement(Named, frozen=True, kw_only=True, gc=False):
     handle: Handle
     token: str
     at: Micros  # when the handler ended; the batch's `now` serves only the lease guard

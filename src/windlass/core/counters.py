@@ -13,11 +13,6 @@ from windlass.core.changes import Ending
 from windlass.types import Group, Micros
 
 
-def take(used: int, maximum: int | None, wanted: int = 1) -> int | None:
-    """Permits in use after taking `wanted` more, or None when that would pass the maximum (None = no cap)."""
-    return None if maximum is not None and used + wanted > maximum else used + wanted
-
-
 def give_back(used: int, returned: int = 1) -> int:
     """Never below zero: a permit returned twice must not become a permit out of thin air."""
     return max(used - returned, 0)

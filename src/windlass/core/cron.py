@@ -175,10 +175,12 @@ def _zone(name: str) -> tzinfo:
             raise ValueError
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        hint = did_you_mean(name[:LONGEST], available_timezones())
-        raise InvalidInput(
-            "timezone", f"{name[:LONGEST]!r} is no time zone{hint}; write it as in 'Europe/Berlin'"
-        ) from None
+        raise InvalidInput("timezone", _no_zone(name[:LONGEST])) from None
+
+
+@lru_cache(maxsize=64)  # reading what zones there are takes long, and a schedule of an unknown one is looked at each second
+def _no_zone(name: str) -> str:
+    return f"{name!r} is no time zone{did_you_mean(name, available_timezones())}; write it as in 'Europe/Berlin'"
 
 
 def _walk(text: str, zone: tzinfo, start: Micros, *, reverse: bool) -> Iterator[Micros]:

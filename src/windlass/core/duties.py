@@ -8,10 +8,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from windlass.core.named import Named
 from windlass.types import Micros
 
 
-class Prune(Struct, frozen=True, kw_only=True):
+class Prune(Named, frozen=True, kw_only=True):
     """Delete finished jobs, with their runs, that are older than their state's retention, counted from `finished_at`;
     None = kept for ever. At most `limit` chains, the oldest first. A chain goes as one, by its last link's rule and date;
     members of a group go only when all of them may, and the group's row with the last of them. Idempotency keys stay.
@@ -25,20 +26,20 @@ class Prune(Struct, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
-class ForgetKeys(Struct, frozen=True, kw_only=True):
+class ForgetKeys(Named, frozen=True, kw_only=True):
     """Delete idempotency keys whose time is over, at most `limit`."""
 
     limit: int = 1_000
 
 
-class RemoveDeadWorkers(Struct, frozen=True, kw_only=True):
+class RemoveDeadWorkers(Named, frozen=True, kw_only=True):
     """Remove workers that have been silent for so long; their valid leases end now, so that anybody takes the jobs back.
     Leadership is not ended by it: that has a date of its own."""
 
     silent_for: Micros
 
 
-class SampleQueues(Struct, frozen=True, kw_only=True):
+class SampleQueues(Named, frozen=True, kw_only=True):
     """Write one row of `queue_stats` per queue (declared, with jobs, or with runs that ended) for the minute that has
     just ended, unless that minute has rows already; drop rows of minutes that began longer than `keep` ago. `Done.rows`
     are those written. A queue that was well in its last sample and is not in this one is announced (`queue.unhealthy`)
@@ -48,7 +49,7 @@ class SampleQueues(Struct, frozen=True, kw_only=True):
     waits_over: Micros = 300_000_000
 
 
-class RollUpUsage(Struct, frozen=True, kw_only=True):
+class RollUpUsage(Named, frozen=True, kw_only=True):
     """Add the runs that ended up to `until`, and were not counted yet, to `usage_hourly`; at most about `limit` of them:
     those that ended at the same instant as the last go with it. The last minute (`windlass.core.usage.LATE`) is left
     alone. The watermark moves to the last end that was counted, or to `until` when nothing is left, and never back.
@@ -58,7 +59,22 @@ class RollUpUsage(Struct, frozen=True, kw_only=True):
     limit: int = 10_000
 
 
-class RecountLimits(Struct, frozen=True, kw_only=True):
+class ForgetUsage(Named, frozen=True, kw_only=True):
+    """Delete usage, by the hour and by the day, of days that ended `keep` ago; None = kept for ever. At most about `limit`
+    hours' rows and as many of days, the oldest first; a store that keeps a time apart may drop all of it at once."""
+
+    keep: Micros | None = None
+    limit: int = 1_000
+
+
+class ReturnSpace(Named, frozen=True, kw_only=True):
+    """Give room that deleting has left back to whoever has the disk, at most `limit` pages, where a store can do so in
+    pieces; some of it is kept for what is to come. `Done.rows` are the pages given back."""
+
+    limit: int = 1_000
+
+
+class RecountLimits(Named, frozen=True, kw_only=True):
     """Where the permits of a limit are not those of the jobs that run, count again: every running job that it concerns
     holds one, nobody else does. Those who wait for a key that has room may try again; jobs that were written by others
     into a fair queue get their turn. At most `limit` limits."""
@@ -66,7 +82,7 @@ class RecountLimits(Struct, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
-class TidyPositions(Struct, frozen=True, kw_only=True):
+class TidyPositions(Named, frozen=True, kw_only=True):
     """In queues with dense positions: where there is no room left between two queued jobs of one priority, all of that
     priority get fresh positions, in their order. Queues with more than `limit` queued jobs are left to the move that needs
     the room. `Done.rows` are the jobs whose position changed."""
@@ -74,7 +90,7 @@ class TidyPositions(Struct, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
-class AgeJobs(Struct, frozen=True, kw_only=True):
+class AgeJobs(Named, frozen=True, kw_only=True):
     """Raise the priority of jobs that have waited for their queue's `age_after`, since they were due or last raised, by
     one, up to its `age_to`. They keep their positions. At most `limit` jobs of a queue, those first that wait longest in
     the order of dispatch."""
@@ -82,22 +98,23 @@ class AgeJobs(Struct, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
-class Mend(Struct, frozen=True, kw_only=True):
+class Mend(Named, frozen=True, kw_only=True):
     """Put rows right that contradict each other (`windlass.core.queries.Faults`), as far as no decision is needed: a run
     without a job is deleted, a running job without its run is given one that is open, permits are counted anew and who
     waits for them is let through. `Done.rows` are the rows put right. What becomes of the jobs is settled afterwards."""
 
 
-class FanOut(Struct, frozen=True, kw_only=True):
+class FanOut(Named, frozen=True, kw_only=True):
     """Make the deliveries of events in the outbox: one for each webhook that is switched on, asks for the event, is of its
     organisation or of all, and was there when it happened. At most `limit` events. `Done.rows` are the deliveries made."""
 
     limit: int = 500
 
 
-class ForgetEvents(Struct, frozen=True, kw_only=True):
+class ForgetEvents(Named, frozen=True, kw_only=True):
     """Delete events that are older than `keep`, with their deliveries: those that nothing is to be sent of any more, or
-    only to webhooks that are switched off or gone. At most `limit` events; `Done.rows` are those deleted."""
+    only to webhooks that are switched off or gone. At most `limit` events, unless a store drops a whole day at once;
+    `Done.rows` are those deleted."""
 
     keep: Micros
     limit: int = 1_000
@@ -109,6 +126,8 @@ Duty: TypeAlias = (
     | RemoveDeadWorkers
     | SampleQueues
     | RollUpUsage
+    | ForgetUsage
+    | ReturnSpace
     | TidyPositions
     | RecountLimits
     | AgeJobs

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from windlass.core.admission import BATCH_LIMIT, LATEST, check_id, check_limit, check_name, check_one_of
 from windlass.core.eligibility import label_of
-from windlass.core.failures import error_of, is_like
+from windlass.core.failures import error_of, fingerprint, is_like, may_be_fingerprint
 from windlass.core.queries import Query
 from windlass.errors import InvalidInput
 from windlass.types import ACTIVE, LABELS, TERMINAL, DeadKind, Job, Label, Micros, State
@@ -68,6 +68,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     failed_from: Micros | None = None  # of its last failure
     quiet_since: Micros | None = None  # ended, or else created, at this moment or before
     error: str | None = None  # a part of the last error's text, or its fingerprint
+    fingerprint: str | None = None  # of the last error, and nothing else
     superseded: bool = False  # also rows that a later link of their chain took over
 
 
@@ -191,6 +192,7 @@ def is_wished(job: Job, wish: Wish) -> bool:
         and is_within(job.failed_at, wish.failed_from, None)
         and (wish.quiet_since is None or (job.finished_at or job.created_at) <= wish.quiet_since)
         and (wish.error is None or is_like(error_of(job), wish.error))
+        and (wish.fingerprint is None or fingerprint(error_of(job)) == wish.fingerprint)
         and (wish.superseded or job.dead_kind != "superseded")
     )
 
@@ -247,6 +249,8 @@ def check_wish(wish: Wish) -> None:
             raise InvalidInput(field, f"must be microseconds since 1970, got {at!r}")
     if wish.error is not None:
         check_part_of_text("error", wish.error)
+    if wish.fingerprint is not None and not may_be_fingerprint(wish.fingerprint):
+        raise InvalidInput("fingerprint", f"must be eight hexadecimal digits, got {wish.fingerprint!r}")
 
 
 def check_part_of_text(field: str, text: object) -> None:

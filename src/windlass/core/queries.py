@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from windlass.core.named import Named
 from windlass.records import (
     ApiToken,
     AuditEntry,
@@ -40,7 +41,7 @@ from windlass.types import (
 R = TypeVar("R")
 
 
-class Query(Struct, Generic[R], frozen=True, kw_only=True):
+class Query(Named, Generic[R], frozen=True, kw_only=True):
     """A question whose answer is a list of rows of one kind."""
 
 
@@ -267,6 +268,17 @@ class InOrder(Query[Job], frozen=True, kw_only=True):
 
     queue: str
     limit: int = 50
+
+
+class LeasedUnder(Query[Job], frozen=True, kw_only=True):
+    """The jobs of these queues that this worker holds under this token at `now`, in dispatch order, at most `limit`: what a
+    claim took whose reply was lost."""
+
+    token: str
+    worker_id: str
+    queues: tuple[str, ...]
+    now: Micros
+    limit: int
 
 
 class AllTokens(Query[ApiToken], frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from windlass.core.alterations import Replay
 from windlass.core.changes import Effect, RetryChild, Settlement, bounded, stored_report
 from windlass.core.eligibility import is_due
+from windlass.core.sampling import due_since
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 
@@ -27,7 +28,7 @@ def enqueued(new: NewJob, *, seq: int, position: int, now: Micros) -> Job:
         lost=0, max_attempts=new.max_attempts, max_lost=new.max_lost, lease_token=None, lease_expires_at=None,
         worker_id=None, claimed_at=None, started_at=None, finished_at=None, failed_at=None, last_token=None,
         last_outcome=None, dead_kind=None, dead_at=None, dead_reason=None, retry_mode=new.retry_mode,
-        crash_policy=new.crash_policy, on_unknown=new.on_unknown, retry_policy=new.retry_policy,
+        crash_policy=new.crash_policy, on_unknown=new.on_unknown, history=new.history, retry_policy=new.retry_policy,
         idempotency_scope=new.idempotency_scope, idempotency_key=new.idempotency_key, dedupe_key=new.dedupe_key,
         template_id=new.template_id, template_version=new.template_version, schedule_id=new.schedule_id,
         fire_at=new.fire_at, group_id=new.group_id, group_seq=new.group_seq, waiting_on=0, after_rule="cancel",
@@ -48,7 +49,8 @@ def child_of(parent: Job, child: RetryChild, *, seq: int, position: int, now: Mi
         lease_expires_at=None, worker_id=None, claimed_at=None, started_at=None, finished_at=None, failed_at=None,
         last_token=None, last_outcome=None, dead_kind=None, dead_at=None, dead_reason=None,
         retry_mode=parent.retry_mode, crash_policy=parent.crash_policy, on_unknown=parent.on_unknown,
-        retry_policy=parent.retry_policy, idempotency_scope=None, idempotency_key=None, dedupe_key=parent.dedupe_key,
+        history=parent.history, retry_policy=parent.retry_policy, idempotency_scope=None,
+        idempotency_key=None, dedupe_key=parent.dedupe_key,
         template_id=parent.template_id, template_version=parent.template_version, schedule_id=parent.schedule_id,
         fire_at=parent.fire_at, group_id=parent.group_id, group_seq=parent.group_seq, waiting_on=0,
         after_rule=parent.after_rule, awaited=False, parked_on=None, limit_keys=parent.limit_keys, permits=(), aged_at=None,
@@ -98,15 +100,26 @@ def run_of(job: Job, run_id: str) -> Run:
     )  # fmt: skip
 
 
+def run_under_way(job: Job) -> Run:
+    """The run of a running job of which no row is kept: made of the job, as the claim would have written it."""
+    assert job.lease_token is not None, "running without a lease"
+    assert job.claimed_at is not None, "running without claimed_at"
+    return run_of(job, run_id_of(job.lease_token, job.claimed_at, job.seq))
+
+
+def run_id_of(token: str, claimed_at: Micros, seq: int) -> str:
+    return f"{run_prefix(token, claimed_at)}{seq:012x}"
+
+
 def as_claimed(job: Job, run_id: str, handle: object) -> Claimed:
     assert job.lease_token is not None, "claimed without a lease"
     assert job.lease_expires_at is not None, "claimed without an expiry"
     assert job.claimed_at is not None, "claimed without claimed_at"
     return Claimed(
         handle, run_id, job.lease_token, job.claimed_at, job.lease_expires_at, job.id, job.type, job.queue, job.org_id,
-        job.priority, job.timeout_ns, job.attempts, job.executions, job.skipped, job.lost, job.max_attempts,
-        job.max_lost, job.retry_mode, job.crash_policy, job.on_unknown, job.retry_policy, job.group_id, job.created_at,
-        job.codec, job.payload, job.headers, job.permits,
+        job.priority, due_since(job), job.timeout_ns, job.attempts, job.executions, job.skipped, job.lost,
+        job.max_attempts, job.max_lost, job.retry_mode, job.crash_policy, job.on_unknown, job.retry_policy, job.group_id,
+        job.created_at, job.codec, job.payload, job.headers, job.permits,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from windlass.types import STATES, TERMINAL, State
+from windlass.types import TERMINAL, State
 
 Cause = Literal["enqueue", "claim", "ack", "retry", "fail", "snooze", "release", "cancelled", "expire", "cancel", "replay"]
 
@@ -34,14 +34,3 @@ def may_move(before: State | None, cause: Cause, after: State) -> bool:
 
 def is_terminal(state: State) -> bool:
     return state in TERMINAL
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram, for the docs."""
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (before, cause), afters in MOVES.items():
-        for after in sorted(afters):
-            arrows.setdefault((before or "[*]", after), []).append(cause)
-    lines = [f"    {before} --> {after}: {', '.join(causes)}" for (before, after), causes in arrows.items()]
-    lines += [f"    {state} --> [*]" for state in STATES if state in TERMINAL]
-    return "\n".join(["stateDiagram-v2", *lines])

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from windlass.core.alterations import PutTemplate
 from windlass.errors import InvalidInput
-from windlass.types import CrashPolicy, Micros, NewJob, OnUnknown, RetryMode, Template
+from windlass.types import CrashPolicy, History, Micros, NewJob, OnUnknown, RetryMode, Template
 
 _object: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -26,6 +26,7 @@ class Policies(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     retry_mode: RetryMode = "same_job"
     crash_policy: CrashPolicy = "requeue"
     on_unknown: OnUnknown = "wait"
+    history: History = "full"
     retry_policy: str | None = None
     limit_keys: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()

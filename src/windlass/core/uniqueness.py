@@ -57,10 +57,10 @@ def apart(job: NewJob, *, of_org: bool, of_queue: bool) -> NewJob:
     if scope is not None and (of_queue or (of_org and scope == _everywhere())):
         within: Scope = "queue" if of_queue else "org"
         scope = idempotency_scope(within, type=job.type, queue=job.queue, org_id=job.org_id)
-    if key is not None and of_org and not _is_by_arguments(key, job):  # which names the org already
+    if key is not None and of_org and not is_by_arguments(key, job):  # which names the org already
         key = f"org:{_escape(job.org_id or '')}:{key}"
     if key is not None and of_queue:
-        key = f"queue:{_escape(job.queue)}:{key}"
+        key = _in_queue(key, job.queue)
     return replace(job, idempotency_scope=scope, dedupe_key=None if key is None else bounded(key))
 
 
@@ -68,9 +68,15 @@ def _everywhere() -> str:
     return idempotency_scope("global", type="", queue="", org_id=None)
 
 
-def _is_by_arguments(key: str, job: NewJob) -> bool:
+def _in_queue(key: str, queue: str) -> str:
+    return f"queue:{_escape(queue)}:{key}"
+
+
+def is_by_arguments(key: str, job: NewJob) -> bool:
+    """Whether it is made of the job's arguments, which it tells; also where `apart` has put the queue before it."""
     try:
-        return key == stored_dedupe_key(job.type, job.org_id, msgspec.json.decode(job.payload))
+        made = stored_dedupe_key(job.type, job.org_id, msgspec.json.decode(job.payload))
+        return key in (made, bounded(_in_queue(made, job.queue)))
     except (msgspec.DecodeError, RecursionError):
         return False
 

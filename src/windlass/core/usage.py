@@ -8,7 +8,8 @@ it is stored. To look there begins earlier than it must, because two callers rar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import Struct
@@ -42,6 +43,12 @@ def hour_of(at: Micros) -> Micros:
 
 def day_of(at: Micros) -> Micros:
     return at - at % DAY
+
+
+def month_of(at: Micros) -> Micros:
+    """When the month of this moment began, in UTC."""
+    first = datetime.fromtimestamp(day_of(at) // SECOND, UTC).replace(day=1)
+    return int(first.timestamp()) * SECOND
 
 
 def whole_days(since: Micros, until: Micros, folded: Micros) -> tuple[Micros, Micros]:
@@ -95,6 +102,12 @@ def merged(one: Usage | None, other: Usage) -> Usage:
         one, runs=one.runs + other.runs, run_us=one.run_us + other.run_us, wait_us=one.wait_us + other.wait_us,
         cpu_us=one.cpu_us + other.cpu_us, peak_rss=max(peaks, default=None),
     )  # fmt: skip
+
+
+def bite_of(parts: Iterable[Bite]) -> Bite:
+    """As far as all of them go."""
+    found = list(parts)
+    return Bite(min(part.edge for part in found), any(part.full for part in found))
 
 
 class Bite(Struct, frozen=True):

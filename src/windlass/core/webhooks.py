@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -132,15 +132,17 @@ def signed_headers(webhook: Webhook, delivery: Delivery, content: bytes, now: Mi
 # ------------------------------------------------------------------------------------------------------------- answers
 
 
-def ending(delivery: Delivery, answer: Answer, now: Micros, roll: float) -> EndDelivery:
-    """What is written about an attempt, without what looks like a secret: receivers say all kinds of things. One that is
-    gone (410) is not asked again; one that fails to the end of the schedule is switched off, unless it took something else
-    meanwhile: then the fault is in this one message."""
+def ending(
+    delivery: Delivery, answer: Answer, now: Micros, roll: float, scrub: Callable[[str], str] = redact_text
+) -> EndDelivery:
+    """What is written about an attempt, without what is or looks like a secret: receivers say all kinds of things. One
+    that is gone (410) is not asked again; one that fails to the end of the schedule is switched off, unless it took
+    something else meanwhile: then the fault is in this one message."""
     error = None if answer.is_success else answer.error or f"answered {answer.status}"
-    tried = Try(now, answer.took, answer.status, None if error is None else storable(redact_text(error)[:ERROR_MOST]))
+    tried = Try(now, answer.took, answer.status, None if error is None else storable(scrub(error)[:ERROR_MOST]))
     about = EndDelivery(
         event_id=delivery.event_id, webhook_id=delivery.webhook_id, expected=delivery.next_attempt_at or 0, status="sent",
-        attempt=tried, response=storable(redact_text(answer.body)[:RESPONSE_MOST]) or None,
+        attempt=tried, response=storable(scrub(answer.body)[:RESPONSE_MOST]) or None,
     )  # fmt: skip
     if answer.is_success:
         return about

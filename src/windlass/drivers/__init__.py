@@ -12,9 +12,11 @@ from windlass.errors import StoreUnavailable, UnknownStore
 from windlass.urls import redacted, scheme_of
 
 KNOWN: Final = (
-    "memory://, sqlite:///jobs.db (relative), sqlite:////var/lib/jobs.db (absolute) or postgresql://user@host:5432/database"
+    "memory://, sqlite:///jobs.db (relative), sqlite:////var/lib/jobs.db (absolute), "
+    "postgresql://user@host:5432/database or https://TOKEN@host/ (a store that is served)"
 )
 POSTGRES: Final = ("postgresql", "postgres")
+HTTP: Final = ("http", "https")
 
 
 def open_driver(url: str, **options: Any) -> Driver:
@@ -36,6 +38,11 @@ def open_driver(url: str, **options: Any) -> Driver:
         from windlass.drivers.postgres import PostgresDriver
 
         return PostgresDriver(url, **options)
+    if scheme in HTTP:
+        _check_httpx(url)
+        from windlass.drivers.http import HttpDriver
+
+        return HttpDriver(url, **options)
     raise UnknownStore(url, KNOWN)
 
 
@@ -44,6 +51,8 @@ def migrations_of(url: str, **options: Any) -> Status:
     scheme = scheme_of(url)
     if scheme == "memory":
         return Status(url)
+    if scheme in HTTP:  # its server has seen to that
+        return Status(redacted(url))
     if scheme == "sqlite":
         from windlass.drivers.sqlite.store import migration_status
 
@@ -78,6 +87,13 @@ def _file(url: str) -> str:
     if parts.netloc or len(parts.path) < 2:
         raise UnknownStore(url, KNOWN)
     return unquote(parts.path[1:])
+
+
+def _check_httpx(url: str) -> None:
+    try:
+        import httpx2  # noqa: F401 - the same
+    except ImportError as error:
+        raise StoreUnavailable(f"{redacted(url)} needs httpx2 ({error}): pip install 'windlass[server]'") from None
 
 
 def _check_psycopg(url: str) -> None:

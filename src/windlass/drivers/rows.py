@@ -9,6 +9,7 @@ import msgspec
 
 from windlass.core.limits import keys_of
 from windlass.core.queries import Seen
+from windlass.core.rows import run_id_of
 from windlass.drivers.statement import Row
 from windlass.records import ApiToken, Delivery, Event, QueueSample, Try, Webhook, WorkerInfo
 from windlass.types import Claimed, Dependency, Handle, Job, MemberCount, RetryMode, Run, Schedule, State
@@ -23,15 +24,27 @@ _histogram = msgspec.json.Decoder(dict[int, int]).decode
 # Places of the columns that are stored as json, or on SQLite as 0/1.
 _FIELDS = list(Job.__struct_fields__)
 _READY, _MANUAL, _AWAITED = _FIELDS.index("ready"), _FIELDS.index("manual"), _FIELDS.index("awaited")
+_HISTORY = _FIELDS.index("history")
 _LISTS, _HEADERS = [_FIELDS.index(name) for name in ("limit_keys", "permits", "tags")], _FIELDS.index("headers")
 EXECUTIONS = list(Claimed.__struct_fields__).index("executions") - list(Claimed.__struct_fields__).index("id") + 1
-LIMITED = "limited"  # in a handle: the lease holds permits, so that its end is more than one statement
+LEAN = "lean"  # in a handle, at its third place: a success of this job leaves no run row
+LIMITED = "limited"  # in a handle, last: the lease holds permits, so that its end is more than one statement
 _ARTIFACTS = Run.__struct_fields__.index("artifacts")
 
 
 def is_limited(handle: Handle) -> bool:
     """Whether the claim that made it took permits."""
     return type(handle) is tuple and handle[-1] == LIMITED
+
+
+def is_lean(handle: Handle) -> bool:
+    """Whether the claim that made it wrote no run row."""
+    return len(handle) > 2 and bool(handle[2] == LEAN)
+
+
+def history_out(history: str) -> str | None:
+    """Stored where it is not the usual."""
+    return None if history == "full" else history
 
 
 def to_json(value: Any) -> str:
@@ -59,6 +72,7 @@ def job_in(row: Row) -> Job:
     values = list(row)
     values[_READY], values[_MANUAL] = bool(values[_READY]), bool(values[_MANUAL])
     values[_AWAITED] = bool(values[_AWAITED])
+    values[_HISTORY] = values[_HISTORY] or "full"
     for place in _LISTS:
         values[place] = strings_in(values[place])
     values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
@@ -125,10 +139,18 @@ def seen_in(row: Row) -> Seen:
 
 
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:
-    """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, json last."""
-    decoded = (_mapping(row[-2]) if row[-2] else {}, strings_in(row[-1]))
-    handle = (row[0], row[EXECUTIONS], LIMITED) if row[-1] else (row[0], row[EXECUTIONS])
-    return Claimed(handle, run_id, token, claimed_at, expires_at, *(row[1:-2] + decoded))
+    """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, then those, of which the
+    last are json, then the history."""
+    headers, permits, history = row[-3:]
+    decoded = (_mapping(headers) if headers else {}, strings_in(permits))
+    handle = (row[0], row[EXECUTIONS], *((LEAN,) if history else ()), *((LIMITED,) if permits else ()))
+    return Claimed(handle, run_id, token, claimed_at, expires_at, *(row[1:-3] + decoded))
+
+
+def undecided_in(row: Row) -> Claimed:
+    """With run id, token and times at the end. A run of which no row is kept is named as its claim did."""
+    run_id, token, claimed_at, expires_at = row[-4:]
+    return claimed_in(row[:-4], run_id or run_id_of(token, claimed_at, row[0]), token, claimed_at, expires_at)
 
 
 def all_claimed_in(
@@ -138,11 +160,14 @@ def all_claimed_in(
     hottest Python of a driver."""
     place, rest = first + EXECUTIONS, first + 1
     return [
-        Claimed((row[first], row[place]), f"{prefix}{row[first]:012x}", token, claimed_at, expires_at, *row[rest:-2])
-        if row[-1] is None and row[-2] is None
+        Claimed(
+            (row[first], row[place]) if row[-1] is None else (row[first], row[place], LEAN), f"{prefix}{row[first]:012x}",
+            token, claimed_at, expires_at, *row[rest:-3],
+        )
+        if row[-2] is None and row[-3] is None
         else claimed_in(row[first:], f"{prefix}{row[first]:012x}", token, claimed_at, expires_at)
         for row in rows
-    ]
+    ]  # fmt: skip
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
@@ -160,3 +185,4 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     permits: str | None
     id: str
     awaited: bool
+    claimed_at: int | None

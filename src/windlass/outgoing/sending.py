@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import httpcore2
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-READ_MOST: Final = 4 * RESPONSE_MOST  # bytes of an answer that are read: a character has at most four
+READ_MOST: Final = 4 * RESPONSE_MOST + 4_096  # bytes of an answer that are read: a character has at most four; and what a
+# secret needs that begins before the end of what is kept, because half of it would not be known for one
 PORTS: Final = {"https": 443, "http": 80}
 
 
@@ -156,7 +157,7 @@ class Sender:
             for stream in opened:  # one whose time was over in the middle of a handshake is nobody else's to close
                 with suppress(Exception):
                     await stream.aclose()
-        text = redact_text(body.decode("utf-8", "replace"))[:RESPONSE_MOST]  # half a secret would not be known for one
+        text = redact_text(body.decode("utf-8", "replace"))
         error = "redirects are not followed" if 300 <= response.status < 400 else None
         return Answer(
             took=since_boot() - began, status=response.status, body=text, error=error and f"{error} ({response.status})",

@@ -1,6 +1,7 @@
 """Proofs for drivers, and tools for tests. Install with `pip install windlass[testing]`.
 
-For tests of your own jobs nothing more is needed than this: `from windlass.testing import testing`.
+For tests of your own jobs nothing more is needed than this: `from windlass.testing import testing`. In pytest the fixture
+`windlass` is the same (`windlass.testing.plugin`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from windlass.testing.app import Testing, testing
     from windlass.testing.enqueued import EnqueuedJob
+    from windlass.testing.faults import Faults, WorkerDied
 
-__all__ = ["EnqueuedJob", "Testing", "testing"]
+__all__ = ["EnqueuedJob", "Faults", "Testing", "WorkerDied", "testing"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +22,10 @@ def __getattr__(name: str) -> Any:
         from windlass.testing.enqueued import EnqueuedJob
 
         return EnqueuedJob
+    if name in ("Faults", "WorkerDied"):
+        from windlass.testing import faults
+
+        return getattr(faults, name)
     if name in __all__:
         from windlass.testing import app
 

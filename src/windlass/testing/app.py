@@ -5,9 +5,11 @@
         test.assert_enqueued(send_email, "ada@example.com")
         await test.drain()
 
+`test.faults` lets the worker die, the store go away, a reply or a lease be lost.
+
 Nothing is mocked: jobs are encoded, stored, claimed, decoded and settled as they are in production, only at once. Time
-moves when the test says so, for delays, retries and leases alike; what really takes time, a handler's timeout for
-instance, still does.
+moves when the test says so, for delays, retries, schedules and leases alike; what really takes time, a handler's timeout
+for instance, still does.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import asyncio
 import copy
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from datetime import datetime
 from functools import wraps
@@ -31,16 +33,23 @@ from windlass.app import Windlass
 from windlass.client import Client, joined
 from windlass.clock import ManualClock, SystemClock, duration, instant
 from windlass.context import current
-from windlass.drivers.protocol import Enqueued, JobQuery
-from windlass.errors import InvalidInput, NoCurrentJob
+from windlass.core.queries import AllSchedules
+from windlass.drivers.protocol import Driver, Enqueued, JobQuery
+from windlass.errors import InvalidInput, NoCurrentJob, WindlassError
 from windlass.policies import Duration
+from windlass.schedules import declare
 from windlass.tasks import Task
 from windlass.testing.enqueued import EnqueuedJob, Wanted, nearest, read
+from windlass.testing.faults import Faults, WorkerDied
+from windlass.testing.faulty import Faulty
 from windlass.types import Job, Micros, NewJob
 from windlass.worker import Stats, Worker
+from windlass.worker.recovering import take_back
 
 PAGE: Final = 500
 ROUNDS: Final = 1_000  # of drain(retries=True), before it says that this will not end
+MOMENTS: Final = 100_000  # of run_for()
+LAST_WORDS: Final = 0.02  # seconds for the handler in which a worker dies to come to its end: the log is calmer so
 
 
 @contextmanager
@@ -61,15 +70,17 @@ def testing(
         url = "memory://" if store == "memory" else f"sqlite:///{Path(directory) / 'jobs.db'}"
         before, declared = app.client, len(app.declared)
         test = Testing(app, clock, raise_errors=raise_errors)
-        client = InlineClient if inline else Client
-        app.client = client(url, before.settings, clock=clock, random=Random(0))
-        app.client.declared = list(app.declared)
-        if isinstance(app.client, InlineClient):
-            app.client.run_due = test._run_inline
+        client = InlineClient if inline else TestClient
+        app.client = ours = client(url, before.settings, clock=clock, random=Random(0))
+        ours.faults, ours.tracing = test.faults, before.tracing
+        ours.declared = list(app.declared)
+        if isinstance(ours, InlineClient):
+            ours.run_due = test._run_inline
         try:
             yield test
+            test.faults.check()
         finally:
-            ours, app.client = app.client, before
+            app.client = before
             before.declared += app.declared[declared:]
             apart(ours.close)
 
@@ -83,21 +94,58 @@ class Testing:
     __test__ = False
 
     def __init__(self, app: Windlass, clock: ManualClock, *, raise_errors: bool) -> None:
+        self.app: Final = app
         self.clock: Final = clock
+        self.faults: Final = Faults(clock, lambda: self._store)
         self._app = app
         self._raise_errors = raise_errors
 
     # ------------------------------------------------------------------------------------------------------------- time
 
     def advance(self, by: Duration) -> None:
-        """Let time pass: `advance("5m")`. What is due by then runs with the next drain."""
-        self.clock.advance(duration(by, field="advance"))
+        """Let time pass: `advance("5m")`. What is due by then runs with the next drain, schedules too."""
+        self._advance(duration(by, field="advance"))
+
+    def _advance(self, by: Micros) -> None:
+        if self._app.crons:  # a schedule counts from when it is stored, which otherwise the first worker does
+            apart(lambda: declare(self._app.client, self._app.crons))
+        self.clock.advance(by)
+
+    async def run_for(self, time: Duration) -> Stats:
+        """Let so much time pass, and run everything at the moment at which it is due: a day of an hourly schedule is
+        twenty-four jobs. Delays, retries and schedules alike."""
+        end = self.clock.now() + duration(time, field="run_for")
+        self._advance(0)
+        total = await self.drain()
+        for _ in range(MOMENTS):
+            due = await self._next_due()
+            if due is None or due > end:
+                self.clock.advance(max(end - self.clock.now(), 0))
+                return total
+            self.clock.advance(max(due - self.clock.now(), 0))
+            _add(total, await self.drain())
+        raise AssertionError(f"after {MOMENTS:,} moments there is still something due; let less time pass")
+
+    def run_for_sync(self, time: Duration) -> Stats:
+        """The same, blocking."""
+        return apart(lambda: self.run_for(time))
+
+    async def _next_due(self) -> Micros | None:
+        """The first moment after this one at which something is to happen. What is due already waits for something else."""
+        moments = [job.run_at for job in await self._queued()]
+        moments += [row.next_trigger_at for row in await self._store.read(AllSchedules())]
+        return min((at for at in moments if at is not None and at > self.clock.now()), default=None)
 
     # ---------------------------------------------------------------------------------------------------------- running
 
-    async def drain(self, *, retries: bool = False) -> Stats:
+    async def drain(self, *, retries: bool = False, twice: bool = False) -> Stats:
         """Run what is due, and what that enqueues, until nothing is. With `retries`, let the time pass until failed jobs
-        are due again, until all have succeeded or are dead."""
+        are due again, until all have succeeded or are dead. With `twice`, every job that ends well is run once more, as if
+        its worker had died before it could say so: a handler that can bear this is idempotent."""
+        with self.faults.twice() if twice else nullcontext():
+            return await self._drain_all(retries)
+
+    async def _drain_all(self, retries: bool) -> Stats:
         total = await self._drain(self._app.tasks)
         for _ in range(ROUNDS if retries else 0):
             due = [job.run_at for job in await self._queued() if job.attempts and job.run_at is not None]
@@ -109,22 +157,54 @@ class Testing:
             raise AssertionError(f"after {ROUNDS:,} rounds there are still retries to come; bound them with Retry(...)")
         return total
 
-    def drain_sync(self, *, retries: bool = False) -> Stats:
+    def drain_sync(self, *, retries: bool = False, twice: bool = False) -> Stats:
         """The same, blocking. It has an event loop of its own, also where one is running already."""
-        return apart(lambda: self.drain(retries=retries))
+        return apart(lambda: self.drain(retries=retries, twice=twice))
 
     async def _drain(self, tasks: Mapping[str, Task[..., Any]]) -> Stats:
         """A worker only serves the queues it was told of, so look whether jobs have gone to others."""
-        total, served = Stats(), set[str]()
+        self.faults.check_reachable()
+        total, served, died = Stats(), set[str](), False
         while True:
             queues = {job.queue for job in await self._queued()} | {task.queue for task in tasks.values()}
-            if queues <= served and not await self._lapsed():
+            if queues <= served and not died and not await self._lapsed():
                 return total
             served |= queues
             worker = Worker(
-                self._app.client, tasks, queues=sorted(served), target=self._app.child_target(), crons=self._app.crons
+                self._app.client,
+                tasks,
+                queues=sorted(served),
+                target=self._app.child_target(),
+                crons=self._app.crons,
+                hooks=self._app.hooks,
+                resources=self._app.resources,
             )
-            _add(total, await worker.run(drain=True))
+            died = not await self._lives(worker)
+            _add(total, worker.stats)
+
+    async def _lives(self, worker: Worker) -> bool:
+        """Run it to its end. Should it die on the way, what it held is taken back, as a supervisor does."""
+        loop = asyncio.get_running_loop()
+        running = loop.create_task(worker.run(drain=True))
+
+        def end() -> None:
+            loop.call_later(LAST_WORDS, running.cancel)
+
+        with self.faults.alive(kill=lambda: loop.call_soon_threadsafe(end)) as life:
+            try:
+                await running
+            except (asyncio.CancelledError, WindlassError, WorkerDied):
+                if not life.over or _is_cancelled():
+                    raise
+        if life.over:
+            await take_back(self._app.client, worker.id)
+        return not life.over
+
+    @property
+    def _store(self) -> Driver:
+        """The store itself: whatever is wrong with the way to it, the test may look."""
+        driver = self._app.client.driver
+        return driver.driver if isinstance(driver, Faulty) else driver
 
     async def _queued(self) -> list[Job]:
         return await self._find(JobQuery(states=("queued",), limit=PAGE))
@@ -140,7 +220,7 @@ class Testing:
         if self._raise_errors:
             tasks = {name: _telling(task, errors.append) for name, task in tasks.items()}
         await self._drain(tasks)
-        while any(job and job.state == "running" for job in await self._app.client.driver.get(ids)):  # noqa: ASYNC110
+        while any(job and job.state == "running" for job in await self._store.get(ids)):  # noqa: ASYNC110
             await asyncio.sleep(0.005)  # another enqueue's worker has it
         if errors:
             raise errors[0]
@@ -155,7 +235,7 @@ class Testing:
         found: list[Job] = []
         before: int | None = None
         while True:
-            page = await self._app.client.driver.find(replace(query, before=before))
+            page = await self._store.find(replace(query, before=before))
             found += page.jobs
             before = page.cursor
             if before is None:
@@ -175,6 +255,7 @@ class Testing:
         """Fail unless a job of the task was enqueued with these arguments and options; those not named may be anything.
 
         Answers the last one that fits."""
+        __tracebackhide__ = True
         wanted, enqueued = Wanted(task, args, kwargs, using, self.clock.now()), self.enqueued()
         fitting = [one for one in enqueued if not wanted.differences(one)]
         if not fitting:
@@ -185,13 +266,26 @@ class Testing:
         self, task: Task[..., Any], /, *args: Any, using: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
         """Fail if a job of the task was enqueued with these arguments and options."""
+        __tracebackhide__ = True
         wanted = Wanted(task, args, kwargs, using, self.clock.now())
         fitting = [str(one) for one in self.enqueued() if not wanted.differences(one)]
         if fitting:
             raise AssertionError(f"{wanted} was enqueued: {', '.join(fitting)}")
 
 
-class InlineClient(Client):
+class TestClient(Client):
+    """On a store that faults stand before."""
+
+    __test__ = False
+    faults: Faults
+
+    def dressed(self, driver: Driver) -> Driver:
+        store: Any = Faulty(super().dressed(driver), self.faults)
+        dressed: Driver = store
+        return dressed
+
+
+class InlineClient(TestClient):
     """Runs what is due before an enqueue returns, unless that would be inside a handler or an open transaction: then
     whoever runs the handler, or the next enqueue after the commit, does."""
 
@@ -220,7 +314,7 @@ def _may_run(conn: object) -> bool:
 
 def _telling(task: Task[..., Any], tell: Callable[[Exception], None]) -> Task[..., Any]:
     """The same task, which also tells of its handler's exceptions."""
-    function = task.function
+    function = task.handler
 
     @wraps(function)
     async def waiting(*args: Any, **kwargs: Any) -> Any:
@@ -239,8 +333,13 @@ def _telling(task: Task[..., Any], tell: Callable[[Exception], None]) -> Task[..
             raise
 
     twin = copy.copy(task)
-    vars(twin)["function"] = waiting if task.is_async else blocking
+    twin.handler = waiting if task.is_async else blocking
     return twin
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _add(total: Stats, more: Stats) -> None:

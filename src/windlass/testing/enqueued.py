@@ -19,8 +19,8 @@ _ANY: Final = 1 << 62  # a test may ask for arguments of any size
 _COLUMNS: Final = {
     "id": "id", "queue": "queue", "priority": "priority", "timeout": "timeout_ns", "retry": "retry_policy",
     "max_lost": "max_lost", "retry_mode": "retry_mode", "crash_policy": "crash_policy", "on_unknown": "on_unknown",
-    "dedupe": "dedupe_key", "limits": "limit_keys", "tags": "tags", "delay": "run_at", "run_at": "run_at",
-    "org_id": "org_id", "headers": "headers", "idempotency_key": "idempotency_key",
+    "history": "history", "dedupe": "dedupe_key", "limits": "limit_keys", "tags": "tags", "delay": "run_at",
+    "run_at": "run_at", "org_id": "org_id", "headers": "headers", "idempotency_key": "idempotency_key",
     "idempotency_scope": "idempotency_scope",
 }  # fmt: skip
 

@@ -11,9 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
+
+from windlass.extras import MissingExtra
+
+try:  # before our own modules, which ask for it too
+    from hypothesis import strategies as st
+    from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+except ModuleNotFoundError as error:
+    raise MissingExtra("testing", "hypothesis") from error
 
 from windlass.clock import SECOND
 from windlass.core.alterations import (
@@ -88,6 +94,7 @@ new_jobs = st.fixed_dictionaries(
         "tags": st.sampled_from(((), (), ("t",), ("t", "s"))),
         "on_unknown": st.sampled_from(("wait", "wait", "dead")),
         "payload": st.sampled_from((b"{}", b"[1]")),
+        "history": st.sampled_from(("full", "failures")),
     }
 )
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
@@ -142,7 +149,7 @@ class _Differential(
                 "idempotency_expires_at": None if life is None else self.now + life,
             }
         if chain:
-            fields |= {"retry_mode": "new_job", "crash_policy": "fail"}
+            fields |= {"retry_mode": "new_job", "crash_policy": "fail", "history": "full"}
         return NewJob(id=self.name("job"), run_at=None if wait is None else self.now + wait, **fields)
 
     @rule(
@@ -209,6 +216,7 @@ class _Differential(
             self.acked.update(
                 c[0].token + str(c[0].handle) for c, a in zip(changes, answers, strict=True) if a == "applied"
             )
+            self.ended_unkept([c[0] for c, a in zip(changes, answers, strict=True) if a == "applied"])
 
     @rule(limit=st.sampled_from((1, 10)), twice=st.booleans())
     def recover(self, limit: int, twice: bool) -> None:

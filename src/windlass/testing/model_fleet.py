@@ -10,19 +10,23 @@ from hypothesis.stateful import invariant, rule
 
 from windlass.clock import SECOND
 from windlass.core.alterations import Leave
+from windlass.core.changes import Settlement
 from windlass.core.duties import (
     AgeJobs,
     Done,
     Duty,
     ForgetKeys,
+    ForgetUsage,
     Prune,
     RecountLimits,
     RemoveDeadWorkers,
+    ReturnSpace,
     RollUpUsage,
     SampleQueues,
 )
+from windlass.core.history import MINUTE, keeps_run
 from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
-from windlass.core.usage import LATE
+from windlass.core.usage import DAY, LATE
 from windlass.drivers.protocol import Leadership
 from windlass.records import Usage, WorkerInfo
 from windlass.testing.model_machine import Machine
@@ -40,6 +44,8 @@ duties: st.SearchStrategy[Duty] = st.one_of(
     st.builds(lambda keep: SampleQueues(keep=keep * 10), times),
     st.builds(lambda limit: RecountLimits(limit=limit), limits),
     st.builds(lambda limit: AgeJobs(limit=limit), limits),
+    st.builds(lambda limit: ReturnSpace(limit=limit), limits),
+    st.just(ForgetUsage(keep=400 * DAY)),  # nothing is so old; but a store may make room for what is to come
     st.builds(lambda ago, limit: RollUpUsage(until=ago, limit=limit), times, limits),  # `until` is made of it
 )
 
@@ -50,6 +56,7 @@ class FleetRules(Machine):
         self.leaders: dict[int, str] = {}
         self.led: Leadership = Leadership()
         self.watermark: Micros | None = None
+        self.batches: list[tuple[Micros, int]] = []  # of runs that left no row: when the last ended, and how many they are
 
     def _forget(self) -> None:
         raise NotImplementedError
@@ -95,9 +102,20 @@ class FleetRules(Machine):
         until = min(duty.until, self.now - LATE)
         if self.watermark is not None and until <= self.watermark:
             return
-        ends = sorted(run.finished_at for run in self.ended.values() if run.finished_at is not None)
-        open_ends = [end for end in ends if (self.watermark is None or end > self.watermark) and end <= until]
-        self.watermark = open_ends[duty.limit - 1] if len(open_ends) >= duty.limit else until
+        edges = [until]
+        for ends in (run.finished_at or 0 for run in self.ended.values()), (at for at, _ in self.batches):
+            open_ends = sorted(end for end in ends if (self.watermark is None or end > self.watermark) and end <= until)
+            edges += open_ends[duty.limit - 1 : duty.limit]
+        self.watermark = min(edges)
+
+    def ended_unkept(self, applied: list[Settlement]) -> None:
+        """Of what was settled together, those that succeeded and leave no row: a batch for each kind and minute."""
+        kinds: dict[object, list[Micros]] = {}
+        for change in applied:
+            job = self.spec._tables.find(change.handle)
+            if job is not None and job.history == "failures" and not keeps_run(change, self.now):
+                kinds.setdefault((change.at // MINUTE, job.org_id, job.queue, job.type), []).append(change.at)
+        self.batches += [(max(ends), len(ends)) for ends in kinds.values()]
 
     def uncounted(self, run: Run) -> bool:
         return self.watermark is None or (run.finished_at or 0) > self.watermark
@@ -116,4 +134,5 @@ class FleetRules(Machine):
         usage: list[Usage]
         usage, _ = self.both("read", UsageSince())
         due = sum(not self.uncounted(run) for run in self.ended.values())
+        due += sum(runs for at, runs in self.batches if self.watermark is not None and at <= self.watermark)
         assert sum(row.runs for row in usage) == due, f"{due} runs ended up to the watermark"

@@ -12,6 +12,7 @@ from hypothesis.stateful import rule
 
 from windlass.clock import SECOND
 from windlass.core.alterations import Cancel, Delete, OfOneJob, Replay, RunNow, SetPriority, Unchanged
+from windlass.core.failures import fingerprint
 from windlass.core.listing import Direction, Kind, ListJobs, Place, TallyJobs, Wish, is_wished, order_of, path_of, place_of
 from windlass.drivers.protocol import Driver
 from windlass.testing.model_machine import Machine
@@ -36,6 +37,7 @@ looked_for = st.fixed_dictionaries(
         "failed_from": times,
         "quiet_since": times,
         "error": st.sampled_from(("boom", "an", "00000000")),
+        "fingerprint": st.sampled_from((fingerprint("boom"), fingerprint(""), "00000000")),
         "superseded": st.booleans(),
     },
 )

@@ -38,7 +38,8 @@ async def answered(site: Site, route: Route, path: Mapping[str, str], http: Http
 async def _request(site: Site, route: Route, path: Mapping[str, str], http: HttpRequest, csrf: str) -> Request[Any, Any]:
     caller = await caller_of(site, http) if route.scope is not None else Caller(None, ambient=route.is_page)
     site.pace.take(
-        f"as {caller.principal.actor}" if caller.principal else f"from {http.client.host if http.client else ''}"
+        f"as {caller.principal.actor}" if caller.principal else f"from {http.client.host if http.client else ''}",
+        site.bounds.work_cost if route.scope == "work" else 1.0,
     )
     principal = admitted(route, caller.principal)
     return Request(
@@ -50,7 +51,10 @@ async def _request(site: Site, route: Route, path: Mapping[str, str], http: Http
 
 
 async def _body(site: Site, route: Route, http: HttpRequest, caller: Caller, csrf: str) -> Any:
-    raw, given = await raw_body(http, site.bounds), media_type(http)
+    raw, given = (
+        await raw_body(http, site.bounds.work_body if route.scope == "work" else site.bounds.body),
+        media_type(http),
+    )
     form = form_pairs(raw) if route.is_page and given == FORM else ()
     check_origin(http, caller, form, csrf, is_page=route.is_page)
     if route.body is None:

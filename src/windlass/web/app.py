@@ -25,12 +25,14 @@ from windlass.web.site import Site
 
 def web_app(
     app: Windlass, *, access: Access | None = None, base_path: str = "", bounds: Bounds | None = None,
-    routes: Sequence[Route] = ROUTES,
+    routes: Sequence[Route] = ROUTES, trust_now: bool = False,
 ) -> Starlette:  # fmt: skip
     """Serve it at `base_path`, or leave that out and mount it: `Mount("/jobs", web_app(app, access=…))`.
 
-    Without `access` only API tokens of the store come in, and only by a name of this machine."""
-    site = Site(app, access or Access(), bounds or Bounds(), routes, environment())
+    Without `access` only API tokens of the store come in, and only by a name of this machine.
+
+    `trust_now` is for tests of remote workers: what time it is, is said by whoever asks."""
+    site = Site(app, access or Access(), bounds or Bounds(), routes, environment(), trust_now)
     paths: list[BaseRoute] = [
         Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
         Mount("/", Dispatch(site)),

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from windlass.errors import InvalidInput
 from windlass.redaction import is_redacted
 from windlass.urls import HIDDEN
+from windlass.web.bounds import Bounds
+from windlass.web.reading import depth_of
+
+
+def decoded(text: str, bounds: Bounds) -> Any:
+    """Those of a form, as JSON; nothing stands for none."""
+    if depth_of(text.encode()) > bounds.depth:
+        raise InvalidInput("params", f"may be nested {bounds.depth} levels deep")
+    try:
+        return msgspec.json.decode(text) if text.strip() else {}
+    except msgspec.DecodeError as error:
+        raise InvalidInput("params", f"is not JSON: {error}") from None
+
+
+def differs(params: Any, shown: Any) -> bool:
+    """Whether they would be stored as something else. To Python, true is 1."""
+    return msgspec.json.encode(params, order="deterministic") != msgspec.json.encode(shown, order="deterministic")
 
 
 def whole(params: Any) -> Any:

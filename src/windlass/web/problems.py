@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.copy_errors import StoreMoved
 from windlass.errors import (
     AppClosed,
     DriverClosed,
@@ -20,6 +21,7 @@ from windlass.errors import (
     InUse,
     InvalidInput,
     JobNotFound,
+    OutcomeUnknown,
     OutOfScope,
     Refused,
     ResourceBusy,
@@ -37,7 +39,8 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`type` names the kind of problem for programs, `detail` tells people, `field` is what was wrong in the input."""
+    """`type` names the kind of problem for programs, `detail` tells people, `field` is what was wrong in the input,
+    `job_id` the job that is in the way."""
 
     type: str
     title: str
@@ -45,6 +48,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str
     correlation_id: str
     field: str | None = None
+    job_id: str | None = None
 
 
 class Trouble(WindlassError):
@@ -57,6 +61,7 @@ class Trouble(WindlassError):
         self.kind = kind
         self.detail = detail
         self.field = field
+        self.job_id: str | None = None
         self.headers: dict[str, str] = {} if retry_after is None else {"Retry-After": str(retry_after)}
         super().__init__(detail)
 
@@ -80,7 +85,13 @@ def trouble_of(error: Exception) -> Trouble:
         return error
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
-            return Trouble(status, _kind(type(error)), str(error), field=getattr(error, "field", None))
+            found = Trouble(status, _kind(type(error)), str(error), field=getattr(error, "field", None))
+            found.job_id = getattr(error, "job_id", None)
+            return found
+    if isinstance(error, OutcomeUnknown):
+        return Trouble(503, "outcome-unknown", "whether it was stored is not known; look before you repeat it")
+    if isinstance(error, StoreMoved):
+        return Trouble(503, "store-moved", "the store has moved; its operator finds in the log where to")
     if isinstance(error, StoreError) and error.retryable:
         return Trouble(503, "store-unavailable", "the store does not answer now; try again", retry_after=1)
     if isinstance(error, StoreError | AppClosed | DriverClosed):
@@ -91,7 +102,7 @@ def trouble_of(error: Exception) -> Trouble:
 def problem_of(trouble: Trouble, correlation_id: str) -> Problem:
     return Problem(
         type=f"urn:windlass:{trouble.kind}", title=_TITLES.get(trouble.status, "Problem"), status=trouble.status,
-        detail=trouble.detail, correlation_id=correlation_id, field=trouble.field,
+        detail=trouble.detail, correlation_id=correlation_id, field=trouble.field, job_id=trouble.job_id,
     )  # fmt: skip
 
 

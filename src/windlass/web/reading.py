@@ -26,24 +26,24 @@ _MARKS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.S)
 Pairs = Sequence[tuple[str, str]]
 
 
-async def raw_body(http: HttpRequest, bounds: Bounds) -> bytes:
+async def raw_body(http: HttpRequest, most: int) -> bytes:
     """Not a byte more than the bound is kept."""
     said = http.headers.get("content-length", "0")
     if not said.isascii() or not said.isdigit():
         raise Trouble(400, "malformed-request", "Content-Length is no number")
     found, size = list[bytes](), int(said)
-    if size <= bounds.body:
+    if size <= most:
         size = 0
         try:
             async for piece in http.stream():
                 size += len(piece)
-                if size > bounds.body:
+                if size > most:
                     break
                 found.append(piece)
         except ClientDisconnect:
             raise Trouble(400, "malformed-request", "the request ended early") from None
-    if size > bounds.body:
-        raise Trouble(413, "too-large", f"a request may hold {bounds.body:,} bytes")
+    if size > most:
+        raise Trouble(413, "too-large", f"a request may hold {most:,} bytes")
     return b"".join(found)
 
 
@@ -87,7 +87,8 @@ def whole_numbers(value: Any, kind: Any) -> Any:
         item = next((args[0] for one in _choices(kind) if get_origin(one) is tuple and (args := get_args(one))), None)
         return value if item is None else [whole_numbers(one, item) for one in value]
     if isinstance(value, dict):
-        struct = next((one for one in _choices(kind) if isinstance(one, type) and issubclass(one, Struct)), None)
+        structs = [one for one in _choices(kind) if isinstance(one, type) and issubclass(one, Struct)]
+        struct = next((one for one in structs if _is_named(one, value)), structs[0] if structs else None)
         if struct is None:
             return value
         kinds = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
@@ -95,6 +96,12 @@ def whole_numbers(value: Any, kind: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and int in _choices(kind) and float not in _choices(kind):
         return int(value)
     return value
+
+
+def _is_named(struct: type[Struct], value: dict[str, Any]) -> bool:
+    """Whether the value says that it is one of these, where it could be one of several."""
+    config = struct.__struct_config__
+    return config.tag_field is not None and value.get(config.tag_field) == config.tag
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:

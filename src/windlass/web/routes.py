@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from windlass.drivers.http.wire import ROOT
 from windlass.web.api import (
     audit,
     bulk,
     dead_letters,
     description,
+    driving,
     enqueueing,
     events,
     groups,
@@ -25,6 +27,7 @@ from windlass.web.api import (
     usage,
     webhooks,
     workers,
+    working,
 )
 from windlass.web.pages.routes import PAGES
 from windlass.web.route import Route
@@ -56,6 +59,7 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/api/completions", "read", overview.completions),
     Route("GET", "/api/queues", "read", queues.listed),
     Route("GET", "/api/queues/trends", "read", overview.trends),
+    Route("GET", "/api/queues/capacity", "read", queues.capacity),
     Route("GET", "/api/queues/{queue}/order", "read", queues.order),
     Route("POST", "/api/queues/{queue}/pause", "operate", queues.pause),
     Route("POST", "/api/queues/{queue}/resume", "operate", queues.resume),
@@ -106,6 +110,25 @@ API: Final[tuple[Route, ...]] = (
     Route("GET", "/api/usage.csv", "read", usage.csv, tenants=True),
     Route("GET", "/api/events", "read", events.stream, tenants=True),
     Route("GET", "/api/openapi.json", "read", description.openapi, tenants=True),
+    Route("GET", ROOT, "work", working.store, tenants=True),
+    Route("POST", f"{ROOT}/claim", "work", working.claim, tenants=True),
+    Route("POST", f"{ROOT}/extend", "work", working.extend, tenants=True),
+    Route("POST", f"{ROOT}/finish", "work", working.finish, tenants=True),
+    Route("POST", f"{ROOT}/wait", "work", working.wait, tenants=True),
+    Route("POST", f"{ROOT}/driver/enqueue", "work", driving.enqueue),
+    Route("POST", f"{ROOT}/driver/settle", "work", driving.settle),
+    Route("POST", f"{ROOT}/driver/expire", "work", driving.expire),
+    Route("POST", f"{ROOT}/driver/beat", "work", driving.beat),
+    Route("POST", f"{ROOT}/driver/lead", "work", driving.lead),
+    Route("POST", f"{ROOT}/driver/maintain", "work", driving.maintain),
+    Route("POST", f"{ROOT}/driver/alter", "work", driving.alter),
+    Route("POST", f"{ROOT}/driver/read", "work", driving.read),
+    Route("POST", f"{ROOT}/driver/get", "work", driving.get),
+    Route("POST", f"{ROOT}/driver/runs", "work", driving.runs),
+    Route("POST", f"{ROOT}/driver/find", "work", driving.find),
+    Route("POST", f"{ROOT}/driver/count", "work", driving.count),
+    Route("POST", f"{ROOT}/driver/waiting-types", "work", driving.waiting_types),
+    Route("POST", f"{ROOT}/driver/examine", "work", driving.examine),
     Route("GET", "/livez", None, health.live),
     Route("GET", "/readyz", None, health.ready),
     Route("GET", "/metrics", "read", metrics.scrape),

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from windlass.admin import Admin
 from windlass.errors import InvalidInput
-from windlass.web.access import LOCAL, LOOPBACK, Access
+from windlass.web.access import LOCAL, LOOPBACK, Access, is_closed
 
 PARTING: Final = 3  # seconds that open requests and streams have when we stop
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -44,7 +44,8 @@ async def guarded(admin: Admin, host: str, names: Sequence[str] = ()) -> Access:
             "windlass tokens create NAME --scope admin, or stay on 127.0.0.1"
         )  # fmt: skip
     own = () if is_loopback(host) else (socket.gethostname().lower(), host if ":" not in host else f"[{host}]")
-    return Access(anonymous=LOCAL, until_token=True, hosts=(*LOOPBACK, *own, *names))
+    anonymous = LOCAL if is_loopback(host) and not is_closed(made) else None  # also when that token is revoked later
+    return Access(anonymous=anonymous, until_token=True, hosts=(*LOOPBACK, *own, *names))
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from windlass.context import running_now
+from windlass.telemetry.jsonlog import JOB, About
 
 _lock = threading.Lock()
 _usual: list[Any] = []  # the factory that was there before; empty while ours is not in place
@@ -43,6 +44,7 @@ def _record(*args: Any, **kwargs: Any) -> logging.LogRecord:
     record: logging.LogRecord = _usual[0](*args, **kwargs)
     running = running_now() if _workers else None
     if running is not None and not record.name.startswith("windlass."):  # what a worker says is not the run's
+        setattr(record, JOB, About(running.job, running.scrub))
         try:
             running.write_log(record.levelname, _text(record))
         except Exception:  # a message that cannot be made is reported by whoever prints it

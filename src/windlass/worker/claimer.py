@@ -15,11 +15,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from windlass.backoff import Backoff
 from windlass.client import Client
-from windlass.clock import SECOND
+from windlass.clock import SECOND, ticking
+from windlass.copy_errors import StoreMoved, StoreMoving
 from windlass.core.queries import NextRefill
 from windlass.drivers.protocol import Claim
 from windlass.errors import StoreError
 from windlass.tasks import Task
+from windlass.telemetry.measures import Measures
 from windlass.types import Claimed, Micros
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.pace import Pace
@@ -90,7 +92,7 @@ class Claimer:
         self, client: Client, holdings: Holdings, settler: Settler, stats: Stats, groups: Sequence[Group],
         *, queues: tuple[str, ...], worker_id: str, hand_back: Callable[[Held], None],
         put_off: Callable[[Held], None], lose: Callable[[Held], None], be_heard: Callable[[], Awaitable[None]],
-        most: int | None = None,
+        most: int | None = None, measures: Measures | None = None,
     ) -> None:  # fmt: skip
         self._client = client
         self._holdings = holdings
@@ -103,12 +105,14 @@ class Claimer:
         self._put_off = put_off
         self._lose = lose
         self._be_heard = be_heard
+        self._measures = measures
         self._most = most  # claim no more than this in all
         self._changed = asyncio.Event()  # a slot fell free, a settlement was confirmed, somebody wants us to stop
         self._next_due: Micros | None = None
         self._waiting: asyncio.Task[bool] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._told_to_stop = asyncio.Event()
+        self._rests_because: type[StoreError] | None = None  # the store is being copied, or has moved
         self._one_by_one = False  # the last claim brought a suspect
         self.stopping = False
         self.reclaim = True  # False for one lease after the clock was seen to jump
@@ -147,12 +151,19 @@ class Claimer:
                 alone = not len(self._holdings)  # what is held may enqueue more, or free a permit, while we look
                 try:
                     found = await self._claim_all()
+                except (StoreMoved, StoreMoving) as error:
+                    if until_empty and isinstance(error, StoreMoved):
+                        raise
+                    self._rest(error)
+                    await backoff.pause(self._told_to_stop)
+                    continue
                 except StoreError as error:
                     self._stats.store_errors += 1
                     log.warning("nothing could be claimed: %s", error)
                     await backoff.pause(self._told_to_stop)
                     continue
                 backoff.reset()
+                self._rest(None)
                 if found or self.stopping:
                     continue
                 throttled = await self._ask_for_refill()
@@ -163,6 +174,18 @@ class Claimer:
             self._loop = None
             if self._waiting is not None:
                 self._waiting.cancel()
+
+    def _rest(self, why: StoreMoved | StoreMoving | None) -> None:
+        """While the store is copied, or has moved, there is nothing to do but to look now and then: the copy may be given
+        up. That is said once, not each time."""
+        said = None if why is None else type(why)
+        if said is self._rests_because:
+            return
+        self._rests_because = said
+        if why is None:
+            log.warning("jobs are claimed again")
+        else:
+            log.warning("no jobs are claimed: %s", why)
 
     async def _until_changed(self) -> None:
         """Or until a group that rests has rested."""
@@ -220,16 +243,21 @@ class Claimer:
         await self._be_heard()
         if self.stopping:  # said meanwhile
             return False
-        begins = wish.room <= group.runner.free
+        free = group.runner.free
+        begins = wish.room <= free
         claim = Claim(
             queues=self._queues, limit=wish.room, lease_for=self._client.settings.lease, worker_id=self._worker_id,
             token=self._client.ids.token(), types=wish.types, start=begins, reclaim=self.reclaim,
         )  # fmt: skip
+        began = ticking()
         jobs = await self._client.driver.claim(claim, now=self._client.now())
+        if self._measures is not None:
+            self._measures.claimed(jobs, ticking() - began)
         if not jobs:
             return False
         self._stats.claimed += len(jobs)
-        held = [Held(self._client, job, group.tasks[job.type], begun=begins) for job in jobs]
+        client, kit = self._client, self._holdings.kit
+        held = [Held(client, job, group.tasks[job.type], begun=begins, kit=kit) for job in jobs]
         for one in held:
             before = self._holdings.add(one)
             if before is not None and not before.ended:
@@ -241,6 +269,8 @@ class Claimer:
             self._hand_back(one)
         if suspects:
             await self._run_alone(group.runner, suspects[0])
+        elif len(jobs) <= free:
+            await asyncio.sleep(0)  # they begin before more is asked for
         return True
 
     async def _run_alone(self, runner: Runner, suspect: Held) -> None:
@@ -290,16 +320,19 @@ class Claimer:
                 self._next_due = None
         if until_empty:  # what is held may enqueue more, or come back at once
             pause = min(pause, 0.05)
-        loop = asyncio.get_running_loop()
         if self._waiting is None or self._waiting.done():
-            self._waiting = loop.create_task(self._client.driver.wait(timeout=self._client.settings.poll / SECOND))
-        changed = loop.create_task(self._changed.wait())
-        try:
-            await asyncio.wait({self._waiting, changed}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-            if self._waiting.done() and not self._heard(self._waiting):
-                await asyncio.wait({changed}, timeout=pause)
-        finally:
-            changed.cancel()
+            poll = self._client.settings.poll / SECOND
+            self._waiting = asyncio.get_running_loop().create_task(self._client.driver.wait(timeout=poll))
+            self._waiting.add_done_callback(lambda _: self._changed.set())
+        await self._changed_within(pause)
+        if self._waiting.done() and not self._heard(self._waiting) and not self.stopping:
+            self._changed.clear()
+            await self._changed_within(pause)
+
+    async def _changed_within(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     def _heard(self, waited: asyncio.Task[bool]) -> bool:
         """Whether the store could be listened to."""

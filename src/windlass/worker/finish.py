@@ -12,6 +12,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail, Report, Retry, Settlement, due_of, storable
 from windlass.core.settle import Failed, Outcome, Rejected, Released, Succeeded, WasCancelled, settle
+from windlass.telemetry.jsonlog import about
 from windlass.worker.calls import arguments_of, outcome_of_value
 from windlass.worker.failure import describe, outcome_of, trace
 from windlass.worker.holdings import Held, Holdings
@@ -44,7 +45,10 @@ class Finisher:
             self.end(held, self._interrupted(held))
         elif not held.ended:
             self._stats.leases_lost += 1
-            log.warning("job %s (%s): its lease is over; its handler is not begun", held.job.id, held.task.name)
+            log.warning(
+                "job %s (%s): its lease is over; its handler is not begun",
+                held.job.id, held.task.name, extra=about(held.job),
+            )  # fmt: skip
             self.forget(held)
 
     def waits(self, held: Held) -> bool:
@@ -92,6 +96,8 @@ class Finisher:
     def forget(self, held: Held) -> None:
         """The lease is lost: whoever has it now decides about the job."""
         held.ended = held.done = True
+        if held.span is not None:
+            held.span.lost()
         held.close_log()
         if held.timer is not None:
             held.timer.cancel()
@@ -116,7 +122,10 @@ class Finisher:
 
     def stop_in_time(self, held: Held) -> None:
         """Its time is over: ask it to stop. A process is made to."""
-        log.warning("job %s (%s): out of time after %s", held.job.id, held.task.name, _seconds(held.job.timeout_ns))
+        log.warning(
+            "job %s (%s): out of time after %s",
+            held.job.id, held.task.name, _seconds(held.job.timeout_ns), extra=about(held.job),
+        )  # fmt: skip
         held.interrupt("timeout")
 
     def _give_up_later(self, held: Held) -> None:
@@ -130,7 +139,10 @@ class Finisher:
             return
         held.stuck = True
         self._stats.stuck += 1
-        log.error("job %s (%s): its handler does not stop; its slot stays taken", held.job.id, held.task.name)
+        log.error(
+            "job %s (%s): its handler does not stop; its slot stays taken",
+            held.job.id, held.task.name, extra=about(held.job),
+        )  # fmt: skip
         if held.why == "lost":
             self.forget(held)
         else:
@@ -150,6 +162,10 @@ class Finisher:
         held.close_log()
         if type(outcome) is not Succeeded:
             outcome, traceback = clean(held, outcome), None if traceback is None else held.scrub(traceback)
+        elif outcome.result is not None:
+            outcome = Succeeded(held.sealed(outcome.result))
+        if held.span is not None:
+            held.span.end(outcome, traceback)
         change = self._decide(held, outcome, held.report(traceback))
         self._settler.put(held, change)
         if type(change) is not Ack:
@@ -158,18 +174,25 @@ class Finisher:
     def _log(self, held: Held, change: Settlement) -> None:
         """What somebody who looks at a worker wants to know: failures."""
         if isinstance(change, Fail) and change.kind != "superseded":
-            log.warning("job %s (%s) is dead: %s", held.job.id, held.task.name, _shown(change.reason))
+            log.warning(
+                "job %s (%s) is dead: %s", held.job.id, held.task.name, _shown(change.reason), extra=about(held.job)
+            )
         elif isinstance(change, Fail | Retry) and (due := due_of(change)) is not None:
             why = change.error if isinstance(change, Retry) else change.reason
             wait = max(due - change.at, 0) / SECOND
-            log.info("job %s (%s) failed, again in %g s: %s", held.job.id, held.task.name, wait, _shown(why))
+            log.info(
+                "job %s (%s) failed, again in %g s: %s",
+                held.job.id, held.task.name, wait, _shown(why), extra=about(held.job),
+            )  # fmt: skip
 
     def _decide(self, held: Held, outcome: Outcome, report: Report | None) -> Settlement:
         roll = self._client.ids.random.random() if type(outcome) is Failed else 0.0
         try:
             return settle(held.job, outcome, held.circumstances(report, roll))
         except Exception as error:  # a policy that cannot be read, a delay that is none: this job's fault alone
-            log.exception("job %s (%s): nothing can be made of its outcome", held.job.id, held.task.name)
+            log.exception(
+                "job %s (%s): nothing can be made of its outcome", held.job.id, held.task.name, extra=about(held.job)
+            )
             reason = f"nothing can be made of its outcome: {describe(error)}"
             return settle(held.job, Rejected(reason), held.circumstances(report))
 
@@ -181,13 +204,18 @@ class Finisher:
         if held.stuck:
             held.stuck = False
             self._stats.stuck -= 1
-            log.warning("job %s (%s): its handler has stopped at last", held.job.id, held.task.name)
+            log.warning("job %s (%s): its handler has stopped at last", held.job.id, held.task.name, extra=about(held.job))
         elif error is not None and held.done and held.why != "lost":
             said = held.scrub(trace(error) or describe(error))
-            log.error("job %s had ended with its transaction when its handler raised\n%s", held.job.id, said)
+            log.error(
+                "job %s had ended with its transaction when its handler raised\n%s",
+                held.job.id, said, extra=about(held.job),
+            )  # fmt: skip
         if held.done:
             if self._holdings.get(held.job.id) is held:
                 self._stats.succeeded += 1  # its own transaction has stored it
+                if held.span is not None:
+                    held.span.end(Succeeded())
                 self._settler.stored_by_itself(held)
             self._holdings.drop(held)
 

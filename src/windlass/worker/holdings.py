@@ -10,13 +10,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
-from windlass.client import Client
+from windlass.client import Client, Consumes
 from windlass.context import Context
 from windlass.core.changes import Report, Settlement
 from windlass.core.events import announced
 from windlass.core.settle import Execution, Succeeded, settle
 from windlass.parents import Parent, parents_of
 from windlass.redaction import Scrubber, scrubber_of
+from windlass.resources import NOTHING, Kit
 from windlass.runlogs import RunLog, log_line
 from windlass.tasks import Task
 from windlass.transaction import JobTransaction
@@ -30,11 +31,11 @@ class Held:
     """One leased job and how far it has come."""
 
     __slots__ = (
-        "_client", "_context", "_log", "_scrub", "cancel", "done", "ended", "granted_at", "job", "measured", "refused",
-        "reported", "started_at", "stuck", "task", "timer", "told_start", "why",
+        "_client", "_context", "_log", "_scrub", "cancel", "done", "ended", "granted_at", "job", "kit", "measured",
+        "refused", "reported", "span", "started_at", "stuck", "task", "timer", "told_start", "why",
     )  # fmt: skip
 
-    def __init__(self, client: Client, job: Claimed, task: Task[..., Any], *, begun: bool) -> None:
+    def __init__(self, client: Client, job: Claimed, task: Task[..., Any], *, begun: bool, kit: Kit = NOTHING) -> None:
         self._client = client
         self._context: Context | None = None
         self._log: RunLog | None = None  # made by the first line
@@ -42,6 +43,7 @@ class Held:
         self.measured: Report | None = None  # what its process told beyond its outcome: exit code, CPU, memory
         self.job = job
         self.task = task
+        self.kit = kit
         self.granted_at: Micros = job.claimed_at  # when the lease was last known to be ours
         self.started_at: Micros | None = None
         self.told_start = begun  # the store knows the true start
@@ -52,6 +54,7 @@ class Held:
         self.done = False  # nothing is left to do: the settlement was confirmed
         self.refused = False  # no store takes its outcome
         self.stuck = False  # its run was ended from outside and its handler does not stop
+        self.span: Consumes | None = None  # where executions are traced
         self.reported: tuple[float | None, str | None] = (None, None)
 
     @property
@@ -78,8 +81,13 @@ class Held:
     def success(self, result: Any) -> Settlement:
         """The settlement of a transaction's end."""
         value = self.task.results.encode(result, limit=self._client.settings.result_limit)
-        change = settle(self.job, Succeeded(value), self.circumstances(self.report()))
+        change = settle(self.job, Succeeded(self.sealed(value)), self.circumstances(self.report()))
         return announced(self._client.subscriptions.known, self.job, change)
+
+    def sealed(self, result: bytes | None) -> bytes | None:
+        """A result as it is stored: sealed to its job, where there are keys."""
+        ring = self._client.ring
+        return result if ring is None or result is None else ring.seal(result, "result", self.job.org_id, self.job.id)
 
     def settling(self, begun: bool) -> None:
         self.ended = self.done = begun
@@ -165,7 +173,8 @@ class Held:
 class Holdings:
     """All of them, by job id."""
 
-    def __init__(self) -> None:
+    def __init__(self, kit: Kit = NOTHING) -> None:
+        self.kit: Final = kit  # what their handlers share
         self._held: Final[dict[str, Held]] = {}
         self._emptied = asyncio.Event()
         self._emptied.set()

@@ -17,6 +17,7 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.drivers.protocol import Extended, Renewal
 from windlass.errors import StoreError
+from windlass.telemetry.jsonlog import about
 from windlass.types import Micros
 from windlass.worker.finish import Finisher
 from windlass.worker.holdings import Held, Holdings
@@ -97,8 +98,9 @@ class Keeper:
         if held.done or held.ended:  # its settlement is on its way, or has just been confirmed: that answer counts
             return
         log.warning(
-            "job %s (%s): the lease is lost (%s); its handler is stopped", held.job.id, held.task.name, answer.answer
-        )
+            "job %s (%s): the lease is lost (%s); its handler is stopped", held.job.id, held.task.name, answer.answer,
+            extra=about(held.job),
+        )  # fmt: skip
         self.lose(held)
 
     def lose(self, held: Held) -> None:
@@ -122,8 +124,9 @@ class Keeper:
             for held in self._holdings:
                 if (unheard or held.granted_at <= latest) and held.why != "lost" and not held.ended:
                     log.error(
-                        "job %s (%s): its lease could not be renewed; its handler is stopped", held.job.id, held.task.name
-                    )
+                        "job %s (%s): its lease could not be renewed; its handler is stopped", held.job.id,
+                        held.task.name, extra=about(held.job),
+                    )  # fmt: skip
                     self.lose(held)
 
     def _is_unheard(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from windlass.client import Client
+from windlass.core.admission import BATCH_LIMIT
 from windlass.core.alterations import Leave, Revoke
 from windlass.core.changes import Settlement, due_of
 from windlass.core.events import announced
@@ -23,19 +24,25 @@ log: Final = logging.getLogger("windlass.worker")
 
 
 async def recover_lapsed(client: Client) -> int:
-    """Until a bite is not full; answers how many jobs were recovered."""
-    recovered = 0
+    """Until a bite is not full; answers how many jobs were recovered. One that cannot be decided here fills no bite: those
+    that lapsed after it are looked for behind it."""
+    recovered, left = 0, set[str]()
     while True:
         now = client.now()
-        taken_back, undecided = await client.driver.expire(now=now, limit=BITE)
-        webhooks = await client.driver.read(AllWebhooks()) if undecided else []
-        changes = [change for job in undecided if (change := _decide(client, job, webhooks, now)) is not None]
+        bite = min(BITE + len(left), BATCH_LIMIT)
+        taken_back, undecided = await client.driver.expire(now=now, limit=bite)
+        fresh = [job for job in undecided if job.id not in left]
+        webhooks = await client.driver.read(AllWebhooks()) if fresh else []
+        decisions = [(job.id, _decide(client, job, webhooks, now)) for job in fresh]
+        changes = [change for _, change in decisions if change is not None]
+        left |= {job_id for job_id, change in decisions if change is None}
         answers = await client.driver.settle(changes, now=now) if changes else []
         decided = answers.count("applied")
         for change in changes:
             client.tell_due(due_of(change))
         recovered += taken_back + decided
-        if taken_back < BITE and (len(undecided) < BITE or not decided):
+        progress = decided > 0 or len(changes) < len(fresh)
+        if taken_back < BITE and (len(undecided) < bite or not progress):
             break
     if recovered:
         log.warning("%d jobs of workers that are gone were recovered", recovered)

@@ -15,11 +15,14 @@ from typing import Final
 
 from windlass.backoff import Backoff
 from windlass.client import Client
+from windlass.clock import ticking
 from windlass.core.changes import OUTCOME_OF, Ack, Answer, Settlement, due_of
 from windlass.core.events import announced
 from windlass.core.settle import Execution, Rejected, settle
 from windlass.errors import ConstraintViolated, DuplicateId, InvalidInput, StoreError, WindlassError
 from windlass.hooks import HookRunner
+from windlass.telemetry.jsonlog import about
+from windlass.telemetry.measures import Measures
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.stats import Stats
 
@@ -34,13 +37,14 @@ UNSTORABLE: Final = (InvalidInput, ConstraintViolated, DuplicateId)  # one unit'
 class Settler:
     def __init__(
         self, client: Client, holdings: Holdings, stats: Stats, settled: Callable[[int], None],
-        hooks: HookRunner | None = None,
+        hooks: HookRunner | None = None, measures: Measures | None = None,
     ) -> None:  # fmt: skip
         self._client = client
         self._holdings = holdings
         self._stats = stats
         self.settled: Final = settled  # told of each confirmed batch
         self._hooks = hooks  # None where nobody listens
+        self._measures = measures
         self._pending: list[Pending] = []
         self._writing = 0
         self._confirmations: dict[int, asyncio.Future[None]] = {}
@@ -108,7 +112,10 @@ class Settler:
         """Until it is answered: the same call again is safe, it is told that it took effect already."""
         while True:
             try:
-                answers = await self._client.driver.settle(await self._changes(batch), now=self._client.now())
+                changes, began = await self._changes(batch), ticking()
+                answers = await self._client.driver.settle(changes, now=self._client.now())
+                if self._measures is not None:
+                    self._measures.settles.observe(ticking() - began)
             except UNSTORABLE as error:
                 if len(batch) == 1:
                     await self._write_refusal(batch[0], error, backoff)
@@ -125,6 +132,8 @@ class Settler:
 
     def stored_by_itself(self, held: Held) -> None:
         """A handler's own transaction has settled its job."""
+        if self._measures is not None:
+            self._measures.settled(held.job, "ack", held.started_at, self._client.now())
         if self._hooks is not None:
             self._hooks.settled(held.job, Ack(handle=held.job.handle, token=held.job.token, at=self._client.now()))
         self.settled(1)
@@ -141,7 +150,7 @@ class Settler:
         lapses, and recovery decides."""
         held, change = unit
         if held.refused:
-            log.error("job %s: its end cannot be stored (%s); its lease lapses", held.job.id, error)
+            log.error("job %s: its end cannot be stored (%s); its lease lapses", held.job.id, error, extra=about(held.job))
             self._answered([unit], ["not_inflight"])
             return
         held.refused = True
@@ -169,6 +178,8 @@ class Settler:
             self._holdings.drop(held)
             if answer in ("applied", "repeated"):
                 self._stats.count(change)
+                if self._measures is not None:
+                    self._measures.settled(held.job, OUTCOME_OF[type(change)], held.started_at, change.at)
                 if self._hooks is not None:
                     self._hooks.settled(held.job, change)
                 if type(change) is not Ack:
@@ -180,6 +191,7 @@ class Settler:
                     held.job.id,
                     OUTCOME_OF[type(change)],
                     answer,
+                    extra=about(held.job),
                 )
             if self._confirmations:
                 future = self._confirmations.pop(id(held), None)

@@ -149,13 +149,16 @@ class Slots(Lineup):
         if held.job.timeout_ns:
             held.timer = loop.call_later(held.job.timeout_ns / 1e9, finisher.time_out, held)
         enter(held)
-        resume: Callable[..., Any] = copy_context().run
+        context = copy_context()
+        if self._client.tracing is not None:
+            held.span = self._client.tracing.consuming(held.job, context)
+        resume: Callable[..., Any] = context.run
         if held.task.metered:
             resume = Meter(resume)
         try:
             args, kwargs = finisher.arguments(held)
             held.cancel = task.cancel
-            value = await driven(held.task.function(*args, **kwargs), resume, self._is_stopped)
+            value = await driven(held.task.handler(*args, **kwargs), resume, self._is_stopped)
         except Closed:  # the event loop is gone, and with it this worker
             raise GeneratorExit from None
         except BaseException as error:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from windlass.client import Client
+from windlass.copy_errors import StoreMoving
 from windlass.errors import (
     OutcomeUnknown,
     StoreBusy,
@@ -39,7 +40,7 @@ LONGEST_PAUSE: Final = 30.0
 HEALTHY_AFTER: Final = 30.0  # seconds of life after which a death is not held against the next child
 MISCONFIGURED: Final = 78  # exit code of a child whose store refuses it until somebody changes something (EX_CONFIG)
 HOPELESS: Final = 5  # children in a row that ended before their worker was there: no restart will mend that
-PASSING: Final = (StoreUnreachable, StoreBusy, StoreFull, StoreReadOnly, OutcomeUnknown, TransactionConflict)
+PASSING: Final = (StoreUnreachable, StoreBusy, StoreFull, StoreReadOnly, StoreMoving, OutcomeUnknown, TransactionConflict)
 log: Final = logging.getLogger("windlass.supervisor")
 
 
@@ -56,7 +57,8 @@ class Supervisor:
         self._drain = drain  # children that end well are not replaced
         self._children: dict[str, asyncio.subprocess.Process] = {}
         self._signals = 0
-        self._stopping = asyncio.Event()
+        self.started: Final = asyncio.Event()
+        self.stopping: Final = asyncio.Event()
         self._hopeless = False
 
     async def run(self) -> int:
@@ -66,6 +68,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         try:
+            self.started.set()
             codes = await asyncio.gather(*(self._keep(n) for n in range(self._processes)))
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -77,7 +80,7 @@ class Supervisor:
     def stop(self) -> None:
         """Each call is passed on: the first lets the children finish, the second forces them, the third kills them."""
         self._signals += 1
-        self._stopping.set()
+        self.stopping.set()
         for child in self._children.values():
             with suppress(ProcessLookupError):
                 child.send_signal(signal.SIGTERM if self._signals <= 2 else signal.SIGKILL)
@@ -86,12 +89,12 @@ class Supervisor:
         """One child after the other, in one place."""
         loop = asyncio.get_running_loop()
         pause, stillborn, code = FIRST_PAUSE, 0, 0
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             worker_id = f"{socket.gethostname()}:{os.getpid()}.{place}:{self._client.ids.token()[:8]}"
             began = loop.time()
             code, was_ready = await self._child(worker_id)
             lived = loop.time() - began
-            if self._stopping.is_set() or (self._drain and code == 0):
+            if self.stopping.is_set() or (self._drain and code == 0):
                 break
             stillborn = 0 if was_ready and code != MISCONFIGURED else stillborn + 1
             if stillborn >= HOPELESS:
@@ -103,7 +106,7 @@ class Supervisor:
             log.warning("worker process %d is gone (%s); another starts in %.1f s", place, _cause(code), pause)
             code = 0  # that one was dealt with; how a child ends that nobody replaces is what counts
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+                await asyncio.wait_for(self.stopping.wait(), pause)
         return code
 
     async def _child(self, worker_id: str) -> tuple[int, bool]:
@@ -117,7 +120,7 @@ class Supervisor:
             os.close(ready_in)
         if code != 0:
             await take_back(self._client, worker_id)
-        if code == -signal.SIGTERM and self._stopping.is_set():
+        if code == -signal.SIGTERM and self.stopping.is_set():
             code = 0  # it was told to stop before it could listen, and had taken nothing
         return code, was_ready
 
@@ -134,7 +137,7 @@ class Supervisor:
         finally:
             os.close(ready_fd)
         self._children[worker_id] = child
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             child.send_signal(signal.SIGTERM)
         try:
             return await child.wait()
@@ -159,6 +162,12 @@ def _cause(code: int) -> str:
 def supervised_worker_id() -> str | None:
     """The name that a supervisor gave to this process."""
     return os.environ.get(WORKER_ID)
+
+
+def supervised_place() -> int | None:
+    """Its number among those that the same supervisor keeps: it stays the same for the one that takes its place."""
+    name = supervised_worker_id()
+    return None if name is None else int(name.rpartition(":")[0].rpartition(".")[2])
 
 
 @contextmanager

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND
+from windlass.core.admission import BATCH_LIMIT
 from windlass.core.events import announced
 from windlass.core.settle import Execution, Rejected, settle
-from windlass.drivers.protocol import Claim
+from windlass.drivers.protocol import Claim, WaitingType
 from windlass.errors import StoreError
 from windlass.types import Micros
 from windlass.worker.recovering import BITE, recover_lapsed
@@ -88,8 +90,7 @@ class Sweeper:
 
     async def _meet_unknown_types(self, now: Micros) -> None:
         """Jobs at the head of a queue that nobody here handles: those that say so are dead, the others get a hint."""
-        waiting = await self._client.driver.waiting_types(self._queues, limit=HEAD)
-        unknown = [entry for entry in waiting if entry.type not in self._types]
+        unknown = await self._unknown_types()
         doomed = tuple(sorted({entry.type for entry in unknown if entry.on_unknown == "dead"}))
         if doomed:
             await self._reject(doomed)
@@ -99,6 +100,19 @@ class Sweeper:
                     "queue %s: jobs of type %r wait, and this worker has no task of that name; import the module that "
                     "declares it, or start a worker that does", entry.queue, entry.type,
                 )  # fmt: skip
+
+    async def _unknown_types(self) -> list[WaitingType]:
+        """A head of nothing but jobs that wait for another worker hides no others: then further ones are looked at."""
+        head = HEAD
+        while True:
+            waiting = await self._client.driver.waiting_types(self._queues, limit=head)
+            unknown = [entry for entry in waiting if entry.type not in self._types]
+            left = Counter[str]()
+            for entry in unknown:
+                left[entry.queue] += entry.jobs if entry.on_unknown == "wait" else 0
+            if head == BATCH_LIMIT or max(left.values(), default=0) < head:
+                return unknown
+            head = min(5 * head, BATCH_LIMIT)
 
     async def _look_at_other_queues(self) -> None:
         """Work that this worker could do, in queues that it was not told of."""

@@ -38,7 +38,7 @@ class Threads:
         self._finisher = finisher
         self._settler = settler
         self.size: Final = size
-        self.pace: Final = Pace(min(prefetch, 8 * size), size)
+        self.pace: Final = Pace(prefetch, size)
         self._queue: SimpleQueue[Held | None] = SimpleQueue()
         self._outstanding = 0
         self._threads: list[threading.Thread] = []
@@ -66,7 +66,7 @@ class Threads:
         return []
 
     def accept(self, jobs: Iterable[Held], *, first: bool = False) -> None:
-        """`first` is for queues that can put ahead; here whatever waits is at most a few jobs per thread."""
+        """`first` is for queues that can put ahead; here whatever waits is what the threads finish in a moment."""
         for held in jobs:
             self._outstanding += 1
             self._queue.put(held)
@@ -124,9 +124,12 @@ class Threads:
         if held.job.timeout_ns:
             self._loop.call_soon_threadsafe(self._arm, held)
         enter(held)
-        call = Meter(copy_context().run) if held.task.metered else copy_context().run
+        context = copy_context()
+        if self._client.tracing is not None:
+            held.span = self._client.tracing.consuming(held.job, context)
+        call = Meter(context.run) if held.task.metered else context.run
         try:
-            return held, call(held.task.function, *args, **kwargs), None, True
+            return held, call(held.task.handler, *args, **kwargs), None, True
         except BaseException as error:
             return held, None, error, True
         finally:

@@ -20,10 +20,12 @@ from windlass.core.settle import Released, Snoozed
 from windlass.definitions import Declared
 from windlass.delivering import Deliverer
 from windlass.errors import InvalidInput
-from windlass.hooks import HookRunner, Hooks
+from windlass.hooks import HookRunner, Hooks, WorkerEvent
 from windlass.records import WorkerInfo
+from windlass.resources import Kit, Resources
 from windlass.schedules import declare
 from windlass.tasks import Task
+from windlass.telemetry.measures import Measures
 from windlass.types import Micros
 from windlass.worker.capture import captured
 from windlass.worker.claimer import Claimer, Group
@@ -51,7 +53,8 @@ class Worker:
         self, client: Client, tasks: Mapping[str, Task[..., Any]], *, queues: Sequence[str] | None = None,
         concurrency: int | None = None, threads: int | None = None, worker_id: str | None = None,
         max_jobs: int | None = None, children: int | None = None, target: str | None = None,
-        crons: Sequence[Declared] = (), hooks: Hooks | None = None,
+        crons: Sequence[Declared] = (), hooks: Hooks | None = None, resources: Resources | None = None,
+        measures: Measures | None = None,
     ) -> None:  # fmt: skip
         if not tasks:
             raise InvalidInput("tasks", "this app has no tasks; declare one with @app.task, or import the modules that do")
@@ -59,13 +62,18 @@ class Worker:
         self.id: Final = worker_id or f"{socket.gethostname()}:{os.getpid()}:{client.ids.token()[:8]}"
         self.queues: Final = tuple(queues) if queues else tuple(sorted({task.queue for task in tasks.values()}))
         self.stats: Final = Stats()
+        self.started: Final = asyncio.Event()  # its resources are open, and it looks for work
         self._client = client
         self._tasks = dict(tasks)
+        self.measures: Final = measures  # None where nobody scrapes
         self._most = max_jobs
         self._crons = tuple(crons)
+        self._resources = resources or Resources()
         self._hooks = HookRunner(hooks, lambda: client.driver) if hooks else None
         self._size = (concurrency or settings.concurrency, threads or settings.threads, children or settings.children)
         self._target = target  # the app's name, for the children of process tasks
+        self._runners: list[Slots | Threads | Processes] = []  # made when it runs
+        self._holdings = Holdings()
         self._stop_asked = asyncio.Event()
         self._stop_claiming: Callable[[], None] = lambda: None  # there is nothing to stop before it runs
         self._forced = asyncio.Event()
@@ -86,6 +94,24 @@ class Worker:
     def stopping(self) -> bool:
         return self._stop_asked.is_set()
 
+    @property
+    def stop_asked(self) -> asyncio.Event:
+        return self._stop_asked
+
+    @property
+    def size(self) -> int:
+        """Slots of all kinds. None before it runs."""
+        return sum(runner.size for runner in self._runners)
+
+    @property
+    def holding(self) -> int:
+        return len(self._holdings)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the store takes outcomes, as far as was tried."""
+        return not self.started.is_set() or self._settler.reachable
+
     # ---------------------------------------------------------------------------------------------------------- the run
 
     async def run(self, *, drain: bool = False) -> Stats:
@@ -95,9 +121,13 @@ class Worker:
             return await self._run(drain)
 
     async def _run(self, drain: bool) -> Stats:
-        self._assemble()
         await self._client.ready()
-        await declare(self._client, self._crons)
+        async with self._resources.opened() as kit:
+            self._assemble(kit)
+            await declare(self._client, self._crons)
+            return await self._work(drain)
+
+    async def _work(self, drain: bool) -> Stats:
         log.info("worker %s serves %s", self.id, ", ".join(self.queues))
         slots = [task for runner in self._runners for task in runner.start()]
         self._client.due_listeners.append(self._claimer.expect)
@@ -115,6 +145,8 @@ class Worker:
         stop = loop.create_task(self._stop_asked.wait())
         for part in (claiming, *keeping, *slots):
             part.add_done_callback(self._part_ended)
+        self.started.set()
+        self._tell("worker.started")
         try:
             await asyncio.wait({claiming, stop}, return_when=asyncio.FIRST_COMPLETED)
             self._stop_asked.set()
@@ -144,9 +176,14 @@ class Worker:
         """What follows from the jobs has a moment more: messages that are being sent, hooks that run."""
         await self._within(STOPS, self._deliverer.idle())
         await self._deliverer.stop()
+        self._tell("worker.stopped")
         if self._hooks is not None:
             await self._within(STOPS, self._hooks.idle())
             self._hooks.stop()
+
+    def _tell(self, event: str) -> None:
+        if self._hooks is not None:
+            self._hooks.happened(WorkerEvent(event=event, worker_id=self.id, queues=self.queues))
 
     async def _claim(self, *, until_empty: bool) -> None:
         """Who comes for a moment only must not go before it has seen to what dead workers left and to what schedules
@@ -166,16 +203,16 @@ class Worker:
             self.stop()
             self._forced.set()
 
-    def _assemble(self) -> None:
+    def _assemble(self, kit: Kit) -> None:
         client, stats = self._client, self.stats
-        self._holdings = holdings = Holdings()
-        self._settler = settler = Settler(client, holdings, stats, self._on_settled, self._hooks)
+        self._holdings = holdings = Holdings(kit)
+        self._settler = settler = Settler(client, holdings, stats, self._on_settled, self._hooks, self.measures)
         self._deliverer = Deliverer(client)
         self._finisher = finisher = Finisher(client, holdings, settler, stats)
         self._keeper = Keeper(client, holdings, finisher, stats, lambda: self._coordinator.registry.beaten_at)
         prefetch = client.settings.prefetch
         groups: list[Group] = []
-        self._runners: list[Slots | Threads | Processes] = []
+        self._runners = []
         for run, size in zip(("async", "thread", "process"), self._size, strict=True):
             tasks = [task for task in self._tasks.values() if task.run == run]
             if tasks:
@@ -191,7 +228,7 @@ class Worker:
             client, holdings, settler, stats, groups, queues=self.queues, worker_id=self.id, most=self._most,
             hand_back=lambda held: finisher.end(held, Released()), lose=self._keeper.lose,
             put_off=lambda held: finisher.end(held, Snoozed(client.settings.lease)),
-            be_heard=lambda: self._coordinator.registry.be_heard(),
+            be_heard=lambda: self._coordinator.registry.be_heard(), measures=self.measures,
         )  # fmt: skip
         self._stop_claiming = self._claimer.stop
         if self.stopping:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -27,12 +27,12 @@ Scene = Callable[[PostgresDriver, Any], Awaitable[None]]
 
 
 @pytest.fixture
-def store(fresh_schema: tuple[str, str]) -> tuple[str, str]:
-    dsn, schema = fresh_schema
-    asyncio.run(PostgresDriver(dsn, schema=schema).close())
-    with psycopg.connect(dsn, autocommit=True) as connection:
+def store(empty_store: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    dsn, schema = empty_store
+    with psycopg.connect(dsn, autocommit=True, options="-c lock_timeout=2s") as connection:
         connection.execute(f"create table {schema}.own (n int)".encode())
-    return dsn, schema
+        yield dsn, schema
+        connection.execute(f"drop table {schema}.own".encode())
 
 
 def play(store: tuple[str, str], kind: type[Kind], scene: Scene, *, begin: bool = True) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from postgres.server import Server, unique_name
+from postgres.server import Server
+from postgres.shelf import Shelf
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Driver
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
@@ -16,16 +17,16 @@ from windlass.testing.conformance import DriverConformance, DurabilityPromises, 
 
 class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises):
     @pytest.fixture(autouse=True)
-    def _server(self, postgres_server: Server) -> Iterator[None]:
+    def _server(self, postgres_server: Server, shelf: Shelf) -> Iterator[None]:
         self.dsn = postgres_server.dsn()
+        self.shelf = shelf
         self.schemas: list[str] = []
         yield
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            for schema in self.schemas:
-                connection.execute(f"drop schema if exists {schema} cascade".encode())
+        for schema in self.schemas:
+            shelf.give_back(schema)
 
     def make_driver(self) -> Driver:
-        self.schemas.append(unique_name("conf"))
+        self.schemas.append(self.shelf.take())
         return PostgresDriver(self.dsn, schema=self.schemas[-1])
 
     def another(self, driver: Driver) -> Driver:

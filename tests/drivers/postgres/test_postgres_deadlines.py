@@ -17,12 +17,12 @@ from postgres.calling import LEASE, TIMEOUT, Lag, Line, ack, calls, line, new, r
 from postgres.server import Server
 from windlass.clock import SECOND
 from windlass.drivers.postgres import PostgresDriver, opening
-from windlass.drivers.postgres.lane import Watch
+from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.protocol import Renewal
 from windlass.errors import OutcomeUnknown, StoreError, StoreUnreachable
 
-LATE = 0.5
+LATE = 1.5
 SLUGGISH = 0.5  # of the loop, where it shares two processors with a server and its clients
 READS = {"get", "runs", "find", "count", "waiting_types", "read", "examine"}
 

@@ -17,13 +17,13 @@ SEEDS = range(int(os.environ.get("WINDLASS_HISTORIES", "12")))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_simulated_history_is_answered_alike(seed: int, fresh_schema: tuple[str, str]) -> None:
+def test_a_simulated_history_is_answered_alike(seed: int, empty_store: tuple[str, str]) -> None:
     report, calls = record(seed, real_worker)
     assert report.history.violation is None
     assert {"enqueue", "claim", "settle"} <= {call.method for call in calls}
 
     async def play() -> None:
-        driver, memory = PostgresDriver(fresh_schema[0], schema=fresh_schema[1]), Recorder()
+        driver, memory = PostgresDriver(empty_store[0], schema=empty_store[1]), Recorder()
         try:
             await replay(calls, memory)
             await replay(calls, driver)

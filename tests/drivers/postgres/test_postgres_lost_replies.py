@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -134,8 +135,21 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+async def in_flight(case: Case, tried: Line, cut: Callable[[bytes], Any]) -> None:
+    """With connections that are open, so that what can fly does."""
+    await tried.driver.enqueue([new()], now=tried.now())
+    [job] = await tried.driver.claim(wish(), now=tried.now())
+    await tried.driver.settle([ack(job, tried.now())], now=tried.now())
+    await case(tried, cut)
+
+
+FLYING = [a_plain_enqueue_is_stored_once, an_id_that_was_there_before_is_refused, claimed_jobs_are_adopted]
+FLYING.append(a_batch_of_acks_is_repeated)
+PLAYS = [*CASES, *(partial(in_flight, case) for case in FLYING)]
+
+
 @pytest.mark.parametrize("form", ["before", "after"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", PLAYS, ids=lambda case: getattr(case, "__name__", "in_flight"))
 def test_when_the_reply_is_lost(postgres_server: Server, case: Case, form: Form) -> None:
     with line(postgres_server, PATIENT) as tried:
         traps = []

@@ -20,8 +20,8 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-([0-9
 
 @pytest.mark.parametrize("start", [2**31 - 2, 2**48 - 2, 2**53 - 5])
 @pytest.mark.parametrize("limited", [False, True])
-def test_jobs_with_large_numbers_live_as_others_do(fresh_schema: tuple[str, str], start: int, limited: bool) -> None:
-    asyncio.run(live(*fresh_schema, start, limited=limited))
+def test_jobs_with_large_numbers_live_as_others_do(empty_store: tuple[str, str], start: int, limited: bool) -> None:
+    asyncio.run(live(*empty_store, start, limited=limited))
 
 
 async def live(dsn: str, schema: str, start: int, *, limited: bool) -> None:

@@ -13,9 +13,9 @@ from postgres.server import Server
 from windlass.core.changes import Ack
 from windlass.drivers.filters import POSTGRES, find_statement
 from windlass.drivers.postgres.arrays import Ints, Texts
-from windlass.drivers.postgres.jobs import insertion
+from windlass.drivers.postgres.jobs import insertion, insertion_of_alike
 from windlass.drivers.postgres.leases import claim_statement, extension
-from windlass.drivers.postgres.settlement import ack
+from windlass.drivers.postgres.settlement import ack, ack_unkept
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, JobQuery, Renewal
 from windlass.drivers.rows import to_json
@@ -40,6 +40,8 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
     queued = "select seq from windlass.jobs where state = 'queued' and ready order by 1 limit 100"
     ready = [row[0] for row in connection.execute(queued)]
     ids = [row[0] for row in connection.execute("select id from windlass.jobs order by seq limit 100")]
+    succeeded = "select seq from windlass.jobs where state = 'succeeded' order by 1 limit 500"
+    done = [row[0] for row in connection.execute(succeeded)]
     some = [f"q{n}" for n in range(1, 1000)]
     hot: list[Hot] = [(f"claim {n} of one queue", claim(["big"], n), n, 45) for n in (1, 100, 500)]
     hot += [(f"claim of {n} queues", claim(some[:n], 100), 100 + n, 45) for n in (3, 50)]
@@ -48,17 +50,25 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
         units = [Ack(handle=(seq, 1), token="token", at=NOW, started_at=NOW) for seq in seqs]
         renewals = [(seq, (index, Renewal((seq, 1), "token", NOW))) for index, seq in enumerate(seqs)]
         hot.append((f"ack of {n}", ack(seqs, units, NOW - 60_000_000), n, 60))
+        hot.append((f"ack of {n} without rows", ack_unkept(seqs, units, NOW - 60_000_000), n, 60))
+        meter = SQL.meter(seqs=Ints(done[:n]), cpu_us=Ints(done[:n]), peak_rss=Ints(done[:n]))
+        hot.append((f"usage of {n} without rows", meter, n, 12))
         hot.append((f"extension of {n}", extension(renewals, NOW + 10**12, NOW - 60_000_000), n, 40))
         hot.append((f"guards of {n}", SQL.guards(seqs=Ints(seqs)), n, 6))
         hot.append((f"locked guards of {n}", SQL.lock_guards(seqs=Ints(seqs)), n, 8))
         new = [NewJob(id=f"new-{index}", type="t", queue="big") for index in range(n)]
         hot.append((f"enqueue of {n}", insertion(new, NOW), n, 40))
+        hot.append((f"enqueue of {n} alike", insertion_of_alike(new, NOW), n, 40))
     [(everything,)] = connection.execute("select count(*) from windlass.jobs where state <> 'succeeded'")
     queues = Texts(["big", *some[:10]])
     hot += [
         ("lapsed", SQL.lapsed(queues=queues, now=NOW, bite=100), 111, 6),
-        ("expire", SQL.expire(seqs=Ints(leased[:100]), now=NOW, error="x"), 100, 60),
+        ("expire", SQL.expire(seqs=Ints(leased[:100]), prefixes=Texts(["p"] * 100), now=NOW, error="x"), 100, 60),
+        ("kept runs", SQL.keep_runs(seqs=Ints(leased[:100]), prefixes=Texts(["p"] * 100)), 100, 60),
         ("undecided", SQL.undecided(queues=queues, now=NOW, limit=100), 400, 8),
+        ("leased under a token",
+         SQL.leased_under(queues=queues, token="t", worker_id="w", now=NOW - 10_000_000, limit=100), 600, 8),
+        ("newest groups", SQL.newest_groups(limit=50), 50, 4),
         ("leased queues", SQL.leased_queues(), 600, 8),
         ("nothing to promote", SQL.promote(queues=queues, now=NOW, bite=1000), 11, 8),
         ("promote", SQL.promote(queues=queues, now=NOW + 10**12, bite=500), 500, 45),
@@ -118,10 +128,19 @@ def uncovered(connection: psycopg.Connection[Any]) -> list[str]:
     return [] if {"jobs_ready", "jobs_waiting"} <= alone else [f"count reads more than its indexes\n{shape(plan)}"]
 
 
+def fill_groups(connection: psycopg.Connection[Any], groups: int) -> None:
+    connection.execute(
+        "insert into windlass.groups (group_id, created_at, finished_at) "
+        "select md5(n::text), windlass.at(%s + n), windlass.at(%s + n) from generate_series(1, %s) as n",
+        (NOW, NOW, groups),
+    )
+
+
 def check(server: Server, rows: int) -> None:
     with store(server) as connection:
         connection.execute("analyze windlass.jobs, windlass.runs, windlass.limits, windlass.queues, windlass.groups")
         fill(connection, rows)
+        fill_groups(connection, rows // 10)
         hot = hot_statements(connection)
         found = faults(connection, hot, "analysed when empty")
         forget(connection)

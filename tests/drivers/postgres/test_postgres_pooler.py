@@ -14,12 +14,14 @@ import pytest
 from postgres.pgbouncer import PgBouncer
 from postgres.server import Server, unique_name
 from windlass import Windlass
-from windlass.drivers.postgres import PostgresDriver, wakeups
-from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.drivers.postgres import PostgresDriver, listening
+from windlass.drivers.postgres.deadlines import Watch
+from windlass.drivers.postgres.lane import Lane
 from windlass.drivers.postgres.link import Link
+from windlass.drivers.postgres.listening import Listener
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.sharing import check_own_session
-from windlass.drivers.postgres.wakeups import Listener, Notifier
+from windlass.drivers.postgres.wakeups import Notifier
 from windlass.drivers.protocol import Driver
 from windlass.errors import PoolerInTheWay
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
@@ -78,7 +80,7 @@ def test_a_listener_that_hears_nothing_is_noticed(
     bouncer: PgBouncer, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What one says to oneself comes back even through such a pooler; what others say does not."""
-    monkeypatch.setattr(wakeups, "TEST_WITHIN", 0.5)
+    monkeypatch.setattr(listening, "TEST_WITHIN", 0.5)
     caplog.set_level(logging.WARNING, "windlass.postgres")
     place, watch, told = Place(bouncer.dsn(), name, "transaction", 5.0), Watch(), threading.Event()
     lane = Lane("notify", place, watch)

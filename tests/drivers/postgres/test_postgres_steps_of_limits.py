@@ -25,7 +25,7 @@ from postgres.programs import (
 )
 from postgres.programs import one_stage as one_stage
 from postgres.programs import stage as stage
-from postgres.stepping import Stage
+from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, PutQueue, RemoveLimit
 from windlass.core.duties import RecountLimits
@@ -33,6 +33,7 @@ from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.ops import duties
 from windlass.drivers.postgres.dialect import DIALECT
+from windlass.drivers.postgres.linking import enqueue as enqueue_op
 
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("type:work", {}), ("org:o", {"org_id": "o"}), ("tag:t", {"tags": ("t",)}), ("queue:default", {}), ("global", {}),
@@ -174,6 +175,18 @@ def test_two_claims_of_a_fair_queue_charge_both(stage: Stage) -> None:
         got = [job.id for job in outcome["one"] + outcome["two"]]
         assert len(got) == len(set(got)) == 4, outcome
         assert stage.ask("select share, finish from windlass.shares order by share") == [("=a", 2.0), ("=b", 2.0)], outcome
+        check(stage, outcome)
+
+
+def test_a_job_that_comes_first_while_turns_are_given_takes_nobody_s_place_twice(stage: Stage) -> None:
+    """How many jobs an org has turns out while they are read, and those of another are read once more."""
+    alter(stage, PutQueue("default", order="fair"), PutLimit("type:work", 10))
+    enqueue(stage, *(new(org_id=org) for org in "aaab"))
+    one, urgent = wish("one", limit=4), new(org_id="a", priority=1)
+    for outcome in stage.every(lambda: {"claim": whole(one), "person": transaction(enqueue_op([urgent], NOW))}):
+        got = [job.id for job in outcome["claim"]]
+        assert len(got) == len(set(got)) == used(stage, "type:work"), outcome
+        assert stage.ask("select sum(finish)::int from windlass.shares") == [(len(got),)], outcome
         check(stage, outcome)
 
 

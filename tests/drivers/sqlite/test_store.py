@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from windlass.clock import SECOND, since_boot, wall
-from windlass.drivers import open_driver
+from windlass.drivers import migrate, open_driver
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.migrations import known, missing, statements
 from windlass.drivers.protocol import Claim
@@ -257,8 +257,8 @@ HOT = """
     glance promote pick pick_rows pick_types picked claim insert_runs extend begin_runs expire close_expired leased_queues
     undecided guards seqs_of ack ack_begun close_acked close_begun close_unstarted move close_run report count_jobs
     ids_in_use dedupe_holder key_holder fire_holder chain_head unpark parked_kinds pick_limited pick_share pick_firsts
-    pick_limited_rows pick_firsts_rows anybody_waits
-    count_members uncount_failed
+    pick_limited_rows pick_firsts_rows anybody_waits leased_under
+    count_members uncount_failed keep_runs meter lapsed
     get_jobs get_runs prunable last_position
 """
 
@@ -277,6 +277,15 @@ def test_hot_statements_are_index_searches(tmp_path: Path) -> None:
                 scans = FULL_SCAN.match(step[3])
                 assert not scans, f"{block.name}: {step[3]}"
     connection.close()
+
+
+def test_the_newest_groups_are_read_off_an_index(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    close(SqliteDriver(path))
+    connection = connect("apsw", str(path), 1_000)
+    plan = [step[3] for step in connection.execute(f"explain query plan {SQL.newest_groups.sql}", [50])]
+    connection.close()
+    assert plan == ["SCAN groups USING INDEX groups_newest"]
 
 
 def schema(tmp_path: Path, kind: str) -> dict[str, str]:
@@ -321,7 +330,7 @@ def test_triggers_on_jobs_and_runs_only_raise(tmp_path: Path) -> None:
 def test_the_insert_follows_the_fields_of_a_new_job() -> None:
     fields = list(NewJob.__struct_fields__)
     stored = fields[: fields.index("idempotency_expires_at")]
-    assert SQL.insert_job.names == ["seq", "ready", "position", "now", *stored, "share"]
+    assert SQL.insert_job.names == ["seq", "ready", "position", "now", *stored, "share", "history"]
 
 
 def test_a_block_refuses_wrong_parameters() -> None:
@@ -358,3 +367,12 @@ def test_a_million_numbers_later_handles_still_name_their_job(tmp_path: Path) ->
         await driver.close()
 
     asyncio.run(main())
+
+
+def test_a_file_that_migrate_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        migrate(f"sqlite:///{tmp_path}/jobs.db")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "jobs.db").stat().st_mode & 0o777 == 0o600

@@ -246,7 +246,7 @@ def test_only_a_driver_of_the_same_library_takes_part(path: Path, tmp_path: Path
 
 
 def test_what_is_not_a_connection_is_refused_with_a_hint(driver: SqliteDriver) -> None:
-    with pytest.raises(WrongConnection, match="driver_connection"):
+    with pytest.raises(WrongConnection, match="a SQLAlchemy Session or Connection on one will do"):
         driver.enqueue_within("jobs.db", [job("a")], now=NOW)
 
 

@@ -13,20 +13,23 @@ from windlass.core.duties import (
     FanOut,
     ForgetEvents,
     ForgetKeys,
+    ForgetUsage,
     Mend,
     Prune,
     RecountLimits,
     RemoveDeadWorkers,
+    ReturnSpace,
     RollUpUsage,
     SampleQueues,
     TidyPositions,
 )
 from windlass.core.eligibility import is_expired, label_of
+from windlass.core.history import SAMPLED, unkept_run, usage_of
 from windlass.core.leadership import is_silent, may_maintain
 from windlass.core.retention import kept_for, prunable
 from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_before, samples
 from windlass.core.uniqueness import is_taken
-from windlass.core.usage import bite, duration, latest
+from windlass.core.usage import bite, bite_of, day_of, duration, key_of_row, latest, merged
 from windlass.drivers.memory.deliveries import fan_out, forget_events
 from windlass.drivers.memory.events import announce_troubles
 from windlass.drivers.memory.fairness import age_jobs
@@ -54,14 +57,16 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
             return sample_queues(tables, duty, now)
         case RollUpUsage():
             return roll_up_usage(tables, duty, now)
+        case ForgetUsage():
+            return forget_usage(tables, duty, now)
         case TidyPositions():
             return tidy(tables, duty, now)
         case RecountLimits():
             return recount(tables, duty, now)
         case AgeJobs():
             return age_jobs(tables, duty, now)
-        case Mend():
-            return Done(0)  # nobody else writes here
+        case Mend() | ReturnSpace():
+            return Done(0)  # nobody else writes here, and there is no disk
         case FanOut():
             return fan_out(tables, duty, now)
         case ForgetEvents():
@@ -71,7 +76,9 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
 def prune(tables: Tables, duty: Prune, now: Micros) -> Done:
     open_groups = [group.group_id for group in tables.groups.values() if group.remaining > 0]
     watermark = tables.watermark
-    uncounted = set() if watermark is None else {seq for seq, run in ended_runs(tables) if ended_at(run) > watermark}
+    uncounted = set[int]()
+    if watermark is not None:
+        uncounted = {seq for seq, run in (*ended_runs(tables), *unkept_runs(tables)) if ended_at(run) > watermark}
     needed = {parent_id for parent_id, seq in tables.edges if tables.jobs[seq].finished_at is None}
     chains = prunable(list(tables.jobs.values()), kept_for(duty), now, duty.limit, open_groups, uncounted, needed)
     doomed = [job for chain in chains for job in chain]
@@ -116,7 +123,7 @@ def sample_queues(tables: Tables, duty: SampleQueues, now: Micros) -> Done:
         return Done(0)
     ended = [
         Ended(run.queue, run.status or "", bucket(run.wait_us or 0), bucket(duration(run)), 1)
-        for _, run in ended_runs(tables)
+        for _, run in (*ended_runs(tables), *unkept_runs(tables))
         if minute <= ended_at(run) < minute + MINUTE
     ]
     depth = [(row.queue, str(row.label), row.jobs) for row in count(tables, now)]
@@ -141,17 +148,43 @@ def roll_up_usage(tables: Tables, duty: RollUpUsage, now: Micros) -> Done:
     if counted is not None and until <= counted:
         return Done(0)
     uncounted = [run for _, run in ended_runs(tables) if (counted is None or ended_at(run) > counted)]
-    part = bite(sorted(end for run in uncounted if (end := ended_at(run)) <= until), duty.limit, until)
+    batches = [batch for batch in tables.batches.values() if counted is None or batch.at > counted]
+    ends = [ended_at(run) for run in uncounted], [batch.at for batch in batches]
+    part = bite_of(bite(sorted(end for end in some if end <= until), duty.limit, until) for some in ends)
     eaten = [run for run in uncounted if ended_at(run) <= part.edge]
+    whole = [batch for batch in batches if batch.at <= part.edge]
     for run in eaten:
         count_usage(tables, run)
+    for batch in whole:
+        row = usage_of(batch)
+        tables.put_in(tables.usage, key_of_row(row), merged(tables.usage.get(key_of_row(row)), row))
+    for number in [number for number, batch in tables.batches.items() if batch.at <= part.edge - SAMPLED]:
+        tables.drop_from(tables.batches, number)
     tables.set("watermark", part.edge)
-    return Done(len(eaten), more=part.full)
+    return Done(len(eaten) + sum(batch.runs for batch in whole), more=part.full)
+
+
+def forget_usage(tables: Tables, duty: ForgetUsage, now: Micros) -> Done:
+    if duty.keep is None:
+        return Done(0)
+    over = [key for key in sorted(tables.usage) if key[0] < day_of(now - duty.keep)]
+    for key in over[: duty.limit]:
+        tables.drop_from(tables.usage, key)
+    gone = min(len(over), duty.limit)
+    return Done(gone, more=gone == duty.limit)
 
 
 def ended_runs(tables: Tables) -> Iterator[tuple[int, Run]]:
     """With the seq of their job."""
     return ((seq, run) for seq, history in tables.runs.items() for run in history if run.finished_at is not None)
+
+
+def unkept_runs(tables: Tables) -> Iterator[tuple[int, Run]]:
+    """Those that succeeded and left no row, as far as their jobs are still there."""
+    for job in tables.jobs.values():
+        run = unkept_run(job, tables.runs.get(job.seq, ()))
+        if run is not None:
+            yield job.seq, run
 
 
 def ended_at(run: Run) -> Micros:

@@ -38,6 +38,7 @@ from windlass.core.queries import (
     InOrder,
     JobsAhead,
     LastAudited,
+    LeasedUnder,
     LimitUses,
     MembersOf,
     NewestGroups,
@@ -77,7 +78,11 @@ def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
 
 
 def runs(tables: Tables, job_id: str) -> list[Run]:
-    return list(tables.runs.get(tables.seq_of(job_id), ()))
+    job = tables.find(job_id)
+    found = [] if job is None else list(tables.runs.get(job.seq, ()))
+    if job is not None and job.state == "running" and len(found) < job.executions:
+        found.append(tables.run_of(job))
+    return found
 
 
 def find(tables: Tables, query: JobQuery) -> Page:
@@ -173,6 +178,8 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = []  # nobody else writes here
         case JobsAhead():
             rows = ahead(tables, query)
+        case LeasedUnder():
+            rows = leased_under(tables, query)
         case _:
             rows = read_for_people(tables, query)
     return list(rows)
@@ -207,6 +214,18 @@ def ahead(tables: Tables, query: JobsAhead) -> list[int]:
     if job is None or job.state != "queued":
         return []
     return [min(bisect_left(tables.ready.get(job.queue, []), dispatch_order(job)), query.most)]
+
+
+def leased_under(tables: Tables, query: LeasedUnder) -> list[Job]:
+    check_limit(query.limit)
+    check_queues(query.queues)
+    held = (tables.jobs[seq] for seq in tables.leased)
+    theirs = [
+        job for job in held
+        if job.queue in query.queues and (job.lease_token, job.worker_id) == (query.token, query.worker_id)
+        and job.lease_expires_at is not None and job.lease_expires_at > query.now
+    ]  # fmt: skip
+    return sorted(theirs, key=dispatch_order)[: query.limit]
 
 
 def seen(tables: Tables, jobs: int) -> list[Seen]:

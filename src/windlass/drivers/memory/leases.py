@@ -87,7 +87,8 @@ def lease(tables: Tables, job: Job, wish: Claim, prefix: str, permits: tuple[str
         )
     )  # fmt: skip
     run = rows.run_of(leased, f"{prefix}{job.seq:012x}")
-    tables.put_run(job.seq, run)
+    if job.history == "full":
+        tables.put_run(job.seq, run)
     return rows.as_claimed(leased, run.run_id, (job.seq, leased.executions))
 
 
@@ -104,7 +105,7 @@ def extend_one(tables: Tables, renewal: Renewal, expires_at: Micros, now: Micros
     answer = judge(job, token=renewal.token, outcome=None, lapsed=False, now=now)
     if job is None or answer != "applied":
         return Extended(answer)
-    if job.started_at is None and renewal.started_at is not None:
+    if job.started_at is None and renewal.started_at is not None and job.history == "full":
         tables.put_run(job.seq, replace(tables.runs[job.seq][-1], started_at=renewal.started_at))
     note = None if renewal.progress_note is None else storable(renewal.progress_note)
     tables.put(
@@ -120,7 +121,7 @@ def expire(tables: Tables, now: Micros, limit: int) -> tuple[int, list[Claimed]]
     taken_back = take_back(tables, now, limit=limit)
     pay(tables, now, SWEPT)
     undecided = [job for job in lapsed(tables, now) if needs_decision(job)][:limit]
-    return taken_back, [rows.as_claimed(j, tables.runs[j.seq][-1].run_id, (j.seq, j.executions)) for j in undecided]
+    return taken_back, [rows.as_claimed(j, tables.run_of(j).run_id, (j.seq, j.executions)) for j in undecided]
 
 
 def take_back(tables: Tables, now: Micros, *, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
@@ -131,7 +132,7 @@ def take_back(tables: Tables, now: Micros, *, queues: Sequence[str] | None = Non
         assert job.lease_token is not None, "running without a lease"
         handle = (job.seq, job.executions)
         change = Expire(handle=handle, token=job.lease_token, at=now, lapsed=True, riders=riders_of(job, None))
-        ride(tables, job, apply(tables, job, change, now), now)
+        ride(tables, job, apply(tables, job, change, now, []), now)
     free_permits(tables, [key for job in back for key in job.permits], now)
     announce(tables, sorted(back, key=lambda job: job.seq), now)
     return len(back)

@@ -18,6 +18,7 @@ from windlass.core.changes import (
 from windlass.core.counters import uncount_member
 from windlass.core.dependencies import ends_for_others
 from windlass.core.guards import judge, rounds
+from windlass.core.history import batches, keeps_run
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import added, key_of, late_until
 from windlass.drivers.memory.dependencies import advance, count_in_group, hand_over, stop
@@ -30,6 +31,7 @@ from windlass.types import Job, Micros, Run
 
 def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[Answer]:
     answers: dict[int, Answer] = {}
+    unkept: list[Run] = []
     units = [(tables.seq_of(change.handle), (index, change)) for index, change in enumerate(changes)]
     for turn in rounds(units):
         applied: list[tuple[Job, Settlement]] = []
@@ -37,22 +39,28 @@ def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[A
             job, outcome = tables.jobs.get(seq), OUTCOME_OF[type(change)]
             answers[index] = judge(job, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
             if job is not None and answers[index] == "applied":
-                applied.append((job, apply(tables, job, change, now)))
+                applied.append((job, apply(tables, job, change, now, unkept)))
         ended: list[str] = []
         for job, change in applied:
             ended += ride(tables, job, change, now)
         add(tables, (rider for _, change in applied for rider in change.riders if isinstance(rider, AddEvent)), now)
         free_permits(tables, [key for job, _ in applied for key in job.permits], now)
         advance(tables, ended, now)
+    for batch in batches(unkept):
+        tables.add_batch(batch)
     return [answers[index] for index in range(len(changes))]
 
 
-def apply(tables: Tables, job: Job, change: Settlement, now: Micros) -> Settlement:
-    """Move the job and close its run. Answers the change that was made: a wish to cancel may have turned it."""
+def apply(tables: Tables, job: Job, change: Settlement, now: Micros, unkept: list[Run]) -> Settlement:
+    """Move the job and close its run, or add it to those that are counted and not kept. Answers the change that was made:
+    a wish to cancel may have turned it."""
     change = honour_cancel(change, cancel_requested=job.cancel_requested_at is not None, group_id=job.group_id)
     effect = effect_of(change)
-    run = rows.closed(tables.runs[job.seq][-1], change, effect)
-    tables.put_run(job.seq, run)
+    run = rows.closed(tables.run_of(job), change, effect)
+    if job.history == "full" or keeps_run(change, now):
+        tables.put_run(job.seq, run)
+    else:
+        unkept.append(run)
     if tables.watermark is not None and change.at <= min(tables.watermark, late_until(now)):
         count_usage(tables, run)
     tables.put(rows.settled(job, change, effect, now))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from windlass.core.fairness import Share
+from windlass.core.history import UsageBatch
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.protocol import Leadership
@@ -34,6 +35,8 @@ class Snapshot(Struct):
     leader: Leadership
     samples: list[QueueSample]
     usage: list[Usage]
+    batches: list[UsageBatch]
+    last_batch: int
     watermark: Micros | None
     holds: list[Hold]
     tokens: list[ApiToken]
@@ -48,7 +51,8 @@ def snapshot(t: Tables) -> Snapshot:
         shares=list(t.shares.items()), webhooks=list(t.webhooks.values()), outbox=list(t.outbox.values()),
         deliveries=list(t.deliveries.values()), last_event=t.last_event,
         workers=list(t.workers.values()), leader=t.leader, samples=list(t.samples.values()),
-        usage=list(t.usage.values()), watermark=t.watermark, holds=list(t.holds.values()),
+        usage=list(t.usage.values()), batches=list(t.batches.values()), last_batch=t.last_batch,
+        watermark=t.watermark, holds=list(t.holds.values()),
         tokens=list(t.tokens.values()), audit=t.audit,
     )  # fmt: skip
 
@@ -72,5 +76,6 @@ def restore(t: Tables, rows: Snapshot) -> None:
     t.workers, t.leader = {row.id: row for row in rows.workers}, rows.leader
     t.samples = {(row.minute, row.queue): row for row in rows.samples}
     t.usage, t.watermark = {key_of_row(row): row for row in rows.usage}, rows.watermark
+    t.batches, t.last_batch = dict(enumerate(rows.batches, 1)), rows.last_batch
     t.tokens = {row.token_id: row for row in rows.tokens}
     t.holds, t.audit = {row.hold_id: row for row in rows.holds}, rows.audit

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from windlass.core.eligibility import dispatch_order
 from windlass.core.fairness import Share
+from windlass.core.history import UsageBatch
+from windlass.core.rows import run_under_way
 from windlass.core.usage import UsageKey
 from windlass.drivers.protocol import Leadership
 from windlass.records import ApiToken, AuditLine, Delivery, Event, QueueSample, Usage, Webhook, WorkerInfo
@@ -43,6 +45,8 @@ class Tables:
         self.leader = Leadership()  # as it was last granted, also after it has lapsed
         self.samples: dict[tuple[Micros, str], QueueSample] = {}
         self.usage: dict[UsageKey, Usage] = {}
+        self.batches: dict[int, UsageBatch] = {}  # runs without a row
+        self.last_batch = 0
         self.holds: dict[str, Hold] = {}
         self.tokens: dict[str, ApiToken] = {}
         self.audit: list[AuditLine] = []
@@ -188,7 +192,7 @@ class Tables:
         before = table.pop(key)
         self._undo.append(lambda: table.__setitem__(key, before))
 
-    def set(self, name: Literal["last_seq", "last_event", "leader", "watermark"], value: object) -> None:
+    def set(self, name: Literal["last_seq", "last_event", "last_batch", "leader", "watermark"], value: object) -> None:
         before = getattr(self, name)
         self._undo.append(lambda: setattr(self, name, before))
         setattr(self, name, value)
@@ -199,6 +203,15 @@ class Tables:
         numbered = replace(event, event_id=self.last_event)
         self.put_in(self.outbox, self.last_event, numbered)
         return numbered
+
+    def add_batch(self, batch: UsageBatch) -> None:
+        self.set("last_batch", self.last_batch + 1)
+        self.put_in(self.batches, self.last_batch, batch)
+
+    def run_of(self, job: Job) -> Run:
+        """The run of a job that is running; where no row of it is kept, as it would be."""
+        found = self.runs.get(job.seq, ())
+        return found[-1] if found and found[-1].attempt_no == job.executions else run_under_way(job)
 
     def add_audit(self, line: AuditLine) -> None:
         self.audit.append(line)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
+from windlass.core.duties import Done, ReturnSpace
 from windlass.drivers.ops.limits import Gate
 from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Blocks, Op, Row, Statement
@@ -47,8 +48,12 @@ class Dialect(ABC):
         """A page of jobs and one more, newest first."""
 
     @abstractmethod
-    def ended_alike(self, minute: Micros) -> Statement:
-        """Of the runs that ended in a minute how many are alike: `core.sampling.Ended`."""
+    def ended_alike(self, minute: Micros, *, unkept: bool) -> Statement:
+        """Of the runs that ended in a minute how many are alike: `core.sampling.Ended`. `unkept`: some left no row."""
+
+    @abstractmethod
+    def keep_runs(self, unkept: Mapping[int, str]) -> Op[None]:
+        """Give these running jobs a row of their run. By seq: what the id of the run begins with."""
 
     @abstractmethod
     def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
@@ -65,6 +70,10 @@ class Dialect(ABC):
     @abstractmethod
     def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
         """Delete whole chains, but for those that are not ended any more; answers the group of each deleted link."""
+
+    @abstractmethod
+    def return_space(self, duty: ReturnSpace) -> Op[Done]:
+        """Give room that nothing lies in back, a piece at a time."""
 
     @abstractmethod
     def outlast_claims(self) -> Op[bool]:

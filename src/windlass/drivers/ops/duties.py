@@ -9,10 +9,12 @@ from windlass.core.duties import (
     FanOut,
     ForgetEvents,
     ForgetKeys,
+    ForgetUsage,
     Mend,
     Prune,
     RecountLimits,
     RemoveDeadWorkers,
+    ReturnSpace,
     RollUpUsage,
     TidyPositions,
 )
@@ -22,7 +24,7 @@ from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
 from windlass.drivers.ops.order import tidy
 from windlass.drivers.ops.repair import mend
-from windlass.drivers.ops.usage import roll_up_usage, watermark
+from windlass.drivers.ops.usage import forget_usage, roll_up_usage, watermark
 from windlass.drivers.statement import Op, Row
 from windlass.types import Micros
 
@@ -31,6 +33,8 @@ Here = (
     | ForgetKeys
     | RemoveDeadWorkers
     | RollUpUsage
+    | ForgetUsage
+    | ReturnSpace
     | TidyPositions
     | RecountLimits
     | AgeJobs
@@ -55,6 +59,10 @@ def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done
             return (yield from remove_dead_workers(db, duty, now))
         case RollUpUsage():
             return (yield from roll_up_usage(db, duty, now))
+        case ForgetUsage():
+            return (yield from forget_usage(db, duty, now))
+        case ReturnSpace():
+            return (yield from db.return_space(duty))
         case TidyPositions():
             return (yield from tidy(db, duty, now))
         case RecountLimits():

@@ -27,9 +27,14 @@ def webhooks(sql: Blocks) -> Op[list[Webhook]]:
     return [webhook_in(row) for row in (yield sql.all_webhooks())]
 
 
+def subscribers(sql: Blocks) -> Op[list[Webhook]]:
+    """The same without their secrets, which whoever only announces need not be allowed to read."""
+    return [webhook_in(row) for row in (yield sql.subscribers())]
+
+
 def announce(sql: Blocks, taken_back: Sequence[Row], now: Micros) -> Op[None]:
     """Rows of `expire`."""
-    hooks = yield from webhooks(sql)
+    hooks = yield from subscribers(sql)
     if hooks:
         lost = [Lost(*row[2:]) for row in sorted(taken_back, key=lambda row: row[0])]
         yield from add(sql, events.recovered(hooks, lost, EXPIRED), now)
@@ -39,7 +44,7 @@ def announce_cancelled(db: Dialect, ids: Sequence[str], now: Micros) -> Op[None]
     """Jobs that were cancelled while they waited, in the order of their numbers."""
     if not ids:
         return
-    hooks = yield from webhooks(db.sql)
+    hooks = yield from subscribers(db.sql)
     if events.is_asked_for(hooks, events.CANCELLED):
         jobs = sorted((job_in(row) for row in (yield db.sql.get_jobs(ids=db.texts(ids)))), key=lambda job: job.seq)
         yield from add(db.sql, events.cancelled(hooks, jobs), now)
@@ -47,7 +52,7 @@ def announce_cancelled(db: Dialect, ids: Sequence[str], now: Micros) -> Op[None]
 
 def announce_group(db: Dialect, group_id: str, now: Micros) -> Op[None]:
     """Its last member has ended."""
-    hooks = yield from webhooks(db.sql)
+    hooks = yield from subscribers(db.sql)
     if events.is_asked_for(hooks, events.GROUP_FINISHED):
         [row] = yield db.sql.groups_by_id(ids=db.texts([group_id]))
         orgs = {org_id for (org_id,) in (yield db.sql.orgs_in_group(group_id=group_id))}
@@ -56,12 +61,12 @@ def announce_group(db: Dialect, group_id: str, now: Micros) -> Op[None]:
 
 
 def announce_missed(db: Dialect, schedule: Schedule, late: Missed, now: Micros) -> Op[None]:
-    yield from add(db.sql, events.missed((yield from webhooks(db.sql)), schedule, late), now)
+    yield from add(db.sql, events.missed((yield from subscribers(db.sql)), schedule, late), now)
 
 
 def announce_troubles(db: Dialect, samples: Sequence[QueueSample], waits_over: Micros, now: Micros) -> Op[None]:
     """Queues of which these samples bring bad news."""
-    hooks = (yield from webhooks(db.sql)) if samples else []
+    hooks = (yield from subscribers(db.sql)) if samples else []
     if not events.is_asked_for(hooks, events.QUEUE_UNHEALTHY):
         return
     minute = samples[0].minute

@@ -36,6 +36,7 @@ from windlass.core.queries import (
     InOrder,
     JobsAhead,
     LastAudited,
+    LeasedUnder,
     LimitUses,
     MembersOf,
     NewestGroups,
@@ -52,6 +53,7 @@ from windlass.core.queries import (
     UsageSince,
     WaitingEvents,
 )
+from windlass.core.rows import run_under_way
 from windlass.drivers.ops import listing
 from windlass.drivers.ops.deliveries import deliveries
 from windlass.drivers.ops.deliveries import due as due_deliveries
@@ -90,8 +92,13 @@ def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
 
 
 def runs(db: Dialect, job_id: str) -> Op[list[Run]]:
-    rows = yield db.sql.get_runs(id=job_id)
-    return [run_in(row) for row in rows]
+    """Of a job that runs without a row of it, the run as its row would be."""
+    jobs = (yield from get(db, [job_id])) if (yield db.sql.runs_unkept(id=job_id)) else []
+    found = [run_in(row) for row in (yield db.sql.get_runs(id=job_id))]
+    for job in jobs:
+        if job is not None and job.state == "running" and len(found) < job.executions:
+            found.append(run_under_way(job))
+    return found
 
 
 def find(db: Dialect, query: JobQuery) -> Op[Page]:
@@ -136,6 +143,8 @@ def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
             found = yield from ahead(db, query)
         case GroupMembers():
             found = yield from members(db, query)
+        case LeasedUnder():
+            found = yield from leased_under(db, query)
         case NextRefill():
             found = yield from refill(db, query)
         case ListJobs() | GlimpseJobs() | TallyJobs():
@@ -171,7 +180,21 @@ def ahead(db: Dialect, query: JobsAhead) -> Op[list[Any]]:
 def members(db: Dialect, query: GroupMembers) -> Op[list[Any]]:
     check_limit(query.limit)
     rows = yield db.sql.first_members(group_id=query.group_id, limit=query.limit)
-    seqs = [row[0] for row in rows]
+    return (yield from numbered(db, [row[0] for row in rows]))
+
+
+def leased_under(db: Dialect, query: LeasedUnder) -> Op[list[Any]]:
+    """Two statements: what ended between them is left out."""
+    check_limit(query.limit)
+    check_queues(query.queues)
+    rows = yield db.sql.leased_under(
+        queues=db.texts(query.queues), token=query.token, worker_id=query.worker_id, now=query.now, limit=query.limit
+    )
+    return [job for job in (yield from numbered(db, [row[0] for row in rows])) if job.lease_token == query.token]
+
+
+def numbered(db: Dialect, seqs: list[int]) -> Op[list[Job]]:
+    """The jobs of these numbers, in this order."""
     jobs = {row[0]: job_in(row) for row in (yield listing.by_number(db, seqs))} if seqs else {}
     return [jobs[seq] for seq in seqs if seq in jobs]
 

@@ -165,7 +165,7 @@ class Gate(ABC):
                 turns[queue] = yield from turns_of(self.sql, queue)
             shares = [row[0] for row in (yield self.sql.parked_shares(key=key, queue=queue, type=kind))]
             first_of = partial(self.parked_firsts, key, queue, kind)
-            found += yield from in_turn(turns[queue], shares, room, first_of)
+            found += yield from in_turn(turns[queue], shares, room, first_of, int)
         return found
 
     # ---------------------------------------------------------------------------------------------- what people ask for

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.core.failures import is_like
 from windlass.core.listing import (
     BUDGET,
     SLACK,
@@ -112,7 +111,7 @@ def on(
         [place] = [row for row in rows if row[0] == 1]
         hits = sorted((row for row in rows if row[0] == 0), key=lambda row: in_order(row, path), reverse=first == "newest")
         if walk.judged:
-            hits = [row for row in hits if row[-1] or is_like(row[-2], wish.error or "")]
+            hits = [row for row in hits if walk.is_like(row[-2], row[-1])]
         _, _, _, looked_at, wanted, earliest, latest, *_ = place
         found.looked_at += looked_at
         found.number += len(hits) if walk.judged else wanted

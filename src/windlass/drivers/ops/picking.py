@@ -96,7 +96,8 @@ class Picking(ABC):
     def _in_turn(self, queue: str, limit: int, *, whole: bool) -> Op[list[Candidate]]:
         turns = yield from self._turns_of(queue)
         waiting = [row[0] for row in (yield self.sql.fair_shares(queue=queue))]
-        return (yield from in_turn(turns, waiting, limit, partial(self.of_shares, queue, whole=whole)))
+        first_of = partial(self.of_shares, queue, whole=whole)
+        return (yield from in_turn(turns, waiting, limit, first_of, lambda one: one.seq))
 
     def _turns_of(self, queue: str) -> Op[Turns]:
         if queue not in self._turns:
@@ -111,10 +112,12 @@ def turns_of(sql: Blocks, queue: str) -> Op[Turns]:
 
 
 def in_turn(
-    turns: Turns, waiting: Sequence[str], limit: int, first_of: Callable[[Mapping[str, int]], Op[Mapping[str, list[T]]]]
-) -> Op[list[T]]:
+    turns: Turns, waiting: Sequence[str], limit: int, first_of: Callable[[Mapping[str, int]], Op[Mapping[str, list[T]]]],
+    seq_of: Callable[[T], int],
+) -> Op[list[T]]:  # fmt: skip
     """The first `limit` of those that wait, in the turns of their orgs; `first_of` answers so many of each. Who has none,
-    as most may where a claim wants few types, is found out of ever more orgs at a time."""
+    as most may where a claim wants few types, is found out of ever more orgs at a time. Who has a place keeps it when an
+    org is asked once more: others may have come before it meanwhile, or be gone."""
     heads = turns.heads(waiting)
     heapify(heads)
     known: dict[str, list[T]] = {}
@@ -129,8 +132,10 @@ def in_turn(
         asked = {share: counts[share] for share in given if share not in complete}
         found = (yield from first_of(asked)) if asked else {}
         for share, count in asked.items():
-            known[share] = found.get(share, [])
-            if len(known[share]) < count:
+            has, now = known.get(share, [])[: placed[share]], found.get(share, [])
+            seqs = {seq_of(one) for one in has}
+            known[share] = [*has, *(one for one in now if seq_of(one) not in seqs)] if has else now
+            if len(now) < count:
                 complete.add(share)
         for share in given:
             place = placed[share]

@@ -31,6 +31,6 @@ def mend(db: Dialect, now: Micros) -> Op[Done]:
     counted = yield from db.gate.recount(RecountLimits(limit=EVERY), now)
     begun = [row[0] for row in (yield db.sql.begin_runless(now=now))]
     if begun:
-        yield db.sql.give_runs(seqs=db.ints(begun), prefix=run_prefix(GIVEN, now))
+        yield from db.keep_runs(dict.fromkeys(begun, run_prefix(GIVEN, now)))
     gone = yield db.sql.delete_orphans()
     return Done(len(begun) + len(gone) + counted.rows)

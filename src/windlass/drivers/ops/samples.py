@@ -24,7 +24,8 @@ def look(db: Dialect, epoch: int | None, now: Micros) -> Op[list[QueueSample]]:
         return []
     queues = yield db.sql.all_queues()
     depth = yield from count(db, now)
-    ended = yield db.ended_alike(minute)
+    [(unkept,)] = yield db.sql.any_unkept(minute=minute)
+    ended = yield db.ended_alike(minute, unkept=bool(unkept))
     ages = yield from oldest(db, now)
     return samples(
         minute, [row[0] for row in queues], [(row.queue, row.label, row.jobs) for row in depth], ages,

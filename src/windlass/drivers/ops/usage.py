@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from windlass.core.admission import check_limit
-from windlass.core.duties import Done, RollUpUsage
+from windlass.core.duties import Done, ForgetUsage, RollUpUsage
+from windlass.core.history import SAMPLED
 from windlass.core.queries import UsageBy
 from windlass.core.usage import DAY, day_of, hour_of, latest, whole_days
 from windlass.drivers.ops.dialect import Dialect
@@ -35,14 +36,19 @@ def roll_up_usage(db: Dialect, duty: RollUpUsage, now: Micros) -> Op[Done]:
         return Done(0)
     after = -1 if counted is None else counted
     full = yield db.sql.bite_edge(counted=after, until=until, limit=duty.limit)
-    edge = full[0][0] if full else until
+    full += yield db.sql.batch_edge(counted=after, until=until, limit=duty.limit)
+    edge = min(row[0] for row in full) if full else until
     [(runs,)] = yield db.sql.count_ended(counted=after, edge=edge)
     if runs:
         yield db.sql.roll_up(counted=after, edge=edge)
+    [(unkept,)] = yield db.sql.count_batches(counted=after, edge=edge)
+    if unkept:
+        yield db.sql.roll_up_batches(counted=after, edge=edge)
+    yield db.sql.drop_batches(before=edge - SAMPLED)
     yield db.sql.set_watermark(edge=edge)
     if counted is None or hour_of(edge) > hour_of(counted):
         yield from fold_days(db, hour_of(edge))
-    return Done(runs, more=bool(full))
+    return Done(runs + unkept, more=bool(full))
 
 
 def fold_days(db: Dialect, hour: Micros) -> Op[None]:
@@ -51,6 +57,17 @@ def fold_days(db: Dialect, hour: Micros) -> Op[None]:
     if folded is None or folded < hour:
         yield db.sql.fold_days(since=-1 if folded is None else folded, until=hour)
         yield db.sql.set_days_until(hour=hour)
+
+
+def forget_usage(db: Dialect, duty: ForgetUsage, now: Micros) -> Op[Done]:
+    """Days are few, a twenty-fourth of their hours where much happens: they go the same way."""
+    if duty.keep is None:
+        return Done(0)
+    yield from db.lock("lock_usage")
+    before = day_of(now - duty.keep)
+    hours = yield db.sql.forget_hours(before=before, limit=duty.limit)
+    days = yield db.sql.forget_days(before=before, limit=duty.limit)
+    return Done(len(hours), more=duty.limit in (len(hours), len(days)))
 
 
 # ------------------------------------------------------------------------------------------------------------------ asking

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from windlass.core.failures import LINE, may_be_fingerprint
+from windlass.core.failures import LINE, fingerprint, is_like, may_be_fingerprint
 from windlass.core.listing import Direction, Kind, Path, Place, Wish, states_of
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.statement import Statement
@@ -49,7 +49,13 @@ class Walk:
         self._db, self._tongue, self._wish = db, db.tongue, wish
         self._down = first == "newest"
         self._params: list[Any] = []
-        self.judged = wish.error is not None and may_be_fingerprint(wish.error)
+        self._may_be_mark = wish.error is not None and may_be_fingerprint(wish.error)
+        self.judged = self._may_be_mark or wish.fingerprint is not None
+
+    def is_like(self, error: str, holds: bool) -> bool:
+        """core/failures.py: what no statement can tell. `holds`: the text that is asked for, if any is."""
+        by_error = holds or is_like(error, self._wish.error or "")
+        return by_error and (self._wish.fingerprint is None or fingerprint(error) == self._wish.fingerprint)
 
     # ------------------------------------------------------------------------------------------------------- statements
 
@@ -140,7 +146,8 @@ class Walk:
         way = "desc" if self._down else "asc"
         order = f"state {way}, finished_at {way}, seq {way}"
         text = _where(wheres).replace("{state}", state).replace("{here}", here or self._tongue.ends[self._down])
-        return f"select {columns} from {self._from('jobs_finished')}{text} order by {order} limit {jobs}"
+        # A planner that is told the number sorts all of them, should it believe that there are no more.
+        return f"select {columns} from {self._from('jobs_finished')}{text} order by {order} limit (select {jobs})"
 
     def _order(self, path: Path, *, forward: bool) -> str:
         way = "desc" if self._down == forward else "asc"
@@ -168,7 +175,7 @@ class Walk:
         if wish.quiet_since is not None:
             tests.append(f"coalesce(finished_at, created_at) <= {tongue.instant.format(bound(wish.quiet_since))}")
         if wish.error is not None:
-            tests.append(f"{ERROR} <> ''" if self.judged else tongue.holds.format(ERROR, bound(wish.error)))
+            tests.append(f"{ERROR} <> ''" if self._may_be_mark else tongue.holds.format(ERROR, bound(wish.error)))
         if not wish.superseded:
             tests.append(f"dead_kind {tongue.differs} 'superseded'")
         if wish.kinds:
@@ -195,8 +202,9 @@ class Walk:
         if show == "glimpses":
             at = "coalesce(finished_at, failed_at, created_at)"
             columns = ["id", "type", "queue", "state", at, "updated_at", f"substr({ERROR}, 1, {LINE})"]
-        if self.judged and self._wish.error is not None:
-            columns += [f"substr({ERROR}, 1, {JUDGED})", self._tongue.holds.format(ERROR, self._bound(self._wish.error))]
+        if self.judged:
+            holds = self._tongue.holds.format(ERROR, self._bound(self._wish.error)) if self._may_be_mark else "1 = 1"
+            columns += [f"substr({ERROR}, 1, {JUDGED})", holds]
         return list(enumerate(columns))
 
     def _told(self, n: int, show: Show) -> str:

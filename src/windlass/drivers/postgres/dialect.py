@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
+from windlass.core.duties import Done, ReturnSpace
 from windlass.core.sampling import EDGES
 from windlass.drivers import tongue
 from windlass.drivers.filters import POSTGRES, find_statement
@@ -52,8 +53,12 @@ class Postgres(Dialect):
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query, POSTGRES)
 
-    def ended_alike(self, minute: Micros) -> Statement:
-        return SQL.ended_alike(minute=minute, edges=Ints(EDGES))
+    def ended_alike(self, minute: Micros, *, unkept: bool) -> Statement:
+        return SQL.ended_alike(minute=minute, edges=Ints(EDGES), unkept=unkept)
+
+    def keep_runs(self, unkept: Mapping[int, str]) -> Op[None]:
+        seqs = sorted(unkept)
+        yield SQL.keep_runs(seqs=Ints(seqs), prefixes=Texts(unkept[seq] for seq in seqs))
 
     def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
         yield from insert_child(parent_seq, queue, priority, child, now)
@@ -67,6 +72,11 @@ class Postgres(Dialect):
     def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
         doomed = yield from still_ended(heads)
         return (yield SQL.delete_jobs(seqs=Ints(doomed))) if doomed else []
+
+    def return_space(self, duty: ReturnSpace) -> Op[Done]:
+        """Vacuum does it, and partitions that are dropped."""
+        yield from ()
+        return Done(0)
 
     def outlast_claims(self) -> Op[bool]:
         under_way = Texts(row[0] for row in (yield SQL.claims_under_way()))

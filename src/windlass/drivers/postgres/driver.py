@@ -20,23 +20,24 @@ from windlass.core.acting import By
 from windlass.core.admission import check_claim, check_lease
 from windlass.core.alterations import AlterAnswer, Alteration, OfWebhooks
 from windlass.core.changes import Answer, Settlement
-from windlass.core.dependencies import is_linked
-from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.core.duties import Done, Duty, ForgetEvents, ForgetUsage, SampleQueues
 from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
-from windlass.drivers.postgres import health, jobs, keys, leases, linking, settlement
+from windlass.drivers.postgres import exposure, health, jobs, leases, partitions, settlement
+from windlass.drivers.postgres.claiming import Claiming
+from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.dialect import DIALECT
+from windlass.drivers.postgres.enqueueing import Enqueueing
 from windlass.drivers.postgres.faults import Overdue, Taken, translate
-from windlass.drivers.postgres.lane import Lane, Watch
+from windlass.drivers.postgres.lane import Lane
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.measuring import readings
 from windlass.drivers.postgres.place import Migrate, Place, Pooler
 from windlass.drivers.postgres.schema import look, migrate, own_steps
-from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.postgres.transactions import PostgresTransaction, Spares, Stored
 from windlass.drivers.postgres.waiting import Waiting
 from windlass.drivers.postgres.wakeups import Notifier, Wakeups, log
-from windlass.drivers.postgres.within import Within
+from windlass.drivers.postgres.within import Within, who
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -50,8 +51,8 @@ from windlass.drivers.protocol import (
     Renewal,
     WaitingType,
 )
-from windlass.drivers.statement import Op, Row, T
-from windlass.errors import DriverClosed, DriverForked, DuplicateId, OutcomeUnknown
+from windlass.drivers.statement import Op, Statement, T
+from windlass.errors import DriverClosed, DriverForked
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
@@ -74,7 +75,7 @@ class PostgresDriver:
         self._pid = os.getpid()
         self._closed = False
         self._moved: Micros = 0  # of the clock, since somebody asked
-        self._limited = False  # the last claim met limits
+        self._claiming = Claiming()
         self._beat_within = timeout  # as the latest leases want it: nothing on that lane may hold up their renewal
         self._open(migrate)
         watch = self._watch = Watch()
@@ -83,13 +84,14 @@ class PostgresDriver:
         self._settles = Lane("settle", place, watch, switches=True)
         self._beats = Lane("beat", place, watch, switches=True, opened=self._measure)
         self._upkeep = Lane("upkeep", place, watch, size=UPKEEP)
-        self._writes = Lane("write", place, watch, size=connections)
         self._reads = Lane("read", place, watch, size=2)
-        self._tells = Lane("notify", place, watch)
+        self._tells = Lane("notify", place, watch, opened=lambda link: self._notifier.opened(link))
+        self._notifier = Notifier(place, self._tells)
+        self._writes = Lane("write", place, watch, size=connections, opened=self._notifier.opened)
+        self._enqueueing = Enqueueing(place, self._writes, self._told)
         self._spares = Spares(place)
         self._within = Within(place, self._tell_of)
         self._wakeups = Wakeups()
-        self._notifier = Notifier(place, self._tells)
         self._waiting = Waiting(place, watch, self._wakeups, self._notifier, self._take_pulse)
         _drivers.add(self)
 
@@ -125,47 +127,16 @@ class PostgresDriver:
 
     async def enqueue(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
         self._check_open()
-        new = tuple(jobs_)
-        if not new:
-            return []
-        jobs.check(new)
-        answers = await self._writes.submit(
-            lambda link: self._enqueue(link, new, now), lambda link: self._look(link, new, now)
-        )
-        self._tell_of(new, answers, now)
-        return answers
+        return await self._enqueueing.enqueue(tuple(jobs_), now)
 
     def enqueue_sync(self, jobs_: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
         self._check_open()
-        new = tuple(jobs_)
-        if not new:
-            return []
-        jobs.check(new)
-        answers = self._writes.submit_sync(
-            lambda link: self._enqueue(link, new, now), lambda link: self._look(link, new, now)
-        )
-        self._tell_of(new, answers, now)
-        return answers
+        return self._enqueueing.enqueue_sync(tuple(jobs_), now)
 
-    def _enqueue(self, link: Link, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
-        if not jobs.is_keyed(new) and not is_linked(new) and link.run(jobs.insert_at_once(new, now)):
-            return jobs.answered(new)
-        return link.transact(linking.enqueue(new, now))
-
-    def _look(self, link: Link, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
-        """The answer to an earlier try was lost. It was stored whole or not at all, so one id that is there tells."""
-        found = link.run(jobs.enqueued_before(new, now))
-        if not found:
-            try:
-                return self._enqueue(link, new, now)
-            except DuplicateId:  # the earlier try was still on its way
-                found = link.run(jobs.enqueued_before(new, now))
-                if not found:
-                    raise
-        answers = link.run(keys.answers_of(new, found, now))
-        if answers is None:
-            raise OutcomeUnknown(str(self.place))
-        return answers
+    def _told(self, queues: set[str]) -> Statement | None:
+        """What to say now on the connection that stored something there, if anything."""
+        self._wakeups.tell()
+        return self._notifier.said_at_once(queues)
 
     def _tell_of(self, new: Sequence[NewJob], answers: Sequence[Enqueued], now: Micros) -> None:
         queues = jobs.brought(new, answers, now)
@@ -180,34 +151,19 @@ class PostgresDriver:
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         self._check_open()
         check_claim(claim, now)
+        claiming = self._claiming
         took = await self._claims.submit(
-            lambda link: self._claim(link, claim, now), lambda link: self._claim_again(link, claim, now)
-        )
+            lambda link: claiming.claim(link, claim, now), lambda link: claiming.claim_again(link, claim, now),
+            quick=None if claiming.limited else lambda: claiming.claim_quickly(claim, now),
+        )  # fmt: skip
         while took.more and not took.jobs:  # each keeps what it did, and has the time of a call
             took = await self._claims.submit(
-                lambda link: self._claim(link, claim, now, again=True), lambda link: self._claim_again(link, claim, now)
+                lambda link: claiming.claim(link, claim, now, again=True),
+                lambda link: claiming.claim_again(link, claim, now),
             )
         if took.jobs:
             self._waiting.look_soon()
         return took.jobs
-
-    def _claim(self, link: Link, claim: Claim, now: Micros, *, again: bool = False) -> leases.Took:
-        for _ in range(leases.TRIES):
-            if not self._limited:
-                taken, todo = link.run(leases.claim_at_once(claim, now))
-                if taken or todo == leases.NOTHING_ELSE:
-                    return leases.Took(taken)
-                if todo == leases.CONTENDED:
-                    continue
-            took = link.transact(leases.claim_whole(claim, now, again=again))
-            self._limited = took.limited
-            return took
-        return leases.Took([])
-
-    def _claim_again(self, link: Link, claim: Claim, now: Micros) -> leases.Took:
-        """What a first try takes that is still being stored, nobody sees and nobody renews: it lapses like any lease."""
-        taken = link.run(leases.claimed_before(claim, now))
-        return leases.Took(taken) if taken else self._claim(link, claim, now)
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
         self._check_open()
@@ -228,12 +184,19 @@ class PostgresDriver:
         if not units:
             return []
 
-        def work(link: Link) -> list[Answer | None]:
-            if settlement.is_simple(units, now):
-                return link.run(settlement.ack_at_once(units, now))
-            return link.transact(settlement.settle_free(units, now))
+        def quick() -> Op[list[Answer | None] | None]:
+            return settlement.ack_at_once(units, now)
 
-        told = await self._settles.submit(work, work)
+        simple = settlement.is_simple(units, now)
+
+        def work(link: Link) -> list[Answer | None]:
+            return (
+                link.run(settlement.ack_at_once(units, now))
+                if simple
+                else link.transact(settlement.settle_free(units, now))
+            )
+
+        told = await self._settles.submit(work, work, quick=quick if simple else None)
         held = tuple(unit for unit, answer in zip(units, told, strict=True) if answer is None)
         waited = iter(await self._settle_held(held, now) if held else ())
         if held or settlement.brings_work(units):  # whom others wait for is among those that were held back
@@ -275,7 +238,28 @@ class PostgresDriver:
         if isinstance(duty, SampleQueues):  # to look takes longest, and needs no lock
             found = await self._read(lambda: samples.look(DIALECT, epoch, now))
             return await self._keep_up(lambda: samples.write(DIALECT, duty, found, epoch, now))
-        return await self._keep_up(lambda: duties.maintain(DIALECT, duty, epoch, now))
+        gone = 0
+        if isinstance(duty, ForgetEvents | ForgetUsage):  # whole days and months are dropped, before rows are deleted
+            gone = await self._keep_up(lambda: partitions.retire(DIALECT, duty, epoch, now))
+        done = await self._keep_up(lambda: duties.maintain(DIALECT, duty, epoch, now))
+        return None if done is None else Done(done.rows + gone, done.more)
+
+    def transact_sync(self, make: Callable[[], Op[T]]) -> T:
+        """An operation that may be repeated, as one transaction, for a blocking caller: what copies a store."""
+        self._check_open()
+
+        def work(link: Link) -> T:
+            return link.transact(make())
+
+        return self._upkeep.submit_sync(work, work)
+
+    def read_sync(self, make: Callable[[], Op[T]]) -> T:
+        self._check_open()
+
+        def work(link: Link) -> T:
+            return link.read(make())
+
+        return self._reads.submit_sync(work, work)
 
     async def _keep_up(self, make: Callable[[], Op[T]]) -> T:
         """What may wait for others, apart from whatever jobs and leases wait for. Doing it twice is as good as once."""
@@ -296,14 +280,14 @@ class PostgresDriver:
         self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
     ) -> list[Enqueued]:
         self._check_open()
-        return self._within.enqueue(connection, tuple(jobs_), now, notify, lambda: self._reads.submit_sync(_who, _who))
+        return self._within.enqueue(connection, tuple(jobs_), now, notify, lambda: self._reads.submit_sync(who, who))
 
     async def enqueue_within_async(
         self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
     ) -> list[Enqueued]:
         self._check_open()
         return await self._within.enqueue_async(
-            connection, tuple(jobs_), now, notify, lambda: self._reads.submit(_who, _who)
+            connection, tuple(jobs_), now, notify, lambda: self._reads.submit(who, who)
         )  # fmt: skip
 
     def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement], releases: bool) -> None:
@@ -337,6 +321,9 @@ class PostgresDriver:
         found = await self._read(lambda: health.examine(self.place, own_steps(), now))
         heard = await self._waiting.latency()
         return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]
+
+    async def exposure(self) -> list[Finding]:
+        return await self._read(lambda: exposure.exposure(self.place))
 
     async def _read(self, make: Callable[[], Op[T]], timeout: float | None = None) -> T:
         self._check_open()
@@ -382,6 +369,7 @@ class PostgresDriver:
         if self._pid != os.getpid():  # the connections and threads are the parent's
             return
         _drivers.discard(self)
+        await self._enqueueing.all_landed()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -390,8 +378,3 @@ class PostgresDriver:
             lane.close()
         self._spares.close()
         self._watch.close()
-
-
-def _who(link: Link) -> Row:
-    [row] = link.execute(SQL.who())
-    return row

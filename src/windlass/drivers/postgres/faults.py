@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 import psycopg
 
+from windlass.copy_errors import StoreMoved, StoreMoving
+from windlass.core.copying import MOVED
 from windlass.drivers.postgres.place import Place
 from windlass.errors import (
     ConstraintViolated,
@@ -36,6 +38,8 @@ LOCKED_OUT: Final = "55P03"
 BUSY: Final = frozenset({LOCKED_OUT, "57014"})  # a lock, or the whole statement, took too long
 RESTARTING: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})
 READ_ONLY: Final = "25006"
+MOVED_STATE: Final = "WL001"  # ours: the guard of a store that is being copied (copying.py) raises these
+MOVING_STATE: Final = "WL002"
 STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
 SHARED_SESSION: Final = frozenset({"26000", "42P05"})  # a prepared statement is gone, or somebody else's is there
 
@@ -182,6 +186,10 @@ def by_state(state: str, said: str, place: Place, user: str | None = None) -> Wi
         return StoreBusy(where, 0, f"the server gave up waiting ({said})")
     if state == READ_ONLY:
         return StoreReadOnly(where, ACCEPTS_NO_WRITES)
+    if state == MOVED_STATE:
+        return StoreMoved(where, said.partition(MOVED)[2])
+    if state == MOVING_STATE:
+        return StoreMoving(where, said)
     if state in SHARED_SESSION:
         return PoolerInTheWay(where, said)
     if state in ("53100", "53200"):

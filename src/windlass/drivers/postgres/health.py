@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from windlass.drivers.migrations import Migration
+from windlass.drivers.ops.copying import standing
+from windlass.drivers.postgres.copying import HAND
 from windlass.drivers.postgres.faults import ACCEPTS_NO_WRITES, grants
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.splitting import statements
@@ -26,14 +28,15 @@ MANY_ROWS: Final = 10_000  # fewer are read quickly whatever the statistics say,
 CROWDED: Final = 0.8  # of the connections that there are
 
 _INDEX: Final = re.compile(r"(create (?:unique )?index )(?:concurrently )?(?:if not exists )?(\w+)( on .*)", re.DOTALL)
+_PARTITIONED: Final = re.compile(r"create table windlass\.(\w+) \(.*\) partition by ", re.DOTALL)
 _DROPPED: Final = re.compile(r"drop index (?:concurrently )?(?:if exists )?windlass\.(\w+)")
 
 
 def examine(place: Place, steps: Sequence[Migration], now: Micros) -> Op[list[Finding]]:
     [facts] = yield SQL.server_facts()
-    found = [*_server(place, facts)]
+    found = [*_server(place, facts), *(yield from standing(HAND))]
     lacking = yield SQL.lacking_rights(schema=place.schema)
-    found += _rights(place, [row[0] for row in lacking])
+    found += _rights(place, [row[0] for row in lacking], changes=any(row[1] for row in lacking))
     states = yield SQL.index_states(schema=place.schema)
     found += _indexes(place, steps, dict(states))
     tables = yield SQL.table_health(schema=place.schema, now=now)
@@ -85,12 +88,17 @@ def _server(place: Place, facts: Row) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _rights(place: Place, lacking: Sequence[str]) -> Iterator[Finding]:
-    if lacking:
+def _rights(place: Place, lacking: Sequence[str], *, changes: bool) -> Iterator[Finding]:
+    if lacking and changes:
         names = ", ".join(lacking[:5]) + (" …" if len(lacking) > 5 else "")
-        yield Finding("rights", "problem", f"{place.user} may not read and write {names}", psql(place, grants(place)))
+        yield Finding(
+            "rights", "problem", f"{place.user} may not read and write {names}: too little for a worker",
+            psql(place, grants(place)),
+        )  # fmt: skip
+    elif lacking:
+        yield Finding("rights", "ok", f"{place.user} may change no table: enough to look, not to enqueue or to work")
     else:
-        yield Finding("rights", "ok", f"{place.user} may read and write every table")
+        yield Finding("rights", "ok", f"{place.user} may read and write what a worker does")
 
 
 def _indexes(place: Place, steps: Sequence[Migration], states: dict[str, bool]) -> Iterator[Finding]:
@@ -108,12 +116,16 @@ def _indexes(place: Place, steps: Sequence[Migration], states: dict[str, bool]) 
 
 
 def _wanted_indexes(steps: Sequence[Migration]) -> dict[str, str]:
-    """Name → how to build it without stopping anybody, as the steps have it."""
+    """Name → how to build it without stopping anybody, as the steps have it; over partitions that cannot be asked for."""
     wanted: dict[str, str] = {}
+    partitioned: set[str] = set()
     for step in steps:
         for statement in (" ".join(part.split()) for part in statements(step.text)):
-            if (made := _INDEX.match(statement)) is not None:
-                wanted[made[2]] = f"{made[1]}concurrently {made[2]}{made[3]}"
+            if (table := _PARTITIONED.match(statement)) is not None:
+                partitioned.add(table[1])
+            elif (made := _INDEX.match(statement)) is not None:
+                whole = made[3].removeprefix(" on windlass.").split(" ", 1)[0] in partitioned
+                wanted[made[2]] = f"{made[1]}{'' if whole else 'concurrently '}{made[2]}{made[3]}"
             elif (dropped := _DROPPED.match(statement)) is not None:
                 wanted.pop(dropped[1], None)
     return wanted

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import astuple
 
-from windlass.core.admission import check_job
+from windlass.core.admission import check_jobs
 from windlass.core.changes import RetryChild, bounded
 from windlass.core.eligibility import is_due
 from windlass.core.positions import dense
@@ -17,7 +17,7 @@ from windlass.drivers.postgres.arrays import Blobs, Ints, Texts
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Enqueued
-from windlass.drivers.rows import mapping_out, strings_out
+from windlass.drivers.rows import history_out, mapping_out, strings_out
 from windlass.drivers.statement import Op, Statement
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob
@@ -27,6 +27,7 @@ _ENCODED: Final[dict[str, Callable[[Any], str | None]]] = {
     "limit_keys": strings_out,
     "tags": strings_out,
     "headers": mapping_out,
+    "history": history_out,
 }
 _NUMBERS: Final = frozenset(
     "priority run_at timeout_ns attempts max_attempts max_lost template_version fire_at group_seq".split()
@@ -47,16 +48,30 @@ def is_keyed(jobs: Sequence[NewJob]) -> bool:
     return any(job.idempotency_key is not None or job.dedupe_key is not None or job.fire_at is not None for job in jobs)
 
 
-def check(jobs: Sequence[NewJob]) -> None:
-    for job in jobs:
-        check_job(job)
+def check(jobs: Sequence[NewJob]) -> bool:
+    """Answers whether they are alike."""
+    alike = check_jobs(jobs)
     if len({job.id for job in jobs}) < len(jobs) and not is_keyed(jobs):
         raise DuplicateId(Counter(job.id for job in jobs).most_common(1)[0][0])
+    return alike
 
 
-def insert_at_once(jobs: Sequence[NewJob], now: Micros) -> Op[bool]:
-    """One statement. False, and nothing is stored, when one of the queues has dense positions."""
-    return len((yield from _insert(insertion(jobs, now), jobs))) == len(jobs)
+def insert_at_once(jobs: Sequence[NewJob], now: Micros, alike: bool = False) -> Op[bool]:
+    """One statement. False, and nothing is stored, when one of the queues has dense positions. `alike`: it is known that
+    they differ in nothing but id and payload."""
+    statement = insertion_of_alike(jobs, now) if alike and len(jobs) > 1 else insertion(jobs, now)
+    return (yield from _insert(statement, jobs)) == len(jobs)
+
+
+def insert_together(calls: Sequence[tuple[Sequence[NewJob], Micros]]) -> Op[bool]:
+    """Those of several calls, in one statement; else as `insert_at_once`."""
+    jobs = [job for new, _ in calls for job in new]
+    nows = [now for new, now in calls for _ in new]
+    return (yield from _insert(insertion(jobs, nows[-1], nows=nows), jobs)) == len(jobs)
+
+
+def insert_quickly(jobs: Sequence[NewJob], now: Micros, alike: bool) -> Op[list[Enqueued] | None]:
+    return answered(jobs) if (yield from insert_at_once(jobs, now, alike)) else None
 
 
 def insert(jobs: Sequence[NewJob], now: Micros) -> Op[None]:
@@ -70,13 +85,14 @@ def insert_free(jobs: Sequence[NewJob], now: Micros) -> Op[set[str]]:
     """Those of the jobs whose keys nobody holds; answers their ids. Inside a transaction."""
     positions = yield from dense_positions(jobs)
     statement = insertion(jobs, now, positions)
-    rows = yield Statement(statement.sql.replace("returning id", IN_ORDER), statement.params)
+    rows = yield Statement(statement.sql.replace("returning 1", IN_ORDER), statement.params)
     return {row[0] for row in rows}
 
 
-def _insert(statement: Statement, jobs: Sequence[NewJob]) -> Op[list[Any]]:
+def _insert(statement: Statement, jobs: Sequence[NewJob]) -> Op[int]:
+    """How many were stored."""
     try:
-        return (yield statement)
+        return sum(count for (count,) in (yield statement))
     except Taken as taken:  # looking for used ids beforehand would cost every enqueue what only the rare failure needs
         if not taken.constraint.endswith("jobs_pkey"):
             raise
@@ -84,18 +100,21 @@ def _insert(statement: Statement, jobs: Sequence[NewJob]) -> Op[list[Any]]:
         raise DuplicateId(used[1] if used else jobs[0].id) from None
 
 
-def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | None] | None = None) -> Statement:
-    if len(jobs) == 1 and positions is None:
+def insertion(
+    jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | None] | None = None, nows: Sequence[Micros] | None = None
+) -> Statement:
+    """`nows`: of each, where they were not enqueued at one moment."""
+    if len(jobs) == 1 and positions is None and nows is None:
         return insertion_of_one(jobs[0], now)
     columns = list(zip(*map(astuple, jobs), strict=True))
     params: dict[str, Any] = {
         "ids": Texts(columns[_ID]), "payloads": Blobs(columns[_PAYLOAD]), "now": now,
         "positions": None if positions is None else Ints(positions), "placed": positions is not None,
-        "names": Texts(set(columns[_QUEUE])),
+        "names": Texts(set(columns[_QUEUE])), "now_each": None if nows is None else Ints(nows),
     }  # fmt: skip
     for place, name, kind, encode in _COLUMNS:
         values = columns[place]
-        if len(values) == 1 or values.count(values[0]) == len(values):
+        if values.count(values[0]) == len(values):
             params[name] = values[0] if encode is None else encode(values[0])
             params[f"{name}_each"] = None
         else:
@@ -104,10 +123,18 @@ def insertion(jobs: Sequence[NewJob], now: Micros, positions: Sequence[int | Non
     return SQL.insert_jobs(**params)
 
 
+def insertion_of_alike(jobs: Sequence[NewJob], now: Micros) -> Statement:
+    ids, payloads = Texts([job.id for job in jobs]), Blobs([job.payload for job in jobs])
+    return SQL.insert_alike(ids=ids, payloads=payloads, now=now, **_encoded(jobs[0]))
+
+
 def insertion_of_one(job: NewJob, now: Micros) -> Statement:
+    return SQL.insert_job(id=job.id, payload=job.payload, now=now, **_encoded(job))
+
+
+def _encoded(job: NewJob) -> dict[str, Any]:
     values = astuple(job)
-    params = {name: values[place] if encode is None else encode(values[place]) for place, name, _, encode in _COLUMNS}
-    return SQL.insert_job(id=job.id, payload=job.payload, now=now, **params)
+    return {name: values[place] if encode is None else encode(values[place]) for place, name, _, encode in _COLUMNS}
 
 
 def dense_positions(jobs: Sequence[NewJob]) -> Op[list[int | None]]:

@@ -1,5 +1,9 @@
-"""Threads that hold connections, and calls that wait for them. One lane for each kind of work, so that a slow one never
-keeps another waiting: above all heartbeats have their own.
+"""Connections, and calls that wait for them. One lane for each kind of work, so that a slow one never keeps another
+waiting; above all heartbeats have their own.
+
+A lane has threads, which open its connections and do whatever takes long or goes wrong. While a connection is free nobody
+need wake a thread: a blocking caller uses it in its own, and a short operation flies on the event loop that asked for it
+(`flight.py`).
 
 A call ends in time whatever happens: one that is under way is aborted at its deadline, one that still waits is refused when
 its turn comes too late. A connection that breaks is opened again, and the call repeated where that is safe: at once when
@@ -12,103 +16,26 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from random import Random
-from typing import Any, Final, Generic
+from typing import Any, Final
 
 from windlass.clock import ticking
+from windlass.drivers.postgres.calls import Call, Parting, Quick, Work
+from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.faults import Overdue, is_conflict, translate, verdict
-from windlass.drivers.postgres.link import Link
+from windlass.drivers.postgres.flight import Flight
+from windlass.drivers.postgres.link import Link, Spoken
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.statement import T
-from windlass.errors import DriverClosed, InvalidInput
+from windlass.drivers.statement import Op, Statement, T
+from windlass.errors import DriverClosed, InvalidInput, OutcomeUnknown
 
 log: Final = logging.getLogger("windlass.postgres")
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
-LOOK_EVERY: Final = 0.05
 LATE: Final = 0.25  # seconds after its deadline at which a call ends that could not be aborted
-
-Work = Callable[[Link], T]
-
-
-class Call(Generic[T]):
-    """`again` is what to do when nobody knows whether `work` took effect; None = say so."""
-
-    def __init__(self, work: Work[T], again: Work[T] | None, timeout: float) -> None:
-        self.work, self.again = work, again
-        self.until = ticking() + timeout
-        self.unknown = False  # a try broke off at a moment at which it may have taken effect
-        self.link: Link | None = None  # once it is its turn
-        self.future: Future[T] = Future()
-
-    def refuse(self, error: BaseException) -> None:
-        with suppress(InvalidStateError):  # it was answered at this very moment, or nobody waits any more
-            self.future.set_exception(error)
-
-
-class Watch:
-    """Aborts calls whose time is over. One thread for all lanes of a driver, asleep while nothing is under way."""
-
-    def __init__(self) -> None:
-        self._until: dict[Link, float] = {}
-        self._lanes: list[Lane] = []
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    def begin(self, link: Link, until: float) -> None:
-        with self._changed:
-            self._until[link] = until
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="windlass-deadlines", daemon=True)
-                self._thread.start()
-            elif len(self._until) == 1:
-                self._changed.notify()
-
-    def end(self, link: Link) -> None:
-        """From here on its deadline touches nobody: what was to be aborted for it is aborted by now."""
-        with self._changed:
-            self._until.pop(link, None)
-
-    @contextmanager
-    def within(self, link: Link, seconds: float) -> Iterator[None]:
-        self.begin(link, ticking() + seconds)
-        try:
-            yield
-        finally:
-            self.end(link)
-
-    def add(self, lane: Lane) -> None:
-        self._lanes.append(lane)
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                if self._closed:
-                    return
-                self._changed.wait(LOOK_EVERY if self._until else None)
-            try:
-                self._look()
-            except Exception:  # without it nothing would ever end again that hangs
-                log.exception("looking for calls whose time is over has failed; going on")
-                threading.Event().wait(LOOK_EVERY)
-
-    def _look(self) -> None:
-        now = ticking()
-        with self._changed:  # a call that has ended meanwhile must not be cut: its connection may serve the next one
-            for link, until in list(self._until.items()):
-                if until <= now:
-                    link.abort()
-        for lane in self._lanes:
-            lane.refuse_overdue(now)
 
 
 class Lane:
@@ -128,73 +55,280 @@ class Lane:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._idle = 0
+        self._links = 0
+        self._free: list[Link] = []  # the one that was used last is the last
+        self._flights: set[Flight] = set()
         self._closed = False
         watch.add(self)
 
     # ---------------------------------------------------------------------------------------------------------- asking
 
-    async def submit(self, work: Work[T], again: Work[T] | None = None, timeout: float | None = None) -> T:
-        return await asyncio.wrap_future(self._put(work, again, timeout))
+    async def submit(
+        self, work: Work[T], again: Work[T] | None = None, timeout: float | None = None, *, quick: Quick[T] | None = None,
+        parting: Parting[T] | None = None,
+    ) -> T:  # fmt: skip
+        """`quick`: how it is done at its best, every statement committing by itself. It answers None when it takes more,
+        and has changed nothing then."""
+        call = self._call(work, again, timeout, parting)
+        if quick is not None and (link := self._borrowed()) is not None:
+            answer = await self._fly(call, link, quick())
+            if answer is not None:
+                return answer
+        try:
+            waited_for = self._put(call)
+        except DriverClosed:
+            if call.unknown:  # what flew may have been stored
+                raise OutcomeUnknown(str(self._place)) from None
+            raise
+        return await asyncio.wrap_future(waited_for)
 
-    def submit_sync(self, work: Work[T], again: Work[T] | None = None, timeout: float | None = None) -> T:
-        return self._put(work, again, timeout).result()
+    def submit_sync(
+        self,
+        work: Work[T],
+        again: Work[T] | None = None,
+        timeout: float | None = None,
+        *,
+        parting: Parting[T] | None = None,
+    ) -> T:
+        call = self._call(work, again, timeout, parting)
+        link = self._borrowed()
+        if link is None:
+            return self._put(call).result()
+        try:
+            self._try_once(call, link)
+        finally:
+            self._give_back(link, self._spoken(call, link))
+        return call.future.result() if call.future.done() else self._put(call).result()
+
+    def _try_once(self, call: Call[Any], link: Link) -> None:
+        """In the caller's own thread; what needs another try, or a new connection, is left to ours."""
+        self._watch.begin(link, call.until)
+        try:
+            call.future.set_result(call.work(link))
+        except Exception as error:
+            told = self._judge(call, link, error)
+            if told is not None:
+                told.__cause__ = error if told is not error else error.__cause__
+                call.refuse(told)
+        finally:
+            self._watch.end(link)
+            if link.was_cut:
+                link.close()
 
     def post(self, work: Work[T], timeout: float | None = None) -> Future[T]:
         """Without waiting for it."""
-        return self._put(work, None, timeout)
+        return self._put(self._call(work, None, timeout, None))
 
-    def _put(self, work: Work[T], again: Work[T] | None, timeout: float | None) -> Future[T]:
-        call = Call(work, again, self._place.timeout if timeout is None else timeout)
+    def _call(
+        self, work: Work[T], again: Work[T] | None, timeout: float | None, parting: Parting[T] | None
+    ) -> Call[T]:  # fmt: skip
+        return Call(work, again, self._place.timeout if timeout is None else timeout, parting)
+
+    def _put(self, call: Call[T]) -> Future[T]:
         with self._changed:
             if self._closed:
                 raise DriverClosed
             self._calls.append(call)
-            if self._idle >= len(self._calls):  # an idle thread for each: one that was just told still counts as idle
-                self._changed.notify()
-            elif len(self._threads) < self._size:
-                name = f"windlass-{self._name}-{len(self._threads)}"
-                thread = threading.Thread(target=self._serve, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            try:
+                self._wake()
+            except RuntimeError:  # no thread can be started
+                if not self._threads:
+                    self._calls.remove(call)  # nobody will ever do it, and whoever asked is told
+                    raise
         return call.future
 
-    # --------------------------------------------------------------------------------------------------------- serving
+    def _wake(self) -> None:
+        """A thread for each call that waits: one that was just told still counts as idle. A thread may be idle although
+        calls wait, while all connections are lent: whoever gives one back tells it."""
+        self._changed.notify()
+        if self._idle < len(self._calls) and len(self._threads) < self._size:
+            name = f"windlass-{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    # ------------------------------------------------------------------------------------------------------- connections
+
+    def _borrowed(self) -> Link | None:
+        """A connection that is open and free, unless others wait for one. Opening is for threads of ours: it may take its
+        time in ways that nobody can end."""
+        with self._changed:
+            if self._closed:
+                raise DriverClosed
+            if self._calls or not self._free or not self._free[-1].is_open:
+                return None
+            return self._free.pop()
+
+    def _give_back(self, link: Link, spoken: Spoken | None = None) -> None:
+        """With `spoken` the server is about to answer something: a thread hears it before others use the connection."""
+        with self._changed:
+            if spoken is None or self._closed:  # what was said is on its way
+                if spoken is not None:
+                    link.close()
+                self._free.append(link)
+            else:
+                call = self._call(lambda _: spoken.heard(), None, None, None)
+                call.link = link
+                self._calls.appendleft(call)
+            if self._calls:
+                self._wake()
+            elif self._closed:
+                self._changed.notify_all()
+
+    def _take(self) -> tuple[Call[Any], Link] | None:
+        with self._changed:
+            while not self._calls or not self._has_link_for(self._calls[0]):
+                if self._closed and not self._calls:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            call = self._calls.popleft()
+            if call.link is not None:
+                return call, call.link
+            if self._free:
+                return call, self._free.pop()
+            self._links += 1
+            return call, Link(self._place, switches=self._switches, opened=self._opened)
+
+    def _has_link_for(self, call: Call[Any]) -> bool:
+        return call.link is not None or bool(self._free) or self._links < self._size or self._took_back()
+
+    def _took_back(self) -> bool:
+        """What is in flight on an event loop that does not run will not come back by itself. If the loop was closed, its
+        connection is ours again. One that was stopped may go on at any moment: its connection stays with it, cut when its
+        time was over, and makes room for another."""
+        now = ticking()
+        lost = [flight for flight in self._flights if flight.loop.is_closed() or flight.is_overdue(now - LATE)]
+        for flight in lost:
+            self._flights.remove(flight)
+            self._watch.end(flight.link)
+            if flight.loop.is_closed():
+                flight.link.close()
+                self._free.append(flight.link)
+            else:
+                flight.is_given_up = True
+                self._links -= 1
+        return bool(lost)
+
+    # --------------------------------------------------------------------------------------------------------- in flight
+
+    def _fly(self, call: Call[T], link: Link, op: Op[T | None]) -> asyncio.Future[T | None]:
+        """None when a thread has to do it."""
+        answered: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+
+        def ended(answer: T | None, error: Exception | None) -> None:
+            self._watch.end(link)
+            link.storing = not link.is_open
+            told = None if error is None else self._judge(call, link, error)
+            if not answered.done():
+                answered.set_result(answer) if told is None else answered.set_exception(told)
+            parting = self._words(call, answer) if answer is not None and link.is_open else None
+            if parting is None:
+                self._land(flight)
+            else:
+                flight.until = ticking() + self._place.timeout
+                self._watch.begin(link, flight.until)
+                flight.carry(_saying(parting), lambda _, error: self._land(flight, error))
+
+        flight = Flight(link, call.until)
+        with self._changed:
+            self._flights.add(flight)
+        self._watch.begin(link, call.until)
+        link.storing = True
+        flight.carry(op, ended)
+        return answered
+
+    def _land(self, flight: Flight, error: Exception | None = None) -> None:
+        self._watch.end(flight.link)
+        with self._changed:
+            is_ours = flight in self._flights
+            self._flights.discard(flight)
+        if not is_ours:  # it was taken back, or given up, meanwhile
+            if flight.is_given_up:
+                flight.link.close()
+            return
+        self._tidy(flight.link, error)
+        self._give_back(flight.link)
+
+    def _tidy(self, link: Link, error: Exception | None) -> None:
+        """After parting words. Perhaps the link was cut at the last moment: the next call needs another connection."""
+        if error is not None:
+            log.debug("what was to be said after a call was lost: %s", error)
+        if error is not None or link.was_cut:
+            link.close()
+
+    # --------------------------------------------------------------------------------------------------------- in threads
 
     def _serve(self) -> None:
-        link = Link(self._place, switches=self._switches, opened=self._opened)
+        while (taken := self._take()) is not None:
+            call, link = taken
+            if call.future.set_running_or_notify_cancel():
+                hears = call.link is not None
+                self._serve_one(call, link)
+                self._say(call, link)
+                if hears and call.future.exception() is not None:  # there may be an answer that nobody has read
+                    link.close()
+            self._give_back(link)
+            del call, link, taken  # what they hold should not live until the next one comes
+
+    def _serve_one(self, call: Call[Any], link: Link) -> None:
+        call.link = link
+        with self._changed:
+            self._running.add(call)
         try:
-            while (call := self._take()) is not None:
-                if call.future.set_running_or_notify_cancel():
-                    call.link = link
-                    with self._changed:
-                        self._running.add(call)
-                    self._answer(call, link)
-                    with self._changed:
-                        self._running.discard(call)
-                del call  # what it holds should not live until the next one comes
+            self._answer(call, link)
         finally:
-            link.give_up()
+            with self._changed:
+                self._running.discard(call)
+
+    def _parting(self, call: Call[Any], link: Link) -> Statement | None:
+        """None also where the caller was interrupted, so that there will be no answer."""
+        if not call.future.done() or call.future.exception() is not None or not link.is_open:
+            return None
+        return self._words(call, call.future.result())
+
+    def _words(self, call: Call[T], answer: T) -> Statement | None:
+        try:
+            return None if call.parting is None else call.parting(answer)
+        except Exception:  # a mistake of ours, which must not cost a connection or a thread
+            log.exception("nothing is said after a call")
+            return None
+
+    def _say(self, call: Call[Any], link: Link) -> None:
+        statement = self._parting(call, link)
+        if statement is not None:
+            self._watch.begin(link, ticking() + self._place.timeout)
+            try:
+                link.execute(statement)
+            except Exception as error:
+                self._tidy(link, error)
+            finally:
+                self._watch.end(link)
+
+    def _spoken(self, call: Call[Any], link: Link) -> Spoken | None:
+        statement = self._parting(call, link)
+        if statement is None:
+            return None
+        try:
+            return link.speak(statement)
+        except Exception as error:
+            self._tidy(link, error)
+            return None
 
     def refuse_overdue(self, now: float) -> None:
         """What no abort has ended (the name of a host is looked up, say), and what waits behind it."""
         with self._changed:
-            late = [call for call in (*self._running, *self._calls) if call.until + LATE <= now]
+            if self._took_back() and self._calls:
+                self._wake()
+            waiting = [call for call in self._calls if call.link is None]  # the others only hear what was said
+            late = [call for call in (*self._running, *waiting) if call.until + LATE <= now]
             for call in late:
                 if call in self._calls:
                     self._calls.remove(call)
         for call in late:
             storing = call.unknown or (call.link is not None and call.link.storing)
             call.refuse(translate(Overdue(), self._place, storing=storing))
-
-    def _take(self) -> Call[Any] | None:
-        with self._changed:
-            while not self._calls:
-                if self._closed:
-                    return None
-                self._idle += 1
-                self._changed.wait()
-                self._idle -= 1
-            return self._calls.popleft()
 
     def _answer(self, call: Call[Any], link: Link) -> None:
         try:
@@ -206,30 +340,37 @@ class Lane:
                 call.future.set_result(result)
 
     def _try(self, call: Call[Any], link: Link) -> Any:
-        work, pause = call.work, FIRST_PAUSE
+        pause = FIRST_PAUSE
         while True:
             if ticking() >= call.until:
                 raise translate(Overdue(), self._place, storing=call.unknown)
             self._watch.begin(link, call.until)
             try:
-                return work(link)
-            except (OverflowError, UnicodeError) as error:
-                raise InvalidInput("value", f"cannot be stored: {error}") from error
+                return (call.again if call.unknown and call.again is not None else call.work)(link)
             except Exception as error:
-                said = verdict(error, storing=link.storing)
-                call.unknown = call.unknown or said == "indeterminate"
-                if said != "final" and not is_conflict(error):
-                    link.close()
-                if said == "final" or (call.unknown and call.again is None) or ticking() + pause >= call.until:
-                    raise translate(error, self._place, storing=call.unknown) from error
-                if call.unknown and call.again is not None:
-                    work = call.again
+                told = self._judge(call, link, error)
+                if told is None and ticking() + pause >= call.until:
+                    told = translate(error, self._place, storing=call.unknown)
+                if told is not None:
+                    raise told from error
             finally:
                 self._watch.end(link)
                 if link.was_cut:  # perhaps it was answered at the last moment; the next call needs another connection
                     link.close()
             threading.Event().wait(pause * (0.5 + self._random.random() / 2))
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _judge(self, call: Call[Any], link: Link, error: Exception) -> BaseException | None:
+        """What to tell whoever asked; None when another try may help."""
+        if isinstance(error, OverflowError | UnicodeError):
+            return InvalidInput("value", f"cannot be stored: {error}")
+        said = verdict(error, storing=link.storing)
+        call.unknown = call.unknown or said == "indeterminate"
+        if said != "final" and not is_conflict(error):
+            link.close()
+        if said == "final" or (call.unknown and call.again is None):
+            return translate(error, self._place, storing=call.unknown)
+        return None
 
     def close(self) -> None:
         """What was asked before is answered; blocks until then."""
@@ -238,3 +379,17 @@ class Lane:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+        until = ticking() + self._place.timeout + LATE
+        with self._changed:
+            while not self._has_all() and (left := until - ticking()) > 0:
+                self._changed.wait(min(left, LATE))
+        for link in self._free:
+            link.give_up()
+
+    def _has_all(self) -> bool:
+        self._took_back()
+        return len(self._free) == self._links
+
+
+def _saying(statement: Statement) -> Op[None]:
+    yield statement

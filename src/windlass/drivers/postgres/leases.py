@@ -17,12 +17,13 @@ from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
+from windlass.drivers.postgres.cursor import Span
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.limits import GATE, Locked, PostgresPicking
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, Extended, Renewal
-from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, to_json
+from windlass.drivers.rows import all_claimed_in, strings_in, to_json, undecided_in
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Claimed, Micros
 
@@ -57,6 +58,22 @@ def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement
     return SQL.claim_many(queues=Texts(queues), **params)
 
 
+def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[list[Claimed], dict[int, int]]]:
+    """From the floors of a cursor. Answers what it got, and the last position by priority."""
+    check_claim(wish, now)
+    rows = yield SQL.claim_short(
+        queue=wish.queues[0], lows=Ints(span.low for span in spans), highs=Ints(span.high for span in spans),
+        floors=Ints(span.floor for span in spans), types=None if wish.types is None else Texts(wish.types),
+        unhandled=wish.unhandled, limit=wish.limit, token=wish.token, worker_id=wish.worker_id, now=now,
+        expires_at=now + wish.lease_for, started_at=now if wish.start else None, prefix=run_prefix(wish.token, now),
+    )  # fmt: skip
+    if not rows or rows[0][1] is None:
+        return [], {}
+    taken = all_claimed_in(rows, run_prefix(wish.token, now), wish.token, now, now + wish.lease_for, first=2)
+    reached = {job.priority: row[1] for job, row in zip(taken, rows, strict=True)}  # they come in order
+    return taken, reached
+
+
 def claimed(rows: list[Row], wish: Claim, now: Micros) -> list[Claimed]:
     return all_claimed_in(rows, run_prefix(wish.token, now), wish.token, now, now + wish.lease_for, first=1)
 
@@ -73,6 +90,11 @@ class Took(NamedTuple):
     jobs: list[Claimed]
     limited: bool = False  # it met limits or turns
     more: bool = False  # it stopped before the end of what is ready: see `Admission`
+
+
+def claim_quickly(wish: Claim, now: Micros) -> Op[Took | None]:
+    taken, todo = yield from claim_at_once(wish, now)
+    return Took(taken) if taken or todo == NOTHING_ELSE else None
 
 
 def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
@@ -172,8 +194,9 @@ def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None 
         if not rows:
             break
         _, elsewhere = yield from locked.lock(key for row in rows for key in strings_in(row[1]))
-        free = Ints(row[0] for row in rows if elsewhere.isdisjoint(strings_in(row[1])))
-        expired = yield SQL.expire(seqs=free, now=now, error=EXPIRED)
+        free = sorted(row for row in rows if elsewhere.isdisjoint(strings_in(row[1])))
+        prefixes = Texts(run_prefix(row[3], row[4]) if row[2] is not None else None for row in free)
+        expired = yield SQL.expire(seqs=Ints(row[0] for row in free), prefixes=prefixes, now=now, error=EXPIRED)
         yield from GATE.free([strings_in(row[1]) for row in expired], now)
         if expired:
             yield from announce(SQL, expired, now)
@@ -192,7 +215,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, int, list[Claimed]]]:
         count = yield from take_back(queues, now, Locked(), limit)
         rows = yield SQL.undecided(queues=Texts(queues), now=now, limit=limit)
     paid = yield from pay(DIALECT, now, SWEPT)  # last: it waits for nobody, and limits come before groups
-    return count, paid, [claimed_in(row[:-4], *row[-4:]) for row in rows]
+    return count, paid, [undecided_in(row) for row in rows]
 
 
 def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:
@@ -203,7 +226,7 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
     for renewal in renewals:
         check_progress(renewal.progress)
     answers: dict[int, Extended] = {}
-    seqs = yield from addressed([renewal.handle for renewal in renewals])
+    seqs, _ = yield from addressed([renewal.handle for renewal in renewals])
     for turn in rounds(zip(seqs, enumerate(renewals), strict=True)):
         left = list(turn)
         for _ in range(TRIES):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
-from psycopg.abc import AdaptContext, Buffer
+from psycopg.abc import AdaptContext, Buffer, PQGen
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
@@ -49,6 +49,41 @@ def adapt(adapters: AdaptersMap) -> None:
     for kind, dumper in _DUMPERS.items():
         adapters.register_dumper(kind, dumper)
     adapters.register_dumper(int, Int8BinaryDumper)
+
+
+def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    return cursor.fetchall() if cursor.description is not None else []
+
+
+class Exchange(NamedTuple):
+    """A statement, as steps between which one waits for the server: a step answers for what."""
+
+    cursor: psycopg.Cursor[Row]
+    steps: PQGen[None]
+
+    def rows(self) -> list[Row]:
+        return rows_of(self.cursor)
+
+
+class Spoken(NamedTuple):
+    """A statement that is on its way."""
+
+    link: Link
+    exchange: Exchange
+    wanted: Any
+
+    def heard(self) -> None:
+        if self.link.connection is not None:
+            self.link.connection.wait(self._rest())
+
+    def _rest(self) -> PQGen[None]:
+        ready = yield self.wanted
+        while True:
+            try:
+                wanted = self.exchange.steps.send(ready)
+            except StopIteration:
+                return
+            ready = yield wanted
 
 
 class Link:
@@ -102,17 +137,49 @@ class Link:
         return connection
 
     def execute(self, statement: Statement) -> list[Row]:
-        connection = self.open()
-        cursor = connection.cursor(binary=True)
+        cursor = self.open().cursor(binary=True)
         try:
             cursor.execute(self._place.text(statement.sql), statement.params, prepare=self._prepares)
-            return cursor.fetchall() if cursor.description is not None else []
-        except psycopg.errors.UniqueViolation as error:
-            raise Taken(error.diag.constraint_name or "", error.diag.message_detail or "") from error
         except psycopg.Error as error:
-            if self._aborted:
-                raise Overdue from error
-            raise
+            told = self.understood(error)
+            if told is error:
+                raise
+            raise told from error
+        return rows_of(cursor)
+
+    def understood(self, error: Exception) -> Exception:
+        """What operations know an error by."""
+        if isinstance(error, psycopg.errors.UniqueViolation):
+            return Taken(error.diag.constraint_name or "", error.diag.message_detail or "")
+        return Overdue() if self._aborted and isinstance(error, psycopg.Error) else error
+
+    @property
+    def is_open(self) -> bool:
+        """As far as is known without asking."""
+        return self.connection is not None and not self.connection.closed and not self.was_cut
+
+    @property
+    def session(self) -> int:
+        """The server's number of this connection."""
+        assert self.connection is not None
+        return self.connection.info.backend_pid
+
+    def fileno(self) -> int:
+        assert self.connection is not None
+        return self.connection.fileno()
+
+    def exchange(self, statement: Statement) -> Exchange:
+        """For whoever knows by other means when the server has answered."""
+        assert self.connection is not None
+        cursor = self.connection.cursor(binary=True)
+        return Exchange(
+            cursor, cursor._execute_gen(self._place.text(statement.sql), statement.params, prepare=self._prepares)
+        )
+
+    def speak(self, statement: Statement) -> Spoken:
+        """Without waiting for the answer."""
+        exchange = self.exchange(statement)
+        return Spoken(self, exchange, next(exchange.steps))
 
     def read(self, op: Op[T]) -> T:
         """Changes nothing, so that a lost answer leaves nothing open."""

@@ -64,6 +64,14 @@ class Place:
     def database(self) -> str:
         return self._asked("dbname") or self.user
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(self._asked("host").split(","))
+
+    @property
+    def sslmode(self) -> str:
+        return self._asked("sslmode")
+
     def _asked(self, name: str) -> str:
         """What libpq will use: the URL's, else the environment's (PGHOST, PGUSER, …), else its own default."""
         given = self._given.get(name)

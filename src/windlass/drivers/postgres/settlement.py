@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Final
 
 from windlass.core.changes import (
     OUTCOME_OF,
@@ -21,6 +21,8 @@ from windlass.core.changes import (
 from windlass.core.dependencies import ends_for_others
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
+from windlass.core.history import keeps_run
+from windlass.core.rows import run_prefix
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
@@ -32,7 +34,7 @@ from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.locking import reached
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
+from windlass.drivers.rows import Guard, is_lean, is_limited, strings_in, to_json
 from windlass.drivers.statement import Op, Statement
 from windlass.types import Handle, Micros
 
@@ -40,14 +42,15 @@ BITE: Final = 200  # rows of `move`: what it looks up in arrays of texts grows w
 Unit = tuple[int, tuple[int, Settlement]]  # (seq, (index in the batch, change))
 
 
-def addressed(handles: Sequence[Handle]) -> Op[list[int]]:
-    """Handles of a claim carry the seq; a job's id is looked up. 0 is nobody."""
+def addressed(handles: Sequence[Handle]) -> Op[tuple[list[int], set[int]]]:
+    """Handles of a claim carry the seq; a job's id is looked up. 0 is nobody. With them, those that run without a row."""
     if str not in set(map(type, handles)):
-        return [handle[0] for handle in handles]
+        return [handle[0] for handle in handles], {handle[0] for handle in handles if is_lean(handle)}
     ids = [handle for handle in handles if isinstance(handle, str)]
     rows = yield SQL.seqs_of(ids=Texts(ids))
-    seqs = {row[0]: row[1] for row in rows}
-    return [seqs.get(handle, 0) if isinstance(handle, str) else handle[0] for handle in handles]
+    seqs, lean = {row[0]: row[1] for row in rows}, {row[1] for row in rows if row[2] is not None}
+    lean.update(handle[0] for handle in handles if not isinstance(handle, str) and is_lean(handle))
+    return [seqs.get(handle, 0) if isinstance(handle, str) else handle[0] for handle in handles], lean
 
 
 def guards_of(seqs: Sequence[int]) -> Op[dict[int, Guard]]:
@@ -79,7 +82,8 @@ def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | 
     """One statement that commits by itself and waits for nobody, and a look at what it left. None: somebody holds that row,
     or it holds permits by now, and `settle` sees to it."""
     seqs = [change.handle[0] for change in changes]
-    acked = {row[0] for row in (yield ack(seqs, changes, now))}
+    unkept = any(is_lean(change.handle) for change in changes)
+    acked = {row[0] for row in (yield (ack_unkept if unkept else ack)(seqs, changes, now))}
     answers: list[Answer | None] = ["applied"] * len(changes)
     if len(acked) < len(seqs):
         guards = yield from guards_of([seq for seq in seqs if seq not in acked])
@@ -92,12 +96,21 @@ def ack_at_once(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | 
 
 def ack(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros, *, limited: bool = False) -> Statement:
     """`limited`: also those that hold permits, which are seen to."""
+    return SQL.ack(limited=limited, now=now, **_in_order(seqs, changes))
+
+
+def ack_unkept(seqs: Sequence[int], changes: Sequence[Settlement], now: Micros) -> Statement:
+    """Some of them run without a row."""
+    return SQL.ack_unkept(now=now, **_in_order(seqs, changes))
+
+
+def _in_order(seqs: Sequence[int], changes: Sequence[Settlement]) -> dict[str, Any]:
     order = sorted(range(len(seqs)), key=seqs.__getitem__)
     tokens, which = indexed([changes[n].token for n in order])
-    return SQL.ack(
-        seqs=Ints([seqs[n] for n in order]), tokens=tokens, which=which, ats=Ints([changes[n].at for n in order]),
-        starts=Ints([changes[n].started_at or 0 for n in order]), limited=limited, now=now,
-    )  # fmt: skip
+    return {
+        "seqs": Ints([seqs[n] for n in order]), "tokens": tokens, "which": which,
+        "ats": Ints([changes[n].at for n in order]), "starts": Ints([changes[n].started_at or 0 for n in order]),
+    }  # fmt: skip
 
 
 def indexed(tokens: Sequence[str]) -> tuple[Texts, Ints]:
@@ -121,8 +134,8 @@ def settle_free(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer | 
 
 def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[list[Answer | None]]:
     answers: list[Answer | None] = ["applied"] * len(changes)
-    seqs = yield from addressed([change.handle for change in changes])
-    batch = Batch(wait)
+    seqs, lean = yield from addressed([change.handle for change in changes])
+    batch = Batch(wait, lean)
     yield from lock_shared(batch, seqs, changes)
     units = list(zip(seqs, enumerate(changes), strict=True))
     freed: list[tuple[str, ...]] = []
@@ -132,7 +145,7 @@ def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[lis
             yield from limits.GATE.free(freed, now)
     for turn in rounds(units):
         held = yield from judged(turn, answers, now, batch)
-        yield from move(held, batch.awaited, now)
+        yield from move(batch, held, now)
         ended = [batch.awaited[seq] for seq, (_, change) in held if seq in batch.awaited and ends_for_others(change)]
         for seq, (_, change) in held:
             ended += yield from ride(seq, batch.awaited.get(seq), change, now)
@@ -141,6 +154,7 @@ def _settle(changes: Sequence[Settlement], now: Micros, *, wait: bool) -> Op[lis
         freed = []
         if ended:
             yield from advance(DIALECT, ended, now)
+    yield from meter(batch.unkept)
     edge = late_until(now)
     late = [seqs[index] for index, change in enumerate(changes) if change.at <= edge and answers[index] == "applied"]
     if late:
@@ -153,10 +167,23 @@ def ack_limited(batch: Batch, units: Sequence[Unit], now: Micros) -> Op[tuple[li
     judged, and the permits of the others: as they were seen, because with the lease's token they do not change."""
     named = Counter(seq for seq, _ in units)
     plain = [(seq, change) for seq, (_, change) in units if named[seq] == 1 and is_plain(change)]
+    plain = [(seq, change) for seq, change in plain if not batch.keeps(seq, change, now)]
     if not plain:
         return list(units), []
     acked = {row[0] for row in (yield ack([seq for seq, _ in plain], [change for _, change in plain], now, limited=True))}
+    batch.unkept.update({seq: change for seq, change in plain if seq in acked and seq in batch.lean})
     return [unit for unit in units if unit[0] not in acked], [batch.seen[seq] for seq in acked if seq in batch.seen]
+
+
+def meter(unkept: Mapping[int, Settlement]) -> Op[None]:
+    """What is stored of runs of which no row is."""
+    if unkept:
+        seqs = sorted(unkept)
+        reports = [stored_report(unkept[seq].report) for seq in seqs]
+        yield SQL.meter(
+            seqs=Ints(seqs), cpu_us=Ints(report.cpu_us for report in reports),
+            peak_rss=Ints(report.peak_rss for report in reports),
+        )  # fmt: skip
 
 
 def count_late(seqs: Sequence[int]) -> Op[None]:
@@ -173,13 +200,20 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
 class Batch:
     """What is known of a batch while it is settled."""
 
-    def __init__(self, wait: bool) -> None:
+    def __init__(self, wait: bool, lean: Set[int]) -> None:
         self.wait = wait
+        self.lean = lean  # these run without a row
+        self.unkept: dict[int, Settlement] = {}  # those of them that have succeeded, and leave none
         self.stopping: set[str] = set()  # groups in which the end of a member may cancel others
         self.seen: dict[int, tuple[str, ...]] = {}  # permits, before their limits were held
         self.passed: set[int] = set()
         self.permits: dict[int, tuple[str, ...]] = {}  # of the leases that end
         self.awaited: dict[int, str] = {}  # ids of those that others wait for
+        self.prefixes: dict[int, str] = {}  # by what the runs are known that have no row
+
+    def keeps(self, seq: int, change: Settlement, now: Micros) -> bool:
+        """Whether a run that has no row leaves one."""
+        return seq in self.lean and keeps_run(change, now)
 
     def is_apart(self, guard: Guard, change: Settlement) -> bool:
         """Whether the change touches other jobs, for which it may have to wait."""
@@ -245,12 +279,19 @@ def judged(units: Sequence[Unit], answers: list[Answer | None], now: Micros, bat
         batch.permits[seq] = strings_in(guard.permits)
         if guard.awaited:
             batch.awaited[seq] = guard.id
+        if seq in batch.lean:
+            batch.prefixes[seq] = run_prefix(change.token, guard.claimed_at or now)
     return held
 
 
-def move(units: Sequence[Unit], awaited: Container[int], now: Micros) -> Op[None]:
+def move(batch: Batch, units: Sequence[Unit], now: Micros) -> Op[None]:
+    kept = {seq for seq, (_, change) in units if batch.keeps(seq, change, now)}
+    if kept:
+        yield from DIALECT.keep_runs({seq: batch.prefixes[seq] for seq in kept})
+    batch.unkept.update({seq: change for seq, (_, change) in units if seq in batch.lean and seq not in kept})
+    apart = kept.union(batch.awaited)
     plain = [(seq, change) for seq, (_, change) in units if type(change) is Ack and change.result is None]
-    plain = [(seq, change) for seq, change in plain if change.report is None and not change.lapsed and seq not in awaited]
+    plain = [(seq, change) for seq, change in plain if change.report is None and not change.lapsed and seq not in apart]
     if plain:
         yield ack([seq for seq, _ in plain], [change for _, change in plain], now, limited=True)
     done = {seq for seq, _ in plain}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import psycopg
 
+from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.faults import Overdue
-from windlass.drivers.postgres.lane import Watch
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import Row, Statement

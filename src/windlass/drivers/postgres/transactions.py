@@ -19,8 +19,9 @@ from psycopg.pq import TransactionStatus
 from windlass.clock import ticking
 from windlass.core.changes import OUTCOME_OF, Answer, Cancelled, Settlement
 from windlass.drivers.postgres import body, jobs, linking, settlement
+from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.faults import Overdue, is_lost, translate
-from windlass.drivers.postgres.lane import FIRST_PAUSE, Watch
+from windlass.drivers.postgres.lane import FIRST_PAUSE
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.savepoints import guarded
@@ -314,7 +315,7 @@ class PostgresTransaction:
     def _is_there(self) -> Op[bool]:
         if self._settled:
             change = self._settled[-1]
-            seqs = yield from settlement.addressed([change.handle])
+            seqs, _ = yield from settlement.addressed([change.handle])
             [guard] = (yield from settlement.guards_of(seqs)).values() or [None]
             ends = (OUTCOME_OF[type(change)], OUTCOME_OF[Cancelled])  # somebody's wish to cancel may have turned it
             return guard is not None and guard.last_token == change.token and guard.last_outcome in ends

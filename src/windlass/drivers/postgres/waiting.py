@@ -8,9 +8,10 @@ from contextlib import suppress
 from typing import Final
 
 from windlass.clock import ticking
-from windlass.drivers.postgres.lane import Watch
+from windlass.drivers.postgres.deadlines import Watch
+from windlass.drivers.postgres.listening import Listener
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.postgres.wakeups import Listener, Notifier, Wakeups
+from windlass.drivers.postgres.wakeups import Notifier, Wakeups
 from windlass.errors import StoreError
 
 FIRST_LOOK: Final = 0.02
@@ -53,6 +54,7 @@ class Waiting:
         listener = self._listen()
         if listener is None or (listener.settled and not listener.healthy):
             return await self._look_for_news(ticking() + timeout)
+        listener.hear_on(asyncio.get_running_loop())
         return await self._wakeups.wait(timeout)
 
     async def _look_for_news(self, until: float) -> bool:

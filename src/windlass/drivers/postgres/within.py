@@ -14,7 +14,7 @@ from windlass.drivers.postgres.arrays import Texts
 from windlass.drivers.postgres.callers import awaited, blocking
 from windlass.drivers.postgres.callers.kinds import Hooked
 from windlass.drivers.postgres.faults import Taken, translate
-from windlass.drivers.postgres.link import drive
+from windlass.drivers.postgres.link import Link, drive
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.savepoints import guarded
 from windlass.drivers.postgres.sql import SQL
@@ -150,3 +150,8 @@ def told(place: Place) -> Iterator[None]:
         raise InvalidInput("value", f"cannot be stored: {error}") from error
     except Taken as error:
         raise translate(error, place) from error
+
+
+def who(link: Link) -> Row:
+    [row] = link.execute(SQL.who())
+    return row

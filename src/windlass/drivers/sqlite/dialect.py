@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
+from windlass.core.duties import Done, ReturnSpace
 from windlass.drivers import tongue
 from windlass.drivers.filters import find_statement
 from windlass.drivers.ops.dialect import Dialect
@@ -14,6 +15,7 @@ from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.rows import to_json
 from windlass.drivers.sqlite.jobs import enqueue, insert_children
 from windlass.drivers.sqlite.limits import GATE
+from windlass.drivers.sqlite.space import return_space
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
 from windlass.errors import DuplicateId
@@ -43,8 +45,11 @@ class Sqlite(Dialect):
     def find(self, query: JobQuery) -> Statement:
         return find_statement(SQL.get_jobs.sql, query)
 
-    def ended_alike(self, minute: Micros) -> Statement:
-        return SQL.ended_alike(minute=minute)
+    def ended_alike(self, minute: Micros, *, unkept: bool) -> Statement:
+        return SQL.ended_alike(minute=minute, unkept=unkept)
+
+    def keep_runs(self, unkept: Mapping[int, str]) -> Op[None]:
+        yield SQL.keep_runs(items=to_json(unkept))
 
     def insert_child(self, parent_seq: int, queue: str, priority: int, child: RetryChild, now: Micros) -> Op[None]:
         yield from insert_children([(parent_seq, queue, priority, child)], now)
@@ -58,6 +63,9 @@ class Sqlite(Dialect):
     def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
         links = yield SQL.chains(seqs=self.ints(heads))
         return (yield SQL.delete_jobs(seqs=self.ints(seq for _, seq, _ in links)))
+
+    def return_space(self, duty: ReturnSpace) -> Op[Done]:
+        return (yield from return_space(duty))
 
     def outlast_claims(self) -> Op[bool]:
         yield from ()

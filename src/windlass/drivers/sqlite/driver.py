@@ -21,6 +21,7 @@ from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
 from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
+from windlass.drivers.ops.copying import standing
 from windlass.drivers.protocol import (
     Capabilities,
     Claim,
@@ -37,12 +38,16 @@ from windlass.drivers.protocol import (
 )
 from windlass.drivers.sqlite import jobs, leases, linking, settlement
 from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
+from windlass.drivers.sqlite.copying import HAND
 from windlass.drivers.sqlite.dialect import DIALECT
+from windlass.drivers.sqlite.exposure import exposure
 from windlass.drivers.sqlite.files import Identity, OpenFiles, prepare
 from windlass.drivers.sqlite.health import examine
 from windlass.drivers.sqlite.lane import Lane
 from windlass.drivers.sqlite.library import ApswConnection, Connection, Library, require, version
+from windlass.drivers.sqlite.neighbours import check_neighbours
 from windlass.drivers.sqlite.place import Place, Turns
+from windlass.drivers.sqlite.space import shrinks
 from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connection, read_anchor
 from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
@@ -74,6 +79,7 @@ class SqliteDriver:
         self._closed = False
         self._watcher: Watcher | None = None
         require(sqlite)
+        check_neighbours(self.path, sqlite)
         prepare(self.path)
         identity = Identity(self.path)
         with ExitStack() as opened:  # closed again should one of the steps fail
@@ -179,7 +185,19 @@ class SqliteDriver:
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         self._check_open()
-        return list(examine(self.path))
+        copied = await self._read(lambda: standing(HAND))
+        return [*copied, *examine(self.path, shrinks=shrinks(self._control))]
+
+    def transact_sync(self, make: Callable[[], Op[T]]) -> T:
+        """An operation, as one transaction, for a blocking caller: what copies a store."""
+        return self._writer.submit_sync(make)
+
+    def read_sync(self, make: Callable[[], Op[T]]) -> T:
+        return self._reader.submit_sync(make)
+
+    async def exposure(self) -> list[Finding]:
+        self._check_open()
+        return list(exposure(self.path))
 
     async def _write(self, make: Callable[[], Op[T]]) -> T:
         return await self._writer.submit(make)

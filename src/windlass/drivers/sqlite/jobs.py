@@ -112,10 +112,11 @@ def row_of(job: NewJob, seq: int, position: int | None, now: Micros, share: str 
     """The parameters of insert_job, in their order."""
     plain = astuple(job)[:_PLAIN]
     ready = job.run_at is None or job.run_at <= now
+    history = None if job.history == "full" else job.history
     if job.limit_keys or job.tags or job.headers:
         encoded = (strings_out(job.limit_keys), strings_out(job.tags), mapping_out(job.headers))
-        return (seq, ready, position, now, *plain, *encoded, job.codec, job.payload, share)
-    return (seq, ready, position, now, *plain, None, None, None, job.codec, job.payload, share)
+        return (seq, ready, position, now, *plain, *encoded, job.codec, job.payload, share, history)
+    return (seq, ready, position, now, *plain, None, None, None, job.codec, job.payload, share, history)
 
 
 def holder_of(job: NewJob, now: Micros) -> Op[str | None]:

@@ -17,7 +17,7 @@ from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.protocol import Claim, Extended, Renewal
-from windlass.drivers.rows import all_claimed_in, claimed_in, strings_in, strings_out, to_json
+from windlass.drivers.rows import all_claimed_in, strings_in, strings_out, to_json, undecided_in
 from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.limits import GATE, SqlitePicking
 from windlass.drivers.sqlite.settlement import addressed, guards_of
@@ -125,8 +125,8 @@ def lease(
         "started_at": now if wish.start else None,
     }  # fmt: skip
     if permits and any(permits.values()):
-        rows = [(*row[:-1], strings_out(permits[row[0]])) for row in rows]
-        yield SQL.claim_limited(items=to_json({row[0]: row[-1] for row in rows}), **about)
+        rows = [(*row[:-2], strings_out(permits[row[0]]), row[-1]) for row in rows]
+        yield SQL.claim_limited(items=to_json({row[0]: row[-2] for row in rows}), **about)
     else:
         yield SQL.claim(seqs=seqs, **about)
     [(claimed,)] = yield SQL.changed()
@@ -140,7 +140,10 @@ def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[in
     names, count = to_json(queues), 0
     while limit is None or count < limit:
         bite = PROMOTE_BITE if limit is None else min(PROMOTE_BITE, limit - count)
-        held = yield SQL.lapsed_permits(queues=names, now=now, bite=bite)
+        held = yield SQL.lapsed(queues=names, now=now, bite=bite)
+        unkept = {seq: run_prefix(token, claimed_at) for _, seq, history, token, claimed_at in held if history is not None}
+        if unkept:
+            yield SQL.keep_runs(items=to_json(unkept))
         rows = yield SQL.expire(queues=names, now=now, bite=bite)
         if rows:
             yield SQL.close_expired(seqs=to_json([row[0] for row in rows]), error=EXPIRED, now=now)
@@ -158,7 +161,7 @@ def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
     count = yield from take_back([row[0] for row in queues], now, limit)
     yield from pay(DIALECT, now, SWEPT)
     rows = yield SQL.undecided(now=now, limit=limit)
-    return count, [claimed_in(row[:-4], *row[-4:]) for row in rows]
+    return count, [undecided_in(row) for row in rows]
 
 
 def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:
@@ -167,7 +170,7 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
     for renewal in renewals:
         check_progress(renewal.progress)
     answers: dict[int, Extended] = {}
-    seqs = yield from addressed([renewal.handle for renewal in renewals])
+    seqs, _ = yield from addressed([renewal.handle for renewal in renewals])
     for turn in rounds(zip(seqs, enumerate(renewals), strict=True)):
         items = to_json(
             [

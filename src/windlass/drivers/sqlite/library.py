@@ -14,6 +14,9 @@ from typing import Any, Literal, Protocol
 
 import apsw
 
+from windlass.copy_errors import StoreMoved, StoreMoving
+from windlass.core.copying import BUSY as BEING_COPIED
+from windlass.core.copying import MOVED
 from windlass.drivers.statement import Op, Row, T
 from windlass.errors import (
     ConstraintViolated,
@@ -195,6 +198,10 @@ def translate(error: Exception, path: str, waited: float) -> StoreError:
             return StoreReadOnly(path)
         case apsw.SQLITE_CORRUPT | apsw.SQLITE_NOTADB:
             return StoreCorrupt(path, str(error))
+        case apsw.SQLITE_CONSTRAINT if MOVED in (said := str(error)):
+            return StoreMoved(path, said.partition(MOVED)[2])
+        case apsw.SQLITE_CONSTRAINT if BEING_COPIED in (said := str(error)):
+            return StoreMoving(path, said[said.index(BEING_COPIED) :])
         case apsw.SQLITE_CONSTRAINT:
             return ConstraintViolated(f"{path}: the schema refused a row: {error}")
         case apsw.SQLITE_CANTOPEN:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from windlass.core.changes import (
     OUTCOME_OF,
@@ -21,12 +21,14 @@ from windlass.core.changes import (
 from windlass.core.dependencies import ends_for_others
 from windlass.core.eligibility import is_due
 from windlass.core.guards import judge, rounds
+from windlass.core.history import keeps_run
+from windlass.core.rows import run_prefix
 from windlass.core.settle import honour_cancel
 from windlass.core.usage import late_until
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.events import add
 from windlass.drivers.ops.usage import days_until, watermark
-from windlass.drivers.rows import Guard, is_limited, strings_in, to_json
+from windlass.drivers.rows import Guard, is_lean, is_limited, strings_in, to_json
 from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.jobs import insert_children
 from windlass.drivers.sqlite.limits import GATE
@@ -37,14 +39,15 @@ from windlass.types import Handle, Micros
 Unit = tuple[int, tuple[int, Settlement]]  # (seq, (index in the batch, change))
 
 
-def addressed(handles: Sequence[Handle]) -> Op[list[int]]:
-    """Handles of a claim carry the seq; a job's id is looked up. 0 is nobody."""
+def addressed(handles: Sequence[Handle]) -> Op[tuple[list[int], set[int]]]:
+    """Handles of a claim carry the seq; a job's id is looked up. 0 is nobody. With them, those that run without a row."""
     if str not in set(map(type, handles)):
-        return [handle[0] for handle in handles]
+        return [handle[0] for handle in handles], {handle[0] for handle in handles if len(handle) > 2 and is_lean(handle)}
     ids = [handle for handle in handles if isinstance(handle, str)]
     rows = yield SQL.seqs_of(ids=to_json(ids))
-    seqs = {row[0]: row[1] for row in rows}
-    return [seqs.get(handle, 0) if isinstance(handle, str) else handle[0] for handle in handles]
+    seqs, lean = {row[0]: row[1] for row in rows}, {row[1] for row in rows if row[2] is not None}
+    lean.update(handle[0] for handle in handles if not isinstance(handle, str) and is_lean(handle))
+    return [seqs.get(handle, 0) if isinstance(handle, str) else handle[0] for handle in handles], lean
 
 
 def guards_of(seqs: Sequence[int]) -> Op[dict[int, Guard]]:
@@ -56,12 +59,17 @@ def guards_of(seqs: Sequence[int]) -> Op[dict[int, Guard]]:
 
 def settle(changes: Sequence[Settlement], now: Micros) -> Op[list[Answer]]:
     answers: list[Answer] = ["applied"] * len(changes)
-    seqs = yield from addressed([change.handle for change in changes])
+    seqs, lean = yield from addressed([change.handle for change in changes])
     if len(set(seqs)) == len(seqs):
-        yield from settle_round(seqs, range(len(changes)), changes, answers, now)
+        yield from settle_round(seqs, range(len(changes)), changes, lean, answers, now)
     else:
         for turn in rounds((seq, index) for index, seq in enumerate(seqs)):
-            yield from settle_round(seqs, [index for _, index in turn], changes, answers, now)
+            yield from settle_round(seqs, [index for _, index in turn], changes, lean, answers, now)
+    if lean:
+        ended = ((seqs[index], changes[index]) for index, answer in enumerate(answers) if answer == "applied")
+        unkept = [(seq, change) for seq, change in ended if seq in lean and not keeps_run(change, now)]
+        if unkept:
+            yield SQL.meter(items=to_json({seq: spent(change) for seq, change in unkept}))
     edge = late_until(now)
     late = [index for index, change in enumerate(changes) if change.at <= edge]
     if late:
@@ -80,8 +88,9 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
 
 
 def settle_round(
-    seqs: Sequence[int], turn: Sequence[int], changes: Sequence[Settlement], answers: list[Answer], now: Micros
-) -> Op[None]:
+    seqs: Sequence[int], turn: Sequence[int], changes: Sequence[Settlement], lean: Set[int], answers: list[Answer],
+    now: Micros,
+) -> Op[None]:  # fmt: skip
     """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order; last,
     what the ended leases held goes back."""
     plain: dict[str, dict[int, Micros]] = {}
@@ -90,7 +99,13 @@ def settle_round(
     ridden: dict[int, Settlement] = {}
     for index in turn:
         change = changes[index]
-        if type(change) is not Ack or change.result is not None or change.report is not None or change.lapsed:
+        if (
+            type(change) is not Ack
+            or change.result is not None
+            or change.report is not None
+            or change.lapsed
+            or (seqs[index] in lean and keeps_run(change, now))
+        ):
             rest.append(index)
         elif change.started_at is None:
             plain.setdefault(change.token, {})[seqs[index]] = change.at
@@ -103,17 +118,18 @@ def settle_round(
     held: list[Unit] = []
     awaited: dict[int, str] = {}
     for token, ends in plain.items():
-        refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, bool(permits), now)))
+        refused.update((yield from ack(SQL.ack, SQL.close_acked, token, ends, lean, bool(permits), now)))
     for token, spans in begun.items():
-        refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, bool(permits), now)))
+        refused.update((yield from ack(SQL.ack_begun, SQL.close_begun, token, spans, lean, bool(permits), now)))
     freed = [held for seq, held in permits.items() if seq not in refused]
     if refused:
         rest = sorted({*rest, *(index for index in turn if seqs[index] in refused)})
     if rest:
         units = [(seqs[index], (index, changes[index])) for index in rest]
-        held, more, awaited = yield from judged(units, answers, now)
-        freed += more
-        yield from move(held, now)
+        found = yield from judged(units, lean, answers, now)
+        held, awaited = found.held, found.awaited
+        freed += found.permits
+        yield from move(held, found.unkept, now)
         for index in rest:
             ridden.pop(index, None)
         ridden |= {index: change for _, (index, change) in held if change.riders}
@@ -138,7 +154,9 @@ def permits_of(
     return {seq: strings_in(text) for seq, text in rows}
 
 
-def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], limited: bool, now: Micros) -> Op[Iterable[int]]:
+def ack(
+    update: Block, close: Block, token: str, items: Mapping[int, Any], lean: Set[int], limited: bool, now: Micros
+) -> Op[Iterable[int]]:
     """All plain successes of one claim, in two statements. Should the fence refuse a single one, none of them is written
     and all are answered, to be judged one by one: that is rare, and asking which ones were would cost every batch."""
     text = to_json(items)
@@ -149,39 +167,56 @@ def ack(update: Block, close: Block, token: str, items: Mapping[int, Any], limit
         yield SQL.undo_ack()
         yield SQL.end_ack()
         return items
-    yield close(items=text)
-    [(closed,)] = yield SQL.changed()
-    if closed < len(items):
-        yield SQL.close_unstarted(items=text)
+    rows = {seq: item for seq, item in items.items() if seq not in lean} if lean else items
+    if rows:
+        text = to_json(rows) if lean else text
+        yield close(items=text)
+        [(closed,)] = yield SQL.changed()
+        if closed < len(rows):
+            yield SQL.close_unstarted(items=text)
     yield SQL.end_ack()
     return ()
 
 
-def judged(
-    units: Sequence[Unit], answers: list[Answer], now: Micros
-) -> Op[tuple[list[Unit], list[tuple[str, ...]], dict[int, str]]]:
-    """Those of the units whose guard holds, as they are to be applied: a wish to cancel may turn a change. With them the
-    permits that their leases hold, and the ids of those jobs that others wait for."""
+class Judged(NamedTuple):
+    """Those of some units whose guard holds, as they are to be applied."""
+
+    held: list[Unit]
+    permits: list[tuple[str, ...]]  # that their leases hold
+    awaited: dict[int, str]  # ids of those that others wait for
+    unkept: dict[int, str]  # by what the runs are known that have no row yet and must leave one
+
+
+def judged(units: Sequence[Unit], lean: Set[int], answers: list[Answer], now: Micros) -> Op[Judged]:
+    """A wish to cancel may turn a change."""
     guards = yield from guards_of([seq for seq, _ in units])
-    held: list[Unit] = []
-    permits: list[tuple[str, ...]] = []
-    awaited: dict[int, str] = {}
+    found = Judged([], [], {}, {})
     for seq, (index, change) in units:
         guard, outcome = guards.get(seq), OUTCOME_OF[type(change)]
         answers[index] = judge(guard, token=change.token, outcome=outcome, lapsed=change.lapsed, now=now)
         if guard is not None and answers[index] == "applied":
             wish = guard.cancel_requested_at is not None
             turned = honour_cancel(change, cancel_requested=wish, group_id=guard.group_id)
-            held.append((seq, (index, turned)))
-            permits.append(strings_in(guard.permits))
+            found.held.append((seq, (index, turned)))
+            found.permits.append(strings_in(guard.permits))
             if guard.awaited:
-                awaited[seq] = guard.id
-    return held, permits, awaited
+                found.awaited[seq] = guard.id
+            if seq in lean and keeps_run(turned, now):
+                found.unkept[seq] = run_prefix(change.token, guard.claimed_at or now)
+    return found
 
 
-def move(units: Sequence[Unit], now: Micros) -> Op[None]:
+def spent(change: Settlement) -> tuple[int | None, int | None] | None:
+    """What the usage of a run is besides its times: CPU and memory."""
+    report = None if change.report is None else stored_report(change.report)
+    return None if report is None else (report.cpu_us, report.peak_rss)
+
+
+def move(units: Sequence[Unit], unkept: Mapping[int, str], now: Micros) -> Op[None]:
     if not units:
         return
+    if unkept:
+        yield SQL.keep_runs(items=to_json(unkept))
     effects = [(seq, change, effect_of(change)) for seq, (_, change) in units]
     yield SQL.move.many([_move_row(seq, change, effect, now) for seq, change, effect in effects])
     reports = [_report_row(seq, stored_report(c.report)) for seq, c, _ in effects if c.report is not None]

@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from windlass.clock import SECOND, AnchoredClock, since_boot, wall
 from windlass.drivers.migrations import Migration, Status, known, missing, statements
+from windlass.drivers.sqlite.files import prepare
 from windlass.drivers.sqlite.library import BUSY, ERRORS, Connection, Library, connect, translate
+from windlass.drivers.sqlite.space import WAL_KEPT, make_shrinkable
 from windlass.types import Micros
 
 log: Final = logging.getLogger("windlass.sqlite")
@@ -54,9 +56,11 @@ def open_connection(library: Library, path: str, *, busy_s: float, durable: bool
 
 
 def _configure(connection: Connection, *, durable: bool, busy_s: float) -> None:
+    make_shrinkable(connection)  # before anything is written
     [(mode,)] = connection.execute("pragma journal_mode")
     if mode != "wal":
         _switch_to_wal(connection, busy_s)
+    connection.execute(f"pragma journal_size_limit = {WAL_KEPT}")
     connection.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
     connection.execute("pragma foreign_keys = on")
     connection.execute("pragma cache_size = -65536")
@@ -93,7 +97,9 @@ def migrate(connection: Connection, path: str, busy_s: float) -> list[str]:
 
 
 def bring_up_to_date(path: str, library: Library, busy_s: float = 5.0) -> None:
+    """A file that is not there is made as every other way to open it makes it: for its owner alone, on a local disk."""
     path = os.path.realpath(path)
+    prepare(path)
     connection = open_connection(library, path, busy_s=busy_s, durable=True)
     try:
         migrate(connection, path, busy_s)
@@ -121,7 +127,8 @@ def script(left: list[Migration]) -> str:
     if not left:
         return ""
     parts = [
-        f"-- {', '.join(step.label for step in left)}. Run it with: sqlite3 -bail FILE < SCRIPT\nbegin immediate;",
+        f"-- {', '.join(step.label for step in left)}. Run it with: sqlite3 -bail FILE < SCRIPT\n"
+        "pragma auto_vacuum = incremental;\nbegin immediate;",
         _BOOTSTRAP,
     ]
     for step in left:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 from windlass.core.changes import Answer, Settlement
 from windlass.drivers.protocol import Enqueued, WithoutNetwork
@@ -23,6 +23,10 @@ from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, T
 from windlass.errors import DriverForked, InvalidInput, StoreBusy, TransactionOver, WrongConnection
 from windlass.types import Micros, NewJob
+
+DJANGO: Final = frozenset({
+    "django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy"
+})  # fmt: skip
 
 
 @contextmanager
@@ -127,10 +131,11 @@ def within(connection: object, op: Op[T], place: Place, library: Library, *, gua
             "this store is open through apsw, and a second SQLite library on the same file would lose its locks; open it "
             f"with Windlass('sqlite:///{place.path}', sqlite=\"stdlib\") to enqueue on a connection of your own"
         )
+    connection = _beneath(connection)
     if not isinstance(connection, sqlite3.Connection):
         raise WrongConnection(
-            f"a sqlite3.Connection is needed, got {type(connection).__qualname__}; it is connection.connection in Django "
-            "and session.connection().connection.driver_connection in SQLAlchemy"
+            f"a sqlite3.Connection is needed, got {type(connection).__qualname__}; a SQLAlchemy Session or "
+            "Connection on one will do, or Django's connection"
         )
     with told(place):
         place.identity.check()
@@ -142,6 +147,19 @@ def within(connection: object, op: Op[T], place: Place, library: Library, *, gua
         lock = SQL.take_lock()
         callers.execute(lock.sql, lock.params)
         return run_within(callers, op)
+
+
+def _beneath(given: Any) -> object:
+    """The connection of sqlite3 that Django's or SQLAlchemy's is made of, told by the names of their classes."""
+    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__}
+    if kinds & DJANGO:
+        given.ensure_connection()
+        return given.connection
+    if "sqlalchemy.orm.session.Session" in kinds:
+        given = given.connection()
+    elif "sqlalchemy.engine.base.Connection" not in kinds:
+        return given
+    return given.connection.driver_connection
 
 
 def _check_file(callers: StdlibConnection, path: str) -> None:

@@ -20,6 +20,7 @@ SHORTEST_POLL: Final = 0.005
 LONGEST_POLL: Final = 0.1
 FIRST_LOOK: Final = 0.0002  # after inotify: the earliest that a commit with fsync can be seen on a good disk
 LAST_LOOK: Final = 1.0  # and never longer than this on a bad one
+POLL_STEP: Final = 0.001  # poll(2) counts in these, and rounds up
 _IN_MODIFY: Final = 0x2
 _IN_NONBLOCK: Final = os.O_NONBLOCK
 _IN_CLOEXEC: Final = os.O_CLOEXEC
@@ -49,6 +50,7 @@ class Watcher:
         self._waiters: list[Waiter] = []
         self._lock = threading.Lock()
         self._closed = False
+        self._moment = threading.Event()  # never set: to wait for less than poll can
         self._nudge_in, self._nudge_out = os.pipe()
         os.set_blocking(self._nudge_in, False)
         os.set_blocking(self._nudge_out, False)
@@ -113,6 +115,8 @@ class Watcher:
         self._tell()
 
     def _sleep(self, timeout: float | None, fds: list[int]) -> bool:
+        if timeout is not None and timeout < POLL_STEP:
+            return self._moment.wait(timeout)
         poll = select.poll()  # not select(): a busy process has descriptors beyond its 1,024
         for fd in fds:
             poll.register(fd, select.POLLIN)

@@ -1,3 +1,4 @@
+# ruff: noqa: E402 - whoever lacks pytest is told so before a module asks for it
 """The proof of a driver: subclass, say how to make one, run pytest.
 
     class TestMine(DriverConformance):
@@ -8,6 +9,10 @@ A driver whose capabilities say `durable` and `shared` adds `DurabilityPromises`
 says `sql` adds `SqlPromises`, one that says `transactional` adds `TransactionPromises`. Every promise is a method here,
 and every method's docstring is a line of the contract.
 """
+
+from windlass.extras import needs
+
+needs("testing", "pytest")
 
 from windlass.testing.conformance.acting import ActingPromises
 from windlass.testing.conformance.chains import ChainPromises
@@ -21,6 +26,7 @@ from windlass.testing.conformance.fairness import FairnessPromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.groups import GroupPromises
+from windlass.testing.conformance.histories import HistoryPromises
 from windlass.testing.conformance.holds import HoldPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
 from windlass.testing.conformance.leases import LeasePromises
@@ -31,6 +37,7 @@ from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
+from windlass.testing.conformance.regressions import RegressionPromises
 from windlass.testing.conformance.reordering import ReorderPromises
 from windlass.testing.conformance.schedules import SchedulePromises
 from windlass.testing.conformance.settlement import SettlementPromises
@@ -68,9 +75,11 @@ class DriverConformance(
     TokenPromises,
     ActingPromises,
     UsagePromises,
+    HistoryPromises,
     DutyPromises,
     LifecyclePromises,
     ConcurrencyPromises,
+    RegressionPromises,
 ):
     """What every driver promises."""
 
@@ -89,6 +98,7 @@ __all__ = [
     "FiringPromises",
     "FleetPromises",
     "GroupPromises",
+    "HistoryPromises",
     "HoldPromises",
     "InspectionPromises",
     "LeasePromises",
@@ -98,6 +108,7 @@ __all__ = [
     "OrderPromises",
     "PeoplePromises",
     "RecoveryPromises",
+    "RegressionPromises",
     "ReorderPromises",
     "SchedulePromises",
     "SettlementPromises",

@@ -7,11 +7,14 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.clock import from_nanoseconds
 from windlass.core.admission import PAYLOAD_LIMIT
+from windlass.core.alterations import PutQueue
 from windlass.drivers.protocol import Enqueued
 from windlass.errors import DuplicateId, InvalidInput
+from windlass.policies import Retry
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 
 
@@ -43,6 +46,33 @@ class EnqueuePromises(Suite):
                 await t.driver.enqueue([t.new(id="good"), t.new(**fields)], now=t.now)
             assert caught.value.field == field
         assert await t.driver.get(["good"]) == [None]
+
+    @promise
+    async def test_a_batch_is_stored_as_its_jobs_would_be_one_by_one(self, t: Trial) -> None:
+        """Also one whose jobs differ in nothing but id and payload, for which a store may know a shorter way."""
+        await t.alter(PutQueue("dense", positions="dense"))
+        await t.alter(PutQueue("fair", order="fair"))
+        kinds: list[dict[str, object]] = [
+            {}, {"run_at": t.now + 1}, {"run_at": t.now}, {"run_at": t.now - 1, "priority": -3}, {"queue": "dense"},
+            {"queue": "fair", "org_id": "acme"}, {"queue": "fair"}, {"org_id": "acme", "tags": ("a", "b"), "codec": "raw"},
+            {"headers": {"trace": "1"}, "limit_keys": ("k",), "timeout_ns": 7, "attempts": 1, "max_attempts": 2},
+            {"retry_mode": "new_job", "crash_policy": "fail", "on_unknown": "dead", "retry_policy": Retry().encode()},
+            {"template_id": "t", "template_version": 4},
+        ]  # fmt: skip
+        for fields in kinds:
+            payloads = [b"1", b"22", b""]
+            together = [t.new(payload=payload, **fields) for payload in payloads]
+            await t.driver.enqueue(together, now=t.now)
+            alone = [t.new(payload=payload, **fields) for payload in payloads]
+            for job in alone:
+                await t.driver.enqueue([job], now=t.now)
+            stored = await t.jobs([job.id for job in (*together, *alone)])
+            assert [job.payload for job in stored] == payloads * 2
+            assert sorted(stored, key=lambda job: job.position) == sorted(stored, key=lambda job: job.seq) == stored
+            same = [replace(job, id="", seq=0, position=0, payload=b"") for job in stored]
+            assert same == same[:1] * 6, fields
+            if fields.get("queue") == "dense":
+                assert [job.position for job in stored] == [100, 200, 300, 400, 500, 600]
 
     @promise
     async def test_names_hold_any_printable_text_up_to_200_characters(self, t: Trial) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from windlass.clock import SECOND
 from windlass.core.alterations import Cancel, PutLimit, PutQueue, SetPaused
 from windlass.core.changes import Release
-from windlass.core.queries import AllQueues
+from windlass.core.queries import AllQueues, LeasedUnder
+from windlass.core.rows import run_id_of
 from windlass.drivers import singular
 from windlass.drivers.protocol import Claim, Renewal
 from windlass.errors import InvalidInput, InvalidLeaseDuration, JobNotInflight, LeaseExpired, LeaseMismatch
@@ -45,6 +48,24 @@ class LeasePromises(Suite):
             t.now,
         )
         assert run.params == job.payload
+
+    @promise
+    async def test_what_a_claim_holds_is_found_by_its_token_and_worker(self, t: Trial) -> None:
+        """In dispatch order, up to the limit, while the leases last: for whoever lost the reply."""
+        fence = t.name("token")
+        late, first = await t.enqueue(priority=1), await t.enqueue(priority=9)
+        await t.enqueue(queue="other")
+        taken = await t.claim(limit=5, token=fence)
+        await t.claim("other", limit=5, token=fence)
+        wish = LeasedUnder(token=fence, worker_id="worker", queues=("default",), now=t.now, limit=5)
+        held = await t.driver.read(wish)
+        assert [job.id for job in held] == [first, late] == [job.id for job in taken]
+        assert [run_id_of(fence, job.claimed_at or 0, job.seq) for job in held] == [job.run_id for job in taken]
+        assert [job.id for job in await t.driver.read(replace(wish, limit=1))] == [first]
+        for other in ({"token": "another"}, {"worker_id": "w"}, {"queues": ("none",)}, {"now": t.now + LEASE}):
+            assert await t.driver.read(replace(wish, **other)) == []
+        await t.ack(taken[0])
+        assert [job.id for job in await t.driver.read(wish)] == [late]
 
     @promise
     async def test_reserve_with_invalid_lease_duration_returns_err_invalid_lease_duration(self, t: Trial) -> None:
@@ -122,6 +143,18 @@ class LeasePromises(Suite):
         answers = await t.driver.extend(renewals, lease_for=2 * LEASE, now=t.now)
         assert [a.answer for a in answers] == ["applied", "not_inflight", "mismatch", "applied", "not_inflight"]
         assert (await t.job(third.id)).lease_expires_at == t.now + 2 * LEASE
+
+    @promise
+    async def test_a_claim_tells_since_when_a_job_was_due(self, t: Trial) -> None:
+        """From its enqueue, or from its time where it had one: what a wait is measured from. A retry waits anew."""
+        queued = t.now
+        await t.enqueue()
+        t.clock.advance(7 * SECOND)
+        job = await t.take()
+        assert job.due_at == queued
+        await t.retry(job, run_at=t.now + SECOND)
+        t.clock.advance(5 * SECOND)
+        assert (await t.take()).due_at == queued + 8 * SECOND
 
     @promise
     async def test_a_prefetched_job_begins_when_its_handler_does(self, t: Trial) -> None:

@@ -170,6 +170,26 @@ class ListingPromises(Suite):
         assert (tally.jobs, tally.complete) == (2, True)
 
     @promise
+    async def test_an_error_is_found_by_its_fingerprint_alone_or_among_those_that_hold_a_text(self, t: Trial) -> None:
+        """Unlike `error`, a fingerprint is no text that an error may hold; both together ask for both."""
+        mark = fingerprint("Timeout of 'x'")
+        ids = []
+        for text in ("Timeout of 'a'", "Timeout of 'b'", f"see {mark}", "other 'b'", ""):
+            ids.append(await t.enqueue(max_attempts=1))
+            await t.end(await t.take(), Failed(text))
+        cases: list[tuple[str | None, str | None, list[str]]] = [
+            (mark, None, ids[1::-1]), (mark, "'b'", [ids[1]]), (None, "'b'", ids[3:0:-2]), (None, mark, ids[2::-1]),
+            (mark, mark, ids[1::-1]), (fingerprint(""), None, ids[4:]), ("00000000", None, []),
+        ]  # fmt: skip
+        for exact, part, found in cases:
+            wish = Wish(now=t.now, kinds=only("dead"), fingerprint=exact, error=part)
+            told = f"{exact} and {part}"
+            assert await listed(t, kinds=wish.kinds, fingerprint=exact, error=part) == found, told
+            assert await listed(t, kinds=wish.kinds, fingerprint=exact, error=part, limit=1, budget=1) == found, told
+            [tally] = await t.driver.read(TallyJobs(wish=wish))
+            assert (tally.jobs, tally.complete) == (len(found), True), told
+
+    @promise
     async def test_a_tally_counts_what_a_listing_lists(self, t: Trial) -> None:
         """All of it, or as far as its budget reaches, and then it says so."""
         for n in range(6):
@@ -226,6 +246,7 @@ class ListingPromises(Suite):
         """The error names the field."""
         for field, value in (
             ("queues", ("",)), ("types", ("\n",)), ("tag", ""), ("worker_id", "x" * 201), ("error", ""), ("error", "a\0b"),
+            ("fingerprint", "x"),
             ("error", "x" * 1_001), ("created_from", 2**80), ("ids", ("",)), ("kinds", (Kind("gone"),)),  # type: ignore[arg-type]
         ):  # fmt: skip
             with pytest.raises(InvalidInput):

@@ -76,7 +76,7 @@ class SqlPromises(Suite):
         for column, value in (
             ("id", "'x'"), ("type", "'x'"), ("org_id", "'x'"), ("org_id", "null"), ("template_id", "'x'"),
             ("schedule_id", "'x'"), ("group_id", "null"), ("retry_of", "'x'"), ("retry_mode", "'new_job'"),
-            ("crash_policy", "'fail'"), ("created_at", self.instant(job.created_at + 1)),
+            ("crash_policy", "'fail'"), ("history", "'failures'"), ("created_at", self.instant(job.created_at + 1)),
             ("queued_at", self.instant(job.queued_at + 1)),
         ):  # fmt: skip
             self._refused(t, f"update jobs set {column} = {value} where id = '{job.id}'")  # noqa: S608
@@ -116,6 +116,7 @@ class SqlPromises(Suite):
             ("state = 'queued'", job.id), ("lease_token = null", job.id), ("lease_expires_at = null", job.id),
             ("lease_token = null, lease_expires_at = null", job.id), ("state = 'running'", queued),
             (f"lease_token = 'x', lease_expires_at = {self.instant(1)}", queued), ("state = 'nonsense'", queued),
+            ("history = 'some'", queued),
             ("attempts = -1", queued), ("lost = -1", queued), ("timeout_ns = -1", queued), ("max_attempts = -1", queued),
             (f"finished_at = {self.instant(1)}", queued), ("state = 'dead'", queued), ("dead_kind = 'exhausted'", queued),
             ("state = 'succeeded'", queued), ("skipped = 1", queued), ("parked_on = 'x'", queued),

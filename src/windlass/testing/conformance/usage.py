@@ -10,7 +10,7 @@ import pytest
 
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Report
-from windlass.core.duties import RollUpUsage
+from windlass.core.duties import Done, ForgetUsage, RollUpUsage
 from windlass.core.queries import CountedUntil, UsageBy, UsageSince
 from windlass.core.settle import Failed, Succeeded
 from windlass.core.usage import DAY, HOUR, LATE, key_of_row, merged, spread
@@ -87,6 +87,25 @@ class UsagePromises(Suite):
         assert await t.prune(succeeded=0, cancelled=0, dead=0) == 4
         assert await ask(t, step=HOUR, by_org=True, by_queue=True, by_type=True, by_outcome=True) == before
         assert len(before) == 4
+
+    @promise
+    async def test_old_usage_is_forgotten_by_the_day(self, t: Trial) -> None:
+        """Hours and days that ended so long ago, in bites and the oldest first; what is younger stays as it was, and what
+        comes after is counted as ever."""
+        day = await history(t)
+        assert await t.maintain(ForgetUsage()) == Done(0)
+        assert await t.maintain(ForgetUsage(keep=t.now - day - DAY + 1)) == Done(0), "a day is not over"
+        t.clock.advance(HOUR)
+        await t.maintain(RollUpUsage(until=t.now))
+        keep = t.now - day - DAY
+        assert await t.maintain(ForgetUsage(keep=keep, limit=2)) == Done(2, more=True)
+        assert await t.maintain(ForgetUsage(keep=keep, limit=2)) == Done(1)
+        for step in (HOUR, DAY, 0):
+            assert sum(row.runs for row in await ask(t, step=step)) == 1, step
+        await t.end(await t.running(queue="b", type="x"), Succeeded())
+        t.clock.advance(2 * DAY)
+        await t.maintain(RollUpUsage(until=t.now))
+        assert [(row.hour, row.runs) for row in await ask(t, step=DAY)] == [(day + DAY, 2)]
 
 
 def from_hours(hours: Iterable[Usage], asked: UsageBy) -> list[Usage]:

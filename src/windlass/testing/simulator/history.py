@@ -64,6 +64,8 @@ SOMETIMES: Final = {
     "cap_lowered": "a limit was lowered below what runs",
     "key_paused": "a job waited for a type or an org that was paused",
     "took_turns": "one claim took jobs of several orgs in turn",
+    "unkept": "a job succeeded at once and left no run",
+    "unkept_at_last": "a job succeeded without a run of that, after others that left theirs",
     "removed_holder": "what a removed worker held expired with it, before its lease would have",
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from windlass.core.queries import AllEvents, AllGroups, AllHolds, AllLimits, AllQueues, AllWorkers, DeliveriesOf
-from windlass.drivers.memory import MemoryDriver
+from windlass.drivers.memory import MemoryDriver, inspect
 from windlass.drivers.protocol import Driver, JobQuery
 from windlass.errors import WindlassError
 from windlass.records import Delivery, Event
@@ -88,7 +88,7 @@ class MemoryRows:
         return self._tables.jobs
 
     def runs(self, job: Job) -> list[Run]:
-        return self._tables.runs.get(job.seq, [])
+        return inspect.runs(self._tables, job.id)
 
     def limits(self) -> Iterable[Limit]:
         return self._tables.limits.values()

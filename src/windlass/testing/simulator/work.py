@@ -58,4 +58,5 @@ def draw_job(rng: Random, name: str, plan: Plan, now: Micros) -> NewJob:
         on_duplicate=rng.choice(("ignore", "touch") if endless else ("ignore", "replace")),
         limit_keys=limit_keys, org_id=rng.choice((None, "o", "p")), group_id=GROUP if rng.random() < 0.3 else None,
         payload=msgspec.json.encode(plan),
+        history="failures" if plan.number % 3 == 0 and not never_twice else "full",
     )  # fmt: skip

@@ -16,6 +16,11 @@ Time = Annotated[str | float, Meta(description="seconds, or text such as 30s, 5m
 Words = Annotated[System | None, Meta(description="also say states in the words of this system, and take them in `state`")]
 
 
+def time_of(asked: str | float) -> str | float:
+    """In a query everything is text; a bare number is seconds there, too."""
+    return float(asked) if isinstance(asked, str) and asked.isascii() and asked.isdecimal() else asked
+
+
 class Limited(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 50
 

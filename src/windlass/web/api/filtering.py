@@ -31,6 +31,7 @@ class Which(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     finished_from: Instant | None = None
     finished_until: Instant | None = None
     error: Annotated[str | None, Meta(description="a fingerprint, or a part of the last error's text")] = None
+    fingerprint: Annotated[str | None, Meta(description="of the last error: one group of /api/dlq/errors, exactly")] = None
     older_than: Annotated[str | None, Meta(description="finished, else created, at least so long ago, such as 7d")] = None
     words: Words = None
 

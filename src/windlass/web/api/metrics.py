@@ -2,60 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
+from windlass.admin.overview import Latencies
+from windlass.admin.sampled import Sampled
+from windlass.admin.views import Fleet
+from windlass.telemetry import families as of
+from windlass.telemetry.exposition import MEDIA_TYPE, Sample, page, plain
 from windlass.web.answers import Text
-from windlass.web.pulse import pulse_of
 from windlass.web.request import Request
 
 if TYPE_CHECKING:
     from windlass.web.site import Site
 
-MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-QUEUES: Final = 1_000  # the most that are told apart; a name comes from whoever enqueues
-
-Sample = tuple[Mapping[str, str], float]
-
 
 async def scrape(request: Request[None, None]) -> Text:
-    """Jobs by queue and label, queues that are paused or held, workers that live, and what this server answered."""
+    """Queues as they were sampled last, workers that live, and what this server answered."""
     site = cast("Site", request.http.app.state.site)
-    overview = await pulse_of(request.http).recent()
-    fleet = await request.admin.workers()
-    queues = overview.queues[:QUEUES]
+    admin = site.admin()  # whoever asks: what was counted for one need not be counted again for the next
+    sampled, fleet = await admin.sampled(), await admin.workers()
+    return Text(page((*_queues(sampled), *_fleet(fleet), *_server(site))), MEDIA_TYPE)
+
+
+def _queues(sampled: Sampled) -> Iterator[str]:
+    queues = sampled.queues
+    yield from plain(of.JOBS, [((one.name, label), jobs) for one in queues for label, jobs in sorted(one.counts.items())])
+    yield from plain(of.PAUSED, [((one.name,), one.paused) for one in queues])
+    yield from plain(of.HELD, [((one.name,), one.held) for one in queues])
+    yield from plain(of.SAMPLE_AGE, [] if sampled.age is None else [((), sampled.age)])
+    yield from plain(of.OLDEST, [((one.name,), one.oldest) for one in queues if one.oldest is not None])
+    yield from plain(of.ENDED, [((one.name, status), runs) for one in queues for status, runs in sorted(one.ended.items())])
+    yield from plain(of.RECENT_WAIT, [sample for one in queues for sample in _quantiles(one.name, one.wait)])
+    yield from plain(of.RECENT_RUN, [sample for one in queues for sample in _quantiles(one.name, one.run)])
+
+
+def _quantiles(queue: str, found: Latencies | None) -> list[Sample]:
+    """None of a queue in which nothing ended."""
+    return (
+        [] if found is None else [((queue, "0.5"), found.p50), ((queue, "0.95"), found.p95), ((queue, "0.99"), found.p99)]
+    )
+
+
+def _fleet(fleet: Fleet) -> Iterator[str]:
     living = [worker for worker in fleet.workers if worker.alive]
-    slots = sum(worker.pool_size for worker in living)
+    yield from plain(of.WORKERS, [((), len(living))])
+    yield from plain(of.SLOTS, [((), sum(worker.pool_size for worker in living))])
+    yield from plain(of.BUSY, [((), sum(min(worker.running, worker.pool_size) for worker in living))])
+    yield from plain(of.LEADER, [((), fleet.leader is not None)])
+
+
+def _server(site: Site) -> Iterator[str]:
+    yield from plain(of.STREAMS, [((), sum(site.streams.values()))])
     answers = sorted(site.answers.items())
-    lines = [
-        *_family("windlass_jobs", "gauge", "Jobs that have not ended, and dead letters, by label.", (
-            ({"queue": queue.name, "label": label}, count)
-            for queue in queues for label, count in sorted(queue.counts.items())
-        )),
-        *_family("windlass_queue_paused", "gauge", "1 while nothing of the queue is claimed because somebody paused it.", (
-            ({"queue": queue.name}, queue.paused_at is not None) for queue in queues
-        )),
-        *_family("windlass_queue_held", "gauge", "1 while the queue is held for direct execution.", (
-            ({"queue": queue.name}, queue.held_by is not None) for queue in queues
-        )),
-        *_family("windlass_workers", "gauge", "Workers that are alive.", [({}, len(living))]),
-        *_family("windlass_slots", "gauge", "What these workers can run at once.", [({}, slots)]),
-        *_family("windlass_has_leader", "gauge", "1 while a worker leads.", [({}, fleet.leader is not None)]),
-        *_family("windlass_event_streams", "gauge", "Open streams of events.", [({}, sum(site.streams.values()))]),
-        *_family("windlass_http_answers_total", "counter", "Answers of this process.", (
-            ({"method": method, "route": path, "status": str(status)}, count) for (method, path, status), count in answers
-        )),
-    ]  # fmt: skip
-    return Text("".join(f"{line}\n" for line in lines), MEDIA_TYPE)
-
-
-def _family(name: str, kind: str, says: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {says}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in samples:
-        shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"{name}{{{shown}}} {float(value):g}" if shown else f"{name} {float(value):g}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    yield from plain(of.ANSWERS, [((method, path, str(status)), count) for (method, path, status), count in answers])

@@ -25,6 +25,7 @@ SHOWN: Final = 60
 REPLAYED: Final = "They return to their queues with a fresh set of attempts, in the order in which they came."
 PURGED: Final = "Their runs, logs and payloads are deleted for good. What they used stays counted. This cannot be undone."
 KINDS: Final = {"error": "By error", "type": "By type", "list": "List"}
+NARROWING: Final = ("queue", "type", "error", "fingerprint")
 SPAN_WORDS: Final = {"1h": "1\u00a0h", "24h": "24\u00a0h", "7d": "7\u00a0d", "": "All"}
 
 
@@ -34,12 +35,13 @@ class Letters(Told, frozen=True, kw_only=True):
     queue: str = ""
     type: str = ""
     error: str = ""
+    fingerprint: str = ""
     open: str = ""  # the group whose jobs are shown
     cursor: str = ""
 
 
 class Decision(Letters, frozen=True, kw_only=True):
-    """A group (`error` or `type`), the jobs that are ticked, or every one that the filter shows."""
+    """A group (`fingerprint` or `type`), the jobs that are ticked, or every one: always of those that the filter shows."""
 
     ids: tuple[str, ...] = ()
     every: bool = False
@@ -50,13 +52,14 @@ class Decision(Letters, frozen=True, kw_only=True):
 def filter_of(asked: Letters, now: Micros) -> Filter:
     since = moment(now - SPANS[asked.span]) if asked.span else None
     return Filter(
-        state="dead", queue=asked.queue or None, type=asked.type or None, error=asked.error or None, finished_from=since
+        state="dead", queue=asked.queue or None, type=asked.type or None, error=asked.error or None,
+        fingerprint=asked.fingerprint or None, finished_from=since,
     )  # fmt: skip
 
 
 def address(asked: Letters, path: str = "/dead-letters", **other: str) -> str:
-    pairs = {"by": asked.by, "span": asked.span, "queue": asked.queue, "type": asked.type, "error": asked.error, **other}
-    return path + query({name: value for name, value in pairs.items() if (name, value) != ("by", "error")})
+    kept = {name: getattr(asked, name) for name in ("by", "span", *NARROWING)}
+    return path + query({name: value for name, value in (kept | other).items() if (name, value) != ("by", "error")})
 
 
 async def show(request: Request[Letters, None]) -> Page:
@@ -71,7 +74,7 @@ async def show(request: Request[Letters, None]) -> Page:
         "narrowed": [
             (name, value, address(asked, **{name: ""}))
             for name, value in asdict(asked).items()
-            if name in ("queue", "type", "error") and value
+            if name in NARROWING and value
         ],
     }
     more: dict[str, Any]
@@ -98,7 +101,7 @@ async def inside(
 ) -> tuple[tuple[JobView, ...], RunView | None]:
     """The newest jobs of a group, and the run that killed the last of them."""
     by_type = asked.by == "type"
-    own = replace(asked, type=group.fingerprint) if by_type else replace(asked, error=group.fingerprint)
+    own = replace(asked, type=group.fingerprint) if by_type else replace(asked, fingerprint=group.fingerprint)
     wanted = filter_of(own, request.app.client.now())
     jobs = (await request.admin.dead_letters(wanted, limit=NEWEST)).jobs
     try:
@@ -122,7 +125,9 @@ async def purge(request: Request[None, Decision]) -> Page | Redirect:
 
 async def _decided(request: Request[None, Decision], *, replaying: bool) -> Page | Redirect:
     said = request.body
-    if not (said.ids or said.error or said.type or said.every):  # a selection of which nothing is ticked is not everything
+    if not (
+        said.ids or said.error or said.fingerprint or said.type or said.every
+    ):  # a selection of which nothing is ticked is not everything
         raise Trouble(422, "invalid-input", "no job is selected", field="ids")
     back = address(Letters(by=said.by, span=said.span, queue=said.queue))
     wanted = filter_of(said, request.app.client.now())

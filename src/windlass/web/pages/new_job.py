@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from windlass.errors import WindlassError
 from windlass.web.answers import Page, Redirect
+from windlass.web.arguments import decoded, whole
 from windlass.web.identity import is_narrow
 from windlass.web.pages.formats import part
 from windlass.web.pages.shell import done, page
-from windlass.web.pages.templates import decoded
 from windlass.web.request import Request
 
 
@@ -40,7 +40,8 @@ async def enqueue(request: Request[None, Form]) -> Page | Redirect:
     options: Any = {"queue": form.queue.strip(), "delay": form.delay.strip(), "priority": form.priority}
     said = {name: value for name, value in options.items() if value not in ("", None)}
     try:
-        queued = await request.admin.enqueue(form.type.strip(), decoded(form.params), said)  # type: ignore[arg-type]
+        params = whole(decoded(form.params, request.bounds))
+        queued = await request.admin.enqueue(form.type.strip(), params, said)  # type: ignore[arg-type]
     except WindlassError as error:
         return await _page(request, form, str(error))
     if not request.principal.may("read"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from windlass.admin.capacity import SizedQueue
 from windlass.admin.limits import LimitView
 from windlass.admin.overview import QueueTrend
 from windlass.admin.views import JobView
@@ -39,12 +40,14 @@ class LimitForm(Struct, frozen=True, kw_only=True):
 
 
 async def show(request: Request[Told, None]) -> Page:
-    trends = await gathered(request)
+    sized = await sizes(request)
+    trends = await gathered(request, sized)
     limits = (await request.admin.limits()).limits
     fleet = await request.admin.workers()
     shown = {
         "trends": trends, "limits": limits, "by_queue": {limit.key.removeprefix("queue:"): limit for limit in limits
                                                          if limit.key.startswith("queue:")},
+        "capacity": {name: queue.capacity for name, queue in sized.items()},
         "ready": sum(trend.counts.get("queued", 0) for trend in trends), "live": "/live/queues",
         "running": sum(worker.running for worker in fleet.workers if worker.alive),
         "slots": sum(worker.pool_size for worker in fleet.workers if worker.alive),
@@ -56,9 +59,12 @@ async def live(request: Request[Told, None]) -> Page | Events:
     return Events(fragments(request, show, "queue-rows"))
 
 
-async def gathered(request: Request[Any, Any]) -> list[QueueTrend]:
+async def sizes(request: Request[Any, Any]) -> dict[str, SizedQueue]:
+    return {queue.name: queue for queue in (await request.admin.capacity()).queues}
+
+
+async def gathered(request: Request[Any, Any], now: Mapping[str, SizedQueue]) -> list[QueueTrend]:
     """Every queue: trends from the samples, numbers as they are now."""
-    now = {queue.name: queue for queue in (await request.admin.overview()).queues}
     trends = {trend.name: trend for trend in (await request.admin.queue_trends("1h")).queues}
     found = []
     for name in dict.fromkeys([*trends, *now]):
@@ -79,7 +85,8 @@ async def gathered(request: Request[Any, Any]) -> list[QueueTrend]:
 
 async def one(request: Request[Told, None]) -> Page:
     name = request.path["name"]
-    trend = next((trend for trend in await gathered(request) if trend.name == name), None)
+    sized = await sizes(request)
+    trend = next((trend for trend in await gathered(request, sized) if trend.name == name), None)
     if trend is None:
         raise InvalidInput("queue", f"there is no queue {name!r} in this store")
     try:
@@ -90,7 +97,7 @@ async def one(request: Request[Told, None]) -> Page:
     shown = {
         "trend": trend, "order": order, "limit": next((one for one in limits if one.key == f"queue:{name}"), None),
         "depth": depth(request, trend), "here_path": f"/queues/{part(name)}", "live": f"/live/queues/{part(name)}",
-        "ordered": ORDERED,
+        "ordered": ORDERED, "capacity": sized[name].capacity if name in sized else None,
     }  # fmt: skip
     return await page(request, "queue.html", "queues", shown)
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
-import msgspec
 from msgspec import Struct
 
 from windlass.admin.schedules import ScheduleView
@@ -17,7 +16,7 @@ from windlass.definitions import Preview
 from windlass.errors import InvalidInput, WindlassError
 from windlass.types import CatchUp, Overlap
 from windlass.web.answers import Events, Page, Redirect
-from windlass.web.arguments import whole
+from windlass.web.arguments import decoded, differs, whole
 from windlass.web.pages.formats import part, query
 from windlass.web.pages.live import fragments
 from windlass.web.pages.payloads import pretty
@@ -176,7 +175,7 @@ async def save(request: Request[None, Form]) -> Page | Redirect:
         name = form.was or form.name.strip()
         if not name:
             raise InvalidInput("name", "give it a name")
-        rule, options = rule_in(form.cron), options_in(form, await overrides(request, form.was))
+        rule, options = rule_in(form.cron), options_in(request, form, await overrides(request, form.was))
         if form.was:
             await request.admin.schedules.update(name, template=form.template or None, **rule, **options)
         else:
@@ -198,15 +197,12 @@ async def overrides(request: Request[Any, Any], name: str) -> Any:
     return next(shown, None) or {}
 
 
-def options_in(form: Form, shown: Any) -> Mapping[str, Any]:
+def options_in(request: Request[Any, Any], form: Form, shown: Any) -> Mapping[str, Any]:
     """Arguments that were left as they were shown stay as they are: something of them may be hidden."""
     said: dict[str, Any] = {"tz": form.tz or "UTC", "catch_up": form.catch_up, "overlap": form.overlap}
     said["jitter"] = form.jitter.strip() or 0
-    try:
-        params = msgspec.json.decode(form.params) if form.params.strip() else {}
-    except msgspec.DecodeError as error:
-        raise InvalidInput("params", f"is not JSON: {error}") from None
-    if params != shown:
+    params = decoded(form.params, request.bounds)
+    if differs(params, shown):
         said["params"] = whole(params)
     return said
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from windlass.admin.schedules import TemplateView, template_view
-from windlass.errors import InvalidInput, WindlassError
+from windlass.errors import WindlassError
 from windlass.web.answers import Page, Redirect
-from windlass.web.arguments import whole
+from windlass.web.arguments import decoded, whole
 from windlass.web.pages.formats import part
 from windlass.web.pages.shell import Sure, Told, ask, done, page
 from windlass.web.request import Request
@@ -48,18 +47,11 @@ async def save(request: Request[None, Form]) -> Page | Redirect:
     form = request.body
     try:
         options: Any = {"queue": form.queue.strip()} if form.queue.strip() else {}
-        made = await request.admin.templates.put(form.name.strip(), form.task.strip(), decoded(form.params), **options)
+        params = whole(decoded(form.params, request.bounds))
+        made = await request.admin.templates.put(form.name.strip(), form.task.strip(), params, **options)
     except WindlassError as error:
         return await _page(request, form, str(error))
     return done(f"/templates/{part(made.name)}", "saved")
-
-
-def decoded(text: str) -> Any:
-    """Arguments as JSON; nothing stands for none."""
-    try:
-        return whole(msgspec.json.decode(text)) if text.strip() else {}
-    except msgspec.DecodeError as error:
-        raise InvalidInput("params", f"is not JSON: {error}") from None
 
 
 async def archive(request: Request[None, Sure]) -> Page | Redirect:

@@ -94,19 +94,19 @@ def _children(lines: Iterable[str], rails: tuple[bool, ...]) -> list[tuple[str, 
 
 def _depths(lines: Sequence[str], before: Mapping[str, Mapping[str, bool]]) -> dict[str, int]:
     """How many stand one after another above each; those who wait for each other in a circle would stand at the top."""
-    depths: dict[str, int] = {}
-    open_lines = list(lines)
     inside = set(lines)
-    while open_lines:
-        left = []
-        for line in open_lines:
-            parents = [parent for parent in before.get(line, ()) if parent in inside]
-            if all(parent in depths for parent in parents):
-                depths[line] = max((depths[parent] + 1 for parent in parents), default=0)
-            else:
-                left.append(line)
-        if len(left) == len(open_lines):
-            depths |= dict.fromkeys(left, 0)
-            break
-        open_lines = left
-    return depths
+    above = {line: [parent for parent in before.get(line, ()) if parent in inside] for line in lines}
+    below: defaultdict[str, list[str]] = defaultdict(list)
+    for line, parents in above.items():
+        for parent in parents:
+            below[parent].append(line)
+    missing = {line: len(parents) for line, parents in above.items()}
+    known = [line for line in lines if not missing[line]]
+    depths: dict[str, int] = {}
+    for line in known:  # it grows by those who have been waiting for this one alone
+        depths[line] = max((depths[parent] + 1 for parent in above[line]), default=0)
+        for child in below[line]:
+            missing[child] -= 1
+            if not missing[child]:
+                known.append(child)
+    return dict.fromkeys(lines, 0) | depths

@@ -96,7 +96,7 @@ class Child:
             await asyncio.wait({offspring.gone}, timeout=1.0)
         child.end()
         why = said.why if isinstance(said, Broken) else cause_of(await offspring.gone)
-        raise ChildUnstartable(f"a child process cannot import {target}: {why}")
+        raise ChildUnstartable(f"a child process of {target} cannot begin: {why}")
 
     @property
     def worn(self) -> bool:

@@ -30,8 +30,10 @@ from windlass.clock import SystemClock
 from windlass.context import Context, enter
 from windlass.core.settle import Failed, Outcome
 from windlass.drivers.protocol import Driver
-from windlass.errors import InvalidInput, WindlassError
+from windlass.errors import InvalidInput, ResourceUnavailable, WindlassError
 from windlass.parents import Parent, parents_of
+from windlass.redaction import scrubber_of
+from windlass.resources import NOTHING, Kit, Resources
 from windlass.tasks import Task
 from windlass.transaction import JobTransaction
 from windlass.types import Claimed
@@ -77,6 +79,8 @@ class App(Protocol):
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]: ...
+    @property
+    def resources(self) -> Resources: ...
 
 
 class Wire:
@@ -153,8 +157,10 @@ class ToldContext(Context):
 class Execution:
     """One job in this child, as its context sees it."""
 
-    def __init__(self, job: Claimed, wire: Wire, client: Client) -> None:
+    def __init__(self, job: Claimed, wire: Wire, client: Client, kit: Kit) -> None:
         self.job = job
+        self.kit = kit
+        self.scrub = scrubber_of(job.payload, job.headers)
         self._wire = wire
         self._client = client
         self._context: Context | None = None
@@ -201,12 +207,19 @@ class Child:
         self._orders: SimpleQueue[Begin] = SimpleQueue()
         self._current: Execution | None = None
         self._pid = os.getpid()
+        self._resources = app.resources.opened()  # never closed: a child ends by being killed, with all that it has
+        self._kit = NOTHING
         self._surroundings = Surroundings()
 
     def live(self) -> None:
-        threading.Thread(target=self._listen, name="windlass-listener", daemon=True).start()
-        self._wire.say(Ready(measures.cpu_so_far()))
         with asyncio.Runner() as runner, captured():
+            try:
+                self._kit = runner.run(self._resources.__aenter__())
+            except ResourceUnavailable as error:
+                self._wire.say(Broken(sayable(str(error))))
+                return
+            threading.Thread(target=self._listen, name="windlass-listener", daemon=True).start()
+            self._wire.say(Ready(measures.cpu_so_far()))
             while True:
                 begin = self._orders.get()
                 self._wire.say(Begun(begin.job.run_id))
@@ -219,7 +232,7 @@ class Child:
             except BaseException:  # the worker is gone, or the line is of no use any more
                 end_with_all()
             if isinstance(said, Begin):
-                self._current = Execution(said.job, self._wire, self._app.client)
+                self._current = Execution(said.job, self._wire, self._app.client, self._kit)
                 self._orders.put(said)
             elif self._current is not None:
                 self._current.interrupt()
@@ -247,10 +260,10 @@ class Child:
         try:
             args, kwargs = arguments_of(task, execution)
             if task.is_async:
-                awaited = _interruptible(execution, task.function, args, kwargs)
+                awaited = _interruptible(execution, task.handler, args, kwargs)
                 value = runner.run(awaited, context=copy_context())
             else:
-                value = copy_context().run(task.function, *args, **kwargs)
+                value = copy_context().run(task.handler, *args, **kwargs)
             if self._is_copy():
                 end_as_copy(None)
             return outcome_of_value(task, value, limit), None

@@ -164,6 +164,8 @@ class Processes(Lineup):
             return False
         if again:
             return True
+        if self._client.tracing is not None:
+            held.span = self._client.tracing.consuming(held.job, None)
         if held.job.timeout_ns:
             loop = asyncio.get_running_loop()
             held.timer = loop.call_later(held.job.timeout_ns / 1e9, self._finisher.stop_in_time, held)

@@ -43,7 +43,7 @@ create table windlass.jobs (
   run_at              timestamptz,                          -- null = now
   timeout_ns          bigint  not null default 0,
   attempts            bigint  not null default 0,           -- recorded failures
-  executions          bigint  not null default 0,           -- run rows
+  executions          bigint  not null default 0,           -- runs, of which each has a row unless `history` says otherwise
   skipped             bigint  not null default 0,           -- runs that were released, snoozed or cancelled
   lost                bigint  not null default 0,           -- leases that expired or were revoked
   max_attempts        bigint  not null default 0,           -- total executions allowed; 0 = unset
@@ -63,6 +63,7 @@ create table windlass.jobs (
   retry_mode          text    collate "C" not null default 'same_job',
   crash_policy        text    collate "C" not null default 'requeue',
   on_unknown          text    collate "C" not null default 'wait',
+  history             text    collate "C",                  -- null = full; 'failures' = executions that succeed leave no run
   retry_policy        text,
   idempotency_scope   text    collate "C",
   idempotency_key     text    collate "C",
@@ -109,9 +110,11 @@ create table windlass.jobs (
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
   constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
                                        and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
+  constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
   constraint superseded_by_one  check (dead_kind is distinct from 'superseded' or superseded_by is not null),
   constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
-) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05,
+        autovacuum_vacuum_cost_limit = 1000);               -- docs/adr/0020
 
 alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
 
@@ -145,13 +148,13 @@ create trigger jobs_touch before update on windlass.jobs
   for each row when (new.updated_at = old.updated_at) execute function windlass.touch();
 
 create trigger jobs_frozen before update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
-  group_seq, retry_of, manual, retry_mode, crash_policy, created_at, queued_at on windlass.jobs for each row
+  group_seq, retry_of, manual, retry_mode, crash_policy, history, created_at, queued_at on windlass.jobs for each row
   when (new.seq <> old.seq or new.id <> old.id or new.type <> old.type or new.org_id is distinct from old.org_id
     or new.template_id is distinct from old.template_id or new.template_version is distinct from old.template_version
     or new.schedule_id is distinct from old.schedule_id or new.fire_at is distinct from old.fire_at
     or new.group_id is distinct from old.group_id or new.group_seq is distinct from old.group_seq
     or new.retry_of is distinct from old.retry_of or new.manual <> old.manual or new.retry_mode <> old.retry_mode
-    or new.crash_policy <> old.crash_policy or new.created_at <> old.created_at or new.queued_at <> old.queued_at)
+    or new.crash_policy <> old.crash_policy or new.history is distinct from old.history or new.created_at <> old.created_at or new.queued_at <> old.queued_at)
   execute function windlass.refuse('this column of a job never changes');
 
 create trigger jobs_payload_frozen before update of payload, codec, headers on windlass.jobs for each row
@@ -220,7 +223,8 @@ create table windlass.runs (
   constraint ended_has_start  check (status is null or started_at is not null),
   constraint artifacts_array  check (jsonb_typeof(artifacts) = 'array'),
   constraint attempts_count   check (attempt_no >= 1)
-) with (fillfactor = 80);
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_limit = 1000);
 
 -- The roll-up of usage and the samples of the queues find runs by when they ended. Runs are written and end in the order of
 -- time, so a few words per range of pages are enough: an ordinary index would cost every end of a run an entry.
@@ -306,6 +310,7 @@ create table windlass.groups (
   constraint members_conserved check (total = remaining + succeeded + failed + cancelled),
   constraint ends_with_the_last check ((remaining = 0) = (finished_at is not null))
 );
+create index groups_newest on windlass.groups (created_at, group_id);
 
 -- One row per key: global, queue:x, type:y, key:z, tag:t, org:o. Concurrency (used, max_used) and rate (tokens) alike.
 create table windlass.limits (
@@ -470,21 +475,35 @@ create table windlass.webhooks (
   disabled_reason text
 );
 
+-- Events, with what is sent of them, lie by the day in which they happened, and usage by the month: a whole partition is
+-- dropped at once when its time is over, where deleting would write every row once more and leave the rest to vacuum. A leader
+-- makes partitions ahead; what comes for a time that has none goes to the default one, so nothing is ever refused, and is
+-- deleted from there. The key of a partition has to be part of every unique one: `event_at` is the event's own `created_at`,
+-- which never changes, so (event_id, webhook_id, event_at) is as unique as (event_id, webhook_id).
+create sequence windlass.outbox_event_id_seq as bigint;
+
 create table windlass.outbox (
-  event_id   bigint generated always as identity primary key,
+  event_id   bigint not null default nextval('windlass.outbox_event_id_seq'),  -- which is never written by hand
   event      text not null,
   job_id     text collate "C",                              -- what it is about: a job, group, schedule, queue or webhook
   org_id     text collate "C",
   body       text not null,
   created_at timestamptz not null,
-  fanned_at  timestamptz                                    -- its deliveries were made
-);
+  fanned_at  timestamptz,                                   -- its deliveries were made
+  primary key (event_id, created_at)
+) partition by range (created_at);
+alter sequence windlass.outbox_event_id_seq owned by windlass.outbox.event_id;
+create table windlass.outbox_default partition of windlass.outbox default;
 create index outbox_waiting on windlass.outbox (event_id) where fanned_at is null;
 create index outbox_fanned on windlass.outbox (created_at) where fanned_at is not null;
+create trigger outbox_frozen before update of event_id, created_at on windlass.outbox for each row
+  when (new.event_id <> old.event_id or new.created_at <> old.created_at)
+  execute function windlass.refuse('when an event happened never changes');
 
 create table windlass.deliveries (
   event_id        bigint not null,
   webhook_id      text   collate "C" not null,
+  event_at        timestamptz not null,                     -- outbox.created_at
   status          text   not null default 'queued' check (status in ('queued', 'sent', 'failed')),
   attempts        bigint not null default 0,
   next_attempt_at timestamptz,
@@ -492,13 +511,19 @@ create table windlass.deliveries (
   finished_at     timestamptz,
   response        text,
   log             text,                                     -- json array of (at, took, status, error)
-  primary key (event_id, webhook_id),
+  primary key (event_id, webhook_id, event_at),
   constraint queued_has_a_time check ((status = 'queued') = (next_attempt_at is not null))
-);
+) partition by range (event_at);
+create table windlass.deliveries_default partition of windlass.deliveries default;
 create index deliveries_due on windlass.deliveries (webhook_id, next_attempt_at) where status = 'queued';
 create index deliveries_sent on windlass.deliveries (webhook_id, finished_at) where status = 'sent';
 create index deliveries_of on windlass.deliveries (webhook_id, status, event_id);
+create trigger deliveries_frozen before update of event_id, webhook_id, event_at on windlass.deliveries for each row
+  when (new.event_id <> old.event_id or new.webhook_id <> old.webhook_id or new.event_at <> old.event_at)
+  execute function windlass.refuse('what a delivery is of never changes');
 
+-- Runs that left no row: those of one settlement that are of one kind and ended within one minute, the last of them `at`.
+-- Counted like runs, and kept a little longer.
 create table windlass.usage_batches (
   batch_id bigint generated always as identity primary key,
   at       timestamptz not null,
@@ -509,8 +534,10 @@ create table windlass.usage_batches (
   runs     bigint not null,
   run_us   bigint not null,
   wait_us  bigint not null,
-  cpu_us   bigint not null
+  cpu_us   bigint not null,
+  peak_rss bigint
 );
+create index usage_batches_at on windlass.usage_batches (at);
 
 create table windlass.usage_hourly (
   hour     timestamptz not null,
@@ -524,7 +551,8 @@ create table windlass.usage_hourly (
   cpu_us   bigint not null,
   peak_rss bigint,
   primary key (hour, org_id, queue, type, outcome)
-);
+) partition by range (hour);
+create table windlass.usage_hourly_default partition of windlass.usage_hourly default;
 
 -- The same by the day, of hours that are over: what is asked for by days, or for a month, is not read hour by hour.
 create table windlass.usage_daily (
@@ -569,3 +597,221 @@ create table windlass.audit (
 
 create trigger audit_frozen before update on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');
 create trigger audit_kept   before delete on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');
+
+-- ------------------------------------------------------------------------------------------------------- partitions
+
+-- For a time, one of each of these tables, or none. False when they are not there afterwards: rows of that time lie in a
+-- default one already, or that is so large that looking through it would keep others waiting, or somebody is in the way, or
+-- this role does not own the tables. Nobody waits behind us for longer than the timeout of a lock.
+create function windlass.add_partitions(parents text[], lower timestamptz, upper timestamptz) returns boolean language plpgsql
+  set lock_timeout = '50ms' as $$
+declare
+  suffix text := to_char(lower at time zone 'UTC', '_YYYYMMDD');
+  parent text;
+begin
+  if to_regclass('windlass.' || parents[1] || suffix) is not null then return true; end if;
+  foreach parent in array parents loop
+    if pg_relation_size(('windlass.' || parent || '_default')::regclass) > 64 * 1024 * 1024 then return false; end if;
+  end loop;
+  foreach parent in array parents loop
+    execute format('create table windlass.%1$I (like windlass.%2$I including defaults including constraints)', parent || suffix, parent);
+    execute format('alter table windlass.%2$I attach partition windlass.%1$I for values from (%3$L) to (%4$L)', parent || suffix, parent, lower, upper);
+  end loop;
+  return true;
+exception when lock_not_available or check_violation or insufficient_privilege or duplicate_table or deadlock_detected then
+  return false;
+end $$;
+
+-- The suffixes of those whose time is over, the oldest first.
+create function windlass.old_partitions(parent text, before timestamptz) returns setof text language sql stable as $$
+  select substring(relname from length(parent) + 1) from (
+    select relname, (regexp_match(pg_get_expr(relpartbound, oid), 'TO \(''(.*?)''\)'))[1]::timestamptz as upper
+      from pg_class where oid in (select inhrelid from pg_inherits where inhparent = ('windlass.' || parent)::regclass)) as bounds
+   where upper <= before order by upper
+$$;
+
+-- Drop those of one time, and tell how many rows the first table had in it; nothing, when somebody is in the way, or when the
+-- question `needed` finds something that is still wanted. It is asked again once nobody else can write there.
+create function windlass.drop_partitions(parents text[], suffix text, needed text) returns bigint language plpgsql
+  set lock_timeout = '50ms' as $$
+declare
+  parent text;
+  kept boolean := false;
+  gone bigint;
+begin
+  if needed <> '' then execute needed into kept; end if;
+  if kept then return null; end if;
+  execute format('select count(*) from windlass.%I', parents[1] || suffix) into gone;
+  foreach parent in array parents loop
+    execute format('lock table windlass.%I in access exclusive mode', parent);
+  end loop;
+  if needed <> '' then execute needed into kept; end if;
+  if kept then return null; end if;
+  foreach parent in array parents loop
+    execute format('drop table windlass.%I', parent || suffix);
+  end loop;
+  return gone;
+exception when lock_not_available or insufficient_privilege or deadlock_detected then return null;
+end $$;
+
+-- --------------------------------------------------------------------------------------------- enqueueing by a statement
+
+-- `select * from windlass.enqueue('send_email', '{"to": "ada@example.com"}', queue => 'mail')`, in any language and in any
+-- transaction: the row that the client would write, with its keys and its wake-up. Parameters are never renamed, removed or
+-- moved; new ones come last. A key that is taken is answered with the job that holds it, and `created` is false.
+
+create function windlass.check_name(field text, value text) returns void language plpgsql immutable as $$
+begin  -- core/admission.py: check_name
+  if value is null or btrim(value) = '' then
+    raise exception '%: must not be empty', field using errcode = 'invalid_parameter_value';
+  elsif length(value) > 200 or value ~ '[\x01-\x1f\x7f-\xa0\xad\u2028\u2029\ue000-\uf8ff\ufff9-\uffff]' then
+    raise exception '%: must be printable text of at most 200 characters', field using errcode = 'invalid_parameter_value';
+  end if;
+end $$;
+
+create function windlass.check_names(field text, given text[]) returns jsonb language plpgsql immutable as $$
+begin  -- null where there are none, as the client writes it
+  perform windlass.check_name(field, one) from unnest(given) as one;
+  if (select count(distinct one) < count(*) from unnest(given) as one) then
+    raise exception '%: names one twice', field using errcode = 'invalid_parameter_value';
+  end if;
+  return case when cardinality(given) > 0 then to_jsonb(given) end;
+end $$;
+
+-- core/uniqueness.py: idempotency_scope, of a type
+create function windlass.scope_of(type text, org_id text) returns text language sql immutable as $$
+  select case when length(scope) <= 200 then scope else 'sha256:' || encode(sha256(convert_to(scope, 'UTF8')), 'hex') end
+    from (select coalesce('org:' || replace(replace(replace(org_id, '%', '%25'), ':', '%3A'), '/', '%2F') || '/', '')
+                 || 'type:' || replace(replace(replace(type, '%', '%25'), ':', '%3A'), '/', '%2F') as scope) as named
+$$;
+
+-- ids.py: a UUID of version 7, in the order of time
+create function windlass.new_id(now timestamptz) returns text language sql volatile as $$
+  select substr(ms, 1, 8) || '-' || substr(ms, 9, 4) || '-7' || lpad(to_hex(us % 1000), 3, '0') || '-'
+         || substr(gen_random_uuid()::text, 20)
+    from (select us, lpad(to_hex(us / 1000), 12, '0') as ms from (select windlass.micros(now) as us) as instant) as parts
+$$;
+
+create function windlass.head_of(job_id text) returns text language sql stable as $$
+  with recursive chain (id, next, depth) as (
+    select id, superseded_by, 0 from windlass.jobs where id = job_id
+    union all
+    select jobs.id, jobs.superseded_by, depth + 1 from windlass.jobs join chain on jobs.id = chain.next
+  )
+  select coalesce((select coalesce(next, id) from chain order by depth desc limit 1), job_id)
+$$;
+
+-- Of the queued jobs of a queue and priority: from each partial index, since a plain max() would read every job that ever was.
+create function windlass.last_position(named text, rank integer) returns bigint language sql stable as $$
+  select max(position) from (
+    (select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and ready order by position desc limit 1)
+    union all
+    select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
+    union all
+    select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and parked_on is not null
+    union all
+    select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and waiting_on > 0
+  ) as last
+$$;
+
+create function windlass.enqueue(
+  type            text,
+  payload         jsonb       default '{}',   -- arguments by name
+  queue           text        default 'default',
+  priority        integer     default 0,      -- larger goes first
+  run_at          timestamptz default null,   -- not before this instant
+  delay           interval    default null,   -- or not before so long from now
+  idempotency_key text        default null,   -- once for this type, and organisation
+  idempotency_for interval    default null,   -- how long the key is remembered; null = for ever
+  dedupe_key      text        default null,   -- not while a job with the same is queued or runs
+  org_id          text        default null,
+  tags            text[]      default null,
+  headers         jsonb       default null,   -- an object of texts
+  max_attempts    integer     default 6,      -- executions in all
+  timeout         interval    default null,   -- of one execution
+  id              text        default null,
+  notify          boolean     default true,   -- wake workers at the commit
+  out job_id      text,
+  out created     boolean
+) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+  moment    timestamptz := clock_timestamp();
+  due       timestamptz := coalesce(enqueue.run_at, moment + enqueue.delay);
+  chosen    text := coalesce(enqueue.id, windlass.new_id(moment));
+  my_key    text := nullif(btrim(enqueue.idempotency_key, E' \t\n\r\f\v'), '');
+  my_scope  text := case when my_key is not null then windlass.scope_of(enqueue.type, enqueue.org_id) end;
+  my_dedupe text := nullif(btrim(enqueue.dedupe_key, E' \t\n\r\f\v'), '');
+  my_seq    bigint;
+  my_place  bigint;
+  body      bytea := convert_to(enqueue.payload::text, 'UTF8');
+  labels    jsonb := windlass.check_names('tags', enqueue.tags);
+  is_ours   boolean := false;
+  holder    text;
+begin
+  perform windlass.check_name('type', enqueue.type), windlass.check_name('queue', enqueue.queue), windlass.check_name('id', chosen);
+  if enqueue.org_id is not null then perform windlass.check_name('org_id', enqueue.org_id); end if;
+  if jsonb_typeof(enqueue.payload) is distinct from 'object' then
+    raise exception 'payload: must be a JSON object: arguments by name' using errcode = 'invalid_parameter_value';
+  elsif length(body) > 1048576 then
+    raise exception 'payload: is % bytes, the limit is 1048576; store a reference instead', length(body) using errcode = 'invalid_parameter_value';
+  elsif enqueue.run_at is not null and enqueue.delay is not null then
+    raise exception 'run_at: say this or delay, not both' using errcode = 'invalid_parameter_value';
+  elsif enqueue.delay < interval '0' or enqueue.timeout < interval '0' or enqueue.idempotency_for <= interval '0' then
+    raise exception 'delay, timeout, idempotency_for: must not be negative' using errcode = 'invalid_parameter_value';
+  elsif enqueue.max_attempts is null or enqueue.max_attempts < 1 then
+    raise exception 'max_attempts: must be at least 1' using errcode = 'invalid_parameter_value';
+  elsif length(my_key) > 1000 or length(my_dedupe) > 1000 then
+    raise exception 'idempotency_key, dedupe_key: at most 1000 characters; hash what is longer' using errcode = 'invalid_parameter_value';
+  elsif enqueue.headers is not null and (jsonb_typeof(enqueue.headers) <> 'object'
+        or exists (select from jsonb_each(case jsonb_typeof(enqueue.headers) when 'object' then enqueue.headers else '{}' end) where jsonb_typeof(value) <> 'string')) then
+    raise exception 'headers: must be a JSON object of texts' using errcode = 'invalid_parameter_value';
+  end if;
+
+  for turn in 1..3 loop  -- a holder that ends between two statements is the reason to look again
+    if my_key is not null and not is_ours then
+      insert into windlass.idempotency_keys as held (scope, key, job_id, expires_at)
+      values (my_scope, my_key, chosen, moment + enqueue.idempotency_for)
+      on conflict (scope, key) do update set job_id = excluded.job_id, expires_at = excluded.expires_at
+       where held.expires_at <= moment;
+      is_ours := found;
+      if not is_ours then
+        select windlass.head_of(job_id) into holder from windlass.idempotency_keys where scope = my_scope and key = my_key;
+        if found then
+          enqueue.job_id := holder; created := false; return;
+        end if;
+        continue;
+      end if;
+    end if;
+    if my_place is null and exists (select from windlass.queues where positions = 'dense' and name = enqueue.queue for update) then
+      my_place := coalesce(windlass.last_position(enqueue.queue, enqueue.priority), 0) + 100;  -- core/positions.py: dense
+    end if;
+    my_seq := nextval('windlass.jobs_seq');
+    insert into windlass.jobs (
+      seq, ready, position, created_at, queued_at, updated_at, state, id, payload, type, queue, org_id, priority, run_at,
+      timeout_ns, max_attempts, max_lost, retry_policy, idempotency_scope, idempotency_key, dedupe_key, tags, headers, share)
+    values (
+      my_seq, coalesce(due <= moment, true), coalesce(my_place, 100 * my_seq), moment, moment, moment, 'queued', chosen, body,
+      enqueue.type, enqueue.queue, enqueue.org_id, enqueue.priority, due,
+      coalesce(extract(epoch from enqueue.timeout) * 1000000000, 0)::bigint, enqueue.max_attempts, 3,
+      format('{"max_attempts":%s,"backoff":{"type":"table","pauses":[1000000,2000000,4000000,8000000,16000000,32000000,60000000]}}', enqueue.max_attempts),
+      my_scope, my_key, my_dedupe, labels, nullif(enqueue.headers, '{}'),
+      (select coalesce('=' || enqueue.org_id, '') from windlass.queues where fairness = 'fair' and name = enqueue.queue))
+    on conflict (dedupe_key) where dedupe_key is not null and state in ('queued', 'running') do nothing;
+    if found then
+      if enqueue.notify and coalesce(due <= moment, true) then
+        perform pg_notify('windlass_' || nspname, enqueue.queue) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+          where pg_class.oid = 'windlass.jobs'::regclass;
+      end if;
+      enqueue.job_id := chosen; created := true; return;
+    end if;
+    select jobs.id into holder from windlass.jobs where dedupe_key = my_dedupe and state in ('queued', 'running');
+    if found then
+      if my_key is not null then  -- taken above, and answered by another key: the same call again must be too
+        update windlass.idempotency_keys set job_id = holder where scope = my_scope and key = my_key;
+      end if;
+      enqueue.job_id := holder; created := false; return;
+    end if;
+  end loop;
+  raise exception 'others enqueue and end jobs with the same keys; try again' using errcode = 'serialization_failure';
+end $$;

@@ -21,7 +21,7 @@ with recursive kept as materialized (
      order by finished_at, seq limit 1) as next
 )
 select windlass.micros(head.finished_at), head.seq from walk cross join lateral (
-  select seq, id, finished_at, group_id, retry_of, superseded_by from windlass.jobs where jobs.seq = walk.seq offset 0) as head
+  select seq, id, state, history, finished_at, group_id, retry_of, superseded_by from windlass.jobs where jobs.seq = walk.seq offset 0) as head
  where superseded_by is null
    and (select true from windlass.dependencies cross join lateral (
           select from windlass.jobs as waiting where waiting.seq = job_seq and waiting.finished_at is null offset 0) as open
@@ -38,7 +38,8 @@ select windlass.micros(head.finished_at), head.seq from walk cross join lateral 
                        where parent_id = member.id limit 1))
            limit 1) is null))
    and (:watermark::bigint is null or (
-     (select true from windlass.runs where job_seq = head.seq and runs.finished_at > windlass.at(:watermark) limit 1) is null
+     (history is null or state <> 'succeeded' or head.finished_at <= windlass.at(:watermark))
+     and (select true from windlass.runs where job_seq = head.seq and runs.finished_at > windlass.at(:watermark) limit 1) is null
      and (retry_of is null or (
        with recursive chain (seq, retry_of) as (
          select head.seq, head.retry_of
@@ -50,7 +51,11 @@ select windlass.micros(head.finished_at), head.seq from walk cross join lateral 
      and (group_id is null or (
        select true from windlass.jobs as member cross join lateral (
          select from windlass.runs where job_seq = member.seq and runs.finished_at > windlass.at(:watermark) offset 0) as late
-        where member.group_id = head.group_id limit 1) is null)))
+        where member.group_id = head.group_id limit 1) is null)
+     and (group_id is null or (
+       select true from windlass.jobs as member
+        where member.group_id = head.group_id and member.history is not null and member.state = 'succeeded'
+          and member.finished_at > windlass.at(:watermark) limit 1) is null)))
  limit :limit;
 
 -- name: chains
@@ -150,6 +155,31 @@ on conflict (hour, org_id, queue, type, outcome) do update
    set runs = hourly.runs + excluded.runs, run_us = hourly.run_us + excluded.run_us,
        wait_us = hourly.wait_us + excluded.wait_us, cpu_us = hourly.cpu_us + excluded.cpu_us,
        peak_rss = greatest(hourly.peak_rss, excluded.peak_rss);
+
+-- name: batch_edge
+-- Of usage_batches, like bite_edge.
+select windlass.micros(at) from windlass.usage_batches
+ where at > windlass.at(:counted) and at <= windlass.at(:until)
+ order by at
+ limit 1 offset :limit - 1;
+
+-- name: count_batches
+select coalesce(sum(runs), 0)::bigint from windlass.usage_batches where at > windlass.at(:counted) and at <= windlass.at(:edge);
+
+-- name: roll_up_batches
+insert into windlass.usage_hourly as hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select date_trunc('hour', at, 'UTC'), coalesce(org_id, ''), queue, type, outcome, sum(runs), sum(run_us), sum(wait_us),
+       sum(cpu_us), max(peak_rss)
+  from windlass.usage_batches
+ where at > windlass.at(:counted) and at <= windlass.at(:edge)
+ group by 1, 2, 3, 4, 5
+on conflict (hour, org_id, queue, type, outcome) do update
+   set runs = hourly.runs + excluded.runs, run_us = hourly.run_us + excluded.run_us,
+       wait_us = hourly.wait_us + excluded.wait_us, cpu_us = hourly.cpu_us + excluded.cpu_us,
+       peak_rss = greatest(hourly.peak_rss, excluded.peak_rss);
+
+-- name: drop_batches
+delete from windlass.usage_batches where at <= windlass.at(:before);
 
 -- name: all_usage
 -- Column order: windlass.types.Usage.

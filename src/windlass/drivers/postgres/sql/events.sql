@@ -14,6 +14,12 @@ select webhook_id, url, events::text, secret, org_id, enabled, windlass.micros(c
        windlass.micros(old_until), disabled_reason
   from windlass.webhooks order by webhook_id;
 
+-- name: subscribers
+-- What is needed to announce something, and no secret: a role that enqueues may not read those.
+select webhook_id, url, events::text, '', org_id, enabled, windlass.micros(created_at), null, windlass.micros(old_until),
+       disabled_reason
+  from windlass.webhooks order by webhook_id;
+
 -- name: lock_webhooks
 select from windlass.webhooks where webhook_id = any(:ids::text[]) order by webhook_id for update;
 
@@ -57,14 +63,15 @@ values (:event, :job_id, :org_id, :body, windlass.at(:now), windlass.at(:now))
 returning event_id;
 
 -- name: insert_deliveries
-insert into windlass.deliveries (event_id, webhook_id, next_attempt_at)
-select (value ->> 0)::bigint, value ->> 1, windlass.at(:now) from jsonb_array_elements(:items::jsonb) as value
-on conflict (event_id, webhook_id) do nothing;
+insert into windlass.deliveries (event_id, webhook_id, event_at, next_attempt_at)
+select e.event_id, made.value ->> 1, e.created_at, windlass.at(:now)
+  from jsonb_array_elements(:items::jsonb) as made join windlass.outbox e on e.event_id = (made.value ->> 0)::bigint
+on conflict (event_id, webhook_id, event_at) do nothing;
 
 -- name: get_delivery
 select d.event_id, d.webhook_id, e.event, e.job_id, e.org_id, e.body, windlass.micros(e.created_at), d.status, d.attempts,
        windlass.micros(d.next_attempt_at), d.taken, windlass.micros(d.finished_at), d.response, d.log
-  from windlass.deliveries d join windlass.outbox e on e.event_id = d.event_id
+  from windlass.deliveries d join windlass.outbox e on e.event_id = d.event_id and e.created_at = d.event_at
  where d.event_id = :event_id and d.webhook_id = :webhook_id;
 
 -- name: lock_deliveries
@@ -81,7 +88,7 @@ select d.event_id, d.webhook_id, e.event, e.job_id, e.org_id, e.body, windlass.m
        select * from windlass.deliveries x
         where x.webhook_id = w.webhook_id and x.status = 'queued' and x.next_attempt_at <= windlass.at(:by)
         order by x.next_attempt_at, x.event_id limit :each) d
-  join windlass.outbox e on e.event_id = d.event_id
+  join windlass.outbox e on e.event_id = d.event_id and e.created_at = d.event_at
  order by d.next_attempt_at, d.event_id, d.webhook_id;
 
 -- name: deliveries_of
@@ -90,7 +97,7 @@ select d.event_id, d.webhook_id, e.event, e.job_id, e.org_id, e.body, windlass.m
   from (select * from windlass.deliveries
          where webhook_id = :webhook_id and status = :status and event_id < :before
          order by event_id desc limit :limit) d
-  join windlass.outbox e on e.event_id = d.event_id
+  join windlass.outbox e on e.event_id = d.event_id and e.created_at = d.event_at
  order by d.event_id desc;
 
 -- name: write_delivery
@@ -106,7 +113,7 @@ delete from windlass.deliveries where webhook_id = :webhook_id;
 select e.event_id from windlass.outbox e
  where e.fanned_at is not null and e.created_at <= windlass.at(:before) and not exists (
        select from windlass.deliveries d join windlass.webhooks w on w.webhook_id = d.webhook_id and w.enabled
-        where d.event_id = e.event_id and d.status = 'queued')
+        where d.event_id = e.event_id and d.event_at = e.created_at and d.status = 'queued')
  order by e.created_at, e.event_id limit :limit
    for update of e skip locked;
 

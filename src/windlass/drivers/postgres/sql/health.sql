@@ -8,14 +8,23 @@ select current_setting('server_version'), pg_is_in_recovery(), current_setting('
   current_setting('default_transaction_read_only')::boolean, current_setting('default_transaction_isolation');
 
 -- name: lacking_rights
--- `meta` and `migrations` are written by whoever migrates.
-select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where n.nspname = :schema
-  and case when c.relkind = 'S' then not has_sequence_privilege(c.oid, 'usage')
-           when c.relname in ('meta', 'migrations') then not has_table_privilege(c.oid, 'select')
-           else not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
-                     and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete')) end
-  and c.relkind in ('r', 'S')
+-- What a worker needs and this role may not do, table by table; and whether it may change any at all. What a worker only
+-- reads, or does not touch, is not asked for: `migrations` is written by whoever migrates,
+-- `api_tokens` by people, and `audit` is only added to. deploy/postgres/roles.sql
+with needs (names, verbs) as (values
+  ('{migrations}'::text[], '{select}'::text[]), ('{api_tokens}', '{}'), ('{audit}', '{insert}'),
+  ('{webhooks}', '{select,update}'),
+  ('{meta,queues,templates,schedules}', '{select,insert,update}')
+), relations as (
+  select c.oid, c.relname, c.relkind,
+    coalesce((select verbs from needs where c.relname = any(names)), '{select,insert,update,delete}') as verbs
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = :schema
+    and c.relkind in ('r', 'p', 'S') and not c.relispartition  -- the rights to a partition are those to its table
+)
+select relname, (select bool_or(has_any_column_privilege(oid, 'insert, update')) from relations where relkind <> 'S')
+from relations
+where case when relkind = 'S' then relname in ('jobs_seq', 'outbox_event_id_seq') and not has_sequence_privilege(oid, 'usage')
+           else exists (select from unnest(verbs) verb where not has_table_privilege(oid, verb)) end
 order by 1;
 
 -- name: index_states
@@ -62,3 +71,14 @@ select a.pid, a.usename::text, a.application_name, a.state, count(distinct w.pid
 from waiting w cross join unnest(pg_blocking_pids(w.pid)) as b (pid) join pg_stat_activity a on a.pid = b.pid
 where b.pid not in (select pid from waiting)
 group by 1, 2, 3, 4, 7 order by 6 desc limit 5;
+
+-- name: role_facts
+-- What travels to us encrypted, and what else this role may do: all, make roles, change the schema, rewrite the audit log.
+select coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false), r.rolsuper, r.rolcreaterole,
+  pg_has_role(n.nspowner, 'usage'), has_table_privilege('windlass.audit', 'update, delete, truncate')
+from pg_roles r cross join pg_namespace n
+where r.rolname = current_user and n.nspname = :schema;
+
+-- name: public_rights
+select distinct c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace, aclexplode(c.relacl) a
+where n.nspname = :schema and c.relkind in ('r', 'p') and a.grantee = 0 order by 1;

@@ -5,7 +5,7 @@ select seq, id, queue, type, org_id, state, ready, priority, position, windlass.
        windlass.micros(queued_at), windlass.micros(updated_at), windlass.micros(run_at), timeout_ns, attempts, executions,
        skipped, lost, max_attempts, max_lost, lease_token, windlass.micros(lease_expires_at), worker_id,
        windlass.micros(claimed_at), windlass.micros(started_at), windlass.micros(finished_at), windlass.micros(failed_at),
-       last_token, last_outcome, dead_kind, windlass.micros(dead_at), dead_reason, retry_mode, crash_policy, on_unknown,
+       last_token, last_outcome, dead_kind, windlass.micros(dead_at), dead_reason, retry_mode, crash_policy, on_unknown, history,
        retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
        windlass.micros(fire_at), group_id, group_seq, waiting_on, after_rule, awaited, parked_on, limit_keys::text, permits::text,
        windlass.micros(aged_at), tags::text, retry_of, manual, superseded_by, windlass.micros(cancel_requested_at), progress, progress_note, headers::text,
@@ -15,6 +15,10 @@ select seq, id, queue, type, org_id, state, ready, priority, position, windlass.
 -- name: lock_jobs
 -- In the order of their numbers.
 select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
+
+-- name: runs_unkept
+-- Whether it runs without a row of its run.
+select id from windlass.jobs where id = :id and state = 'running' and history is not null;
 
 -- name: get_runs
 select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,

@@ -2,7 +2,7 @@
 
 -- name: insert_jobs
 -- Any number of jobs in one statement. A column that is the same for all of them comes once (`:queue`), one that differs as
--- an array (`:queue_each`); the other of the two is null. Numbers are drawn in the order given. Nothing is inserted when a
+-- an array (`:queue_each`); the other of the two is null. So with the moment, for calls that go together. Numbers are drawn in the order given. Nothing is inserted when a
 -- queue with dense positions is among them, unless their positions are given.
 with each as not materialized (
   select * from unnest(
@@ -13,12 +13,13 @@ with each as not materialized (
                 :retry_policy_each::text[], :idempotency_scope_each::text[], :idempotency_key_each::text[],
                 :dedupe_key_each::text[], :template_id_each::text[], :template_version_each::bigint[],
                 :schedule_id_each::text[], :fire_at_each::bigint[], :group_id_each::text[], :group_seq_each::bigint[],
-                :limit_keys_each::text[], :tags_each::text[], :headers_each::text[], :codec_each::text[]
+                :limit_keys_each::text[], :tags_each::text[], :headers_each::text[], :codec_each::text[], :now_each::bigint[],
+                :history_each::text[]
                 ) with ordinality as each (
                           id, payload, position, type, queue, org_id, priority, run_at, timeout_ns, attempts,
                           max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, idempotency_scope,
                           idempotency_key, dedupe_key, template_id, template_version, schedule_id, fire_at, group_id,
-                          group_seq, limit_keys, tags, headers, codec, place)
+                          group_seq, limit_keys, tags, headers, codec, now, history, place)
    where :placed or not exists (select from windlass.queues where positions = 'dense' and name = any(:names::text[]))
 ), numbered as not materialized (
   select nextval('windlass.jobs_seq') as seq, * from each order by place
@@ -30,9 +31,10 @@ insert into windlass.jobs (
   last_error, id, payload,
   type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode, crash_policy,
   on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version, schedule_id,
-  fire_at, group_id, group_seq, limit_keys, tags, headers, codec, share)
-select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= :now, true), coalesce(each.position, 100 * seq), windlass.at(:now),
-       windlass.at(:now), windlass.at(:now), 'queued', 0, 0, 0, 0, 'cancel', false, false, '', id, payload,
+  fire_at, group_id, group_seq, limit_keys, tags, headers, codec, history, share)
+select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= coalesce(each.now, :now), true),
+       coalesce(each.position, 100 * seq), windlass.at(coalesce(each.now, :now)), windlass.at(coalesce(each.now, :now)),
+       windlass.at(coalesce(each.now, :now)), 'queued', 0, 0, 0, 0, 'cancel', false, false, '', id, payload,
        coalesce(each.type, :type::text), coalesce(each.queue, :queue::text), coalesce(each.org_id, :org_id::text),
        coalesce(each.priority, :priority::bigint), windlass.at(coalesce(each.run_at, :run_at::bigint)),
        coalesce(each.timeout_ns, :timeout_ns::bigint), coalesce(each.attempts, :attempts::bigint),
@@ -45,10 +47,39 @@ select seq, coalesce(coalesce(each.run_at, :run_at::bigint) <= :now, true), coal
        windlass.at(coalesce(each.fire_at, :fire_at::bigint)), coalesce(each.group_id, :group_id::text),
        coalesce(each.group_seq, :group_seq::bigint), coalesce(each.limit_keys, :limit_keys::text)::jsonb,
        coalesce(each.tags, :tags::text)::jsonb, coalesce(each.headers, :headers::text)::jsonb,
-       coalesce(each.codec, :codec::text),
+       coalesce(each.codec, :codec::text), coalesce(each.history, :history::text),
        case when coalesce(each.queue, :queue::text) = any(fair.names) then coalesce('=' || coalesce(each.org_id, :org_id::text), '') end
   from numbered as each cross join fair
-returning id;
+returning 1;
+
+-- name: insert_alike
+-- The same for jobs that differ in nothing but id and payload, as most batches do: what they share is worked out once, and
+-- their number is all that is answered.
+with each as not materialized (
+  select * from unnest(:ids::text[], :payloads::bytea[]) with ordinality as each (id, payload, place)
+   where not exists (select from windlass.queues where positions = 'dense' and name = :queue)
+), numbered as not materialized (
+  select nextval('windlass.jobs_seq') as seq, * from each order by place
+), shared as materialized (
+  select windlass.at(:now) as now, windlass.at(:run_at::bigint) as run_at, windlass.at(:fire_at::bigint) as fire_at,
+         coalesce(:run_at::bigint <= :now, true) as ready, :limit_keys::jsonb as limit_keys, :tags::jsonb as tags,
+         :headers::jsonb as headers,
+         (select coalesce('=' || :org_id::text, '') from windlass.queues where fairness = 'fair' and name = :queue) as share
+), stored as (
+  insert into windlass.jobs (
+    seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited,
+    manual, last_error, id, payload, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost,
+    retry_mode, crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id,
+    template_version, schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, history, share)
+  select seq, shared.ready, 100 * seq, shared.now, shared.now, shared.now, 'queued', 0, 0, 0, 0, 'cancel', false,
+         false, '', id, payload, :type, :queue, :org_id, :priority, shared.run_at, :timeout_ns, :attempts, :max_attempts, :max_lost,
+         :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope, :idempotency_key, :dedupe_key, :template_id,
+         :template_version::bigint, :schedule_id, shared.fire_at, :group_id, :group_seq::bigint, shared.limit_keys, shared.tags,
+         shared.headers, :codec, :history, shared.share
+    from numbered cross join shared
+  returning 1
+)
+select count(*) from stored;
 
 -- name: insert_job
 -- The same for one job, which needs no arrays: a third less work than a batch of one.
@@ -57,16 +88,16 @@ insert into windlass.jobs (
   seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, payload, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
-  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, share)
+  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, history, share)
 select seq, coalesce(:run_at::bigint <= :now, true), 100 * seq, windlass.at(:now), windlass.at(:now), windlass.at(:now), 'queued',
        0, 0, 0, 0, 'cancel', false, false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
        :attempts, :max_attempts, :max_lost, :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope,
        :idempotency_key, :dedupe_key, :template_id, :template_version::bigint, :schedule_id, windlass.at(:fire_at::bigint),
-       :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec,
+       :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec, :history,
        (select coalesce('=' || :org_id::text, '') from windlass.queues where fairness = 'fair' and name = :queue)
   from number
  where not exists (select from windlass.queues where positions = 'dense' and name = :queue)
-returning id;
+returning 1;
 
 -- name: lock_queues
 -- Queues whose positions are dense: the largest one is read under this lock.

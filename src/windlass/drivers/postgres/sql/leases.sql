@@ -50,7 +50,7 @@ with nothing as (delete from windlass.barrier where false), glance as materializ
          progress_note = null, updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from picked where not (select barred from barred)))
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
             position, template_id, template_version, queued_at, run_at
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
@@ -58,14 +58,82 @@ with nothing as (delete from windlass.barrier where false), glance as materializ
   select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
          template_version, windlass.at(:now), windlass.at(:started_at),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
-    from leased
+    from leased where history is null
 )
 select case when todo = 0 and (select barred from barred) then 2 else todo end,
-       seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+       seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, permits::text
+       headers::text, permits::text, history
   from glance left join leased on true
  order by priority desc, position, created_at, seq;
+
+-- name: claim_short
+-- A claim that begins where the last ones ended: cursor.py says when, and what it may miss for how long. Of each priority that
+-- was seen what stands at its floor or behind it (low = high), and all of those in between, in the one order over all of them.
+-- The limit ends it as soon as there is enough, so nothing is locked that is not taken. It promotes nothing and takes
+-- nothing back; where limits or turns concern it, it takes nothing and says so. The second column is the position.
+with nothing as (delete from windlass.barrier where false),
+glance as materialized (
+  select exists (select from windlass.queues where name = :queue and paused_at is not null)
+      or exists (select from windlass.reservations where queue = :queue and status = 'ACTIVE') as closed,
+         case when exists (select from windlass.queues where name = :queue and fairness = 'fair')
+                or exists (select from windlass.limits where key in ('global', 'queue:' || :queue))
+                or exists (select from windlass.limits where wake_at <= windlass.at(:now)) then 2 else 0 end as todo
+), picked as materialized (
+  select taken.* from unnest(:lows::bigint[], :highs::bigint[], :floors::bigint[]) as span (low, high, floor)
+   cross join lateral (
+     select * from (
+       select seq, type, org_id, limit_keys, tags from windlass.jobs
+        where (select not closed and todo = 0 from glance) and low = high
+          and queue = :queue and state = 'queued' and ready and priority = low and position >= floor
+          and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+        order by priority desc, position, created_at, seq
+        limit :limit
+          for update skip locked) as behind
+     union all
+     select * from (
+       select seq, type, org_id, limit_keys, tags from windlass.jobs
+        where (select not closed and todo = 0 from glance) and low < high
+          and queue = :queue and state = 'queued' and ready and priority > low and priority < high
+          and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+        order by priority desc, position, created_at, seq
+        limit :limit
+          for update skip locked) as between_levels) as taken
+   limit :limit
+), barred as materialized (
+  select case when exists (select from windlass.limits) then exists (
+           select from windlass.limits where key = any(array(
+             select 'type:' || type from picked union select 'org:' || org_id from picked
+              union select jsonb_array_elements_text(limit_keys) from picked
+              union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
+), leased as (
+  update windlass.jobs
+     set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
+         claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
+         progress_note = null, updated_at = windlass.touched(updated_at, :now)
+   where seq = any(array(select seq from picked where not (select barred from barred)))
+  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
+            position, template_id, template_version, queued_at, run_at
+), opened as (
+  insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
+                             claimed_at, started_at, wait_us)
+  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
+         template_version, windlass.at(:now), windlass.at(:started_at),
+         greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
+    from leased where history is null
+)
+select case when todo = 0 and (select barred from barred) then 2 else todo end, position,
+       seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
+       headers::text, permits::text, history
+  from glance left join leased on true
+ order by priority desc, position, created_at, seq;
+
+-- name: reached
+-- The last position of each priority among these, and how many dead rows the server believes there are.
+select priority, max(position), pg_stat_get_dead_tuples('windlass.jobs'::regclass) from windlass.jobs
+ where seq = any(:seqs::bigint[]) group by priority;
 
 -- name: claim_many
 -- The same over several queues. Which queue gives how many is decided without locks, in the one order over all of them;
@@ -127,7 +195,7 @@ with nothing as (delete from windlass.barrier where false), open_queues as mater
          progress_note = null, updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from picked where not (select barred from barred)))
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
             position, template_id, template_version, queued_at, run_at
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
@@ -135,21 +203,21 @@ with nothing as (delete from windlass.barrier where false), open_queues as mater
   select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
          template_version, windlass.at(:now), windlass.at(:started_at),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
-    from leased
+    from leased where history is null
 )
 select case when todo = 0 and (select barred from barred) then 2
             when todo = 0 and (select count(*) from heads) > (select count(*) from picked) then 3 else todo end,
-       seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+       seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, permits::text
+       headers::text, permits::text, history
   from glance left join leased on true
  order by priority desc, position, created_at, seq;
 
 -- name: claimed_before
 -- What a claim took whose reply was lost: nobody else writes this token.
-select 0, jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
+select 0, jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost,
        max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec,
-       payload, headers::text, permits::text
+       payload, headers::text, permits::text, history
   from windlass.jobs
  where state = 'running' and queue = any(:queues::text[]) and lease_expires_at = windlass.at(:expires_at) and lease_token = :token
  order by priority desc, position, created_at, seq;
@@ -202,7 +270,7 @@ with leased as (
          progress_note = null, permits = :permits::jsonb -> seq::text, updated_at = windlass.touched(updated_at, :now)
    where seq = any(:seqs::bigint[])
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits,
+            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
             template_id, template_version, queued_at, run_at
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
@@ -210,12 +278,24 @@ with leased as (
   select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
          template_version, windlass.at(:now), windlass.at(:started_at),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
-    from leased
+    from leased where history is null
 )
-select 0, seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
+select 0, seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
        retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, permits::text
+       headers::text, permits::text, history
   from leased;
+
+-- name: keep_runs
+-- For running jobs without a row of their run, of which one is kept after all, as the claim would have written it. `:seqs` is
+-- sorted. What was there already under this number stays.
+insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
+                           claimed_at, started_at, wait_us)
+select seq, executions,
+       (:prefixes::text[])[width_bucket(seq, :seqs::bigint[])] || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'),
+       worker_id, org_id, queue, type, template_id, template_version, claimed_at, started_at,
+       greatest(windlass.micros(claimed_at) - windlass.micros(greatest(queued_at, run_at)), 0)
+  from windlass.jobs where seq = any(:seqs::bigint[]) and case when claimed_at is not null then state end = 'running'
+on conflict do nothing;
 
 -- name: extend
 -- Never waits: a row that somebody holds is stepped over and asked for again. The true start of runs that were claimed
@@ -243,7 +323,7 @@ select seq, wish from extended;
 -- Leases that core/eligibility.py: needs_decision leaves to the driver, without locks. Whoever is about to end runs says so
 -- before it looks at what they hold: see `hold_claims`.
 with nothing as (delete from windlass.barrier where false)
-select seq, permits::text from windlass.jobs
+select seq, permits::text, history, lease_token, windlass.micros(claimed_at) from windlass.jobs
  where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
    and crash_policy = 'requeue' and cancel_requested_at is null
    and (max_lost = 0 or lost + 1 < max_lost)
@@ -252,9 +332,12 @@ select seq, permits::text from windlass.jobs
  limit :bite;
 
 -- name: expire
--- core/changes.py: Expire, for those of the lapsed that are so still and that nobody else holds.
+-- core/changes.py: Expire, for those of the lapsed that are so still and that nobody else holds. Runs that have no row yet get
+-- one; `:seqs` is sorted, `:prefixes` tells by what each of them is known.
 with locked as materialized (
-  select seq, permits from windlass.jobs
+  select seq, permits, history, executions, worker_id, org_id, queue, type, template_id, template_version, claimed_at,
+         started_at, queued_at, run_at
+    from windlass.jobs
    where seq = any(:seqs::bigint[]) and state = 'running' and lease_expires_at <= windlass.at(:now)
      and crash_policy = 'requeue' and cancel_requested_at is null
      and (max_lost = 0 or lost + 1 < max_lost)
@@ -271,8 +354,19 @@ with locked as materialized (
   update windlass.runs set status = 'failed', error = :error, finished_at = windlass.at(:now),
                            started_at = coalesce(started_at, windlass.at(:now))
    where job_seq = any(array(select seq from expired)) and status is null
+), kept as (
+  insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
+                             claimed_at, started_at, wait_us, status, error, finished_at)
+  select seq, executions,
+         (:prefixes::text[])[width_bucket(seq, :seqs::bigint[])] || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'),
+         worker_id, org_id, queue, type, template_id, template_version, claimed_at, coalesce(started_at, windlass.at(:now)),
+         greatest(windlass.micros(claimed_at) - windlass.micros(greatest(queued_at, run_at)), 0), 'failed', :error,
+         windlass.at(:now)
+    from locked where history is not null
+  on conflict do nothing
 )
-select seq, permits::text, id, org_id, type, queue, executions, lost from expired join locked using (seq);
+select seq, permits::text, id, expired.org_id, expired.type, expired.queue, expired.executions, lost
+  from expired join locked using (seq);
 
 -- name: leased_queues
 -- Found by jumping through the index.
@@ -285,13 +379,22 @@ with recursive names (queue) as (
 )
 select queue from names where queue is not null;
 
+-- name: leased_under
+-- A token stands in no index: it is looked for among the valid leases of its queues.
+select seq from windlass.jobs
+ where state = 'running' and queue = any(:queues::text[]) and lease_expires_at > windlass.at(:now)
+   and lease_token = :token and worker_id = :worker_id
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
 -- name: undecided
-select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
+select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost,
        max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec,
-       payload, headers::text, permits::text,
+       payload, headers::text, permits::text, history,
        run_id, lease_token, windlass.micros(jobs.claimed_at), windlass.micros(lease_expires_at)
-  from windlass.jobs join windlass.runs on job_seq = jobs.seq and attempt_no = executions
+  from windlass.jobs left join windlass.runs on job_seq = jobs.seq and attempt_no = executions
  where state = 'running' and jobs.queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
+   and (run_id is not null or history is not null)
    and (crash_policy = 'fail' or cancel_requested_at is not null
         or (max_lost > 0 and lost + 1 >= max_lost)
         or (max_attempts > 0 and greatest(attempts + 1, executions - skipped) >= max_attempts))

@@ -3,13 +3,25 @@
 -- name: is_sampled
 select exists (select from windlass.queue_stats where minute = windlass.at(:minute));
 
+-- name: any_unkept
+-- Whether runs that left no row ended in this minute.
+select exists (select from windlass.usage_batches where at >= windlass.at(:minute) and at < windlass.at(:minute + 60000000));
+
 -- name: ended_alike
--- core/sampling.py: Ended. `:edges` are its EDGES, in which a duration's place is its bucket.
+-- core/sampling.py: Ended. `:edges` are its EDGES, in which a duration's place is its bucket. `:unkept`: some of them left no
+-- row, and are told from their jobs.
 select queue, status, width_bucket(wait_us, :edges::bigint[]), width_bucket(run_us, :edges::bigint[]), count(*)
   from (select queue, status, coalesce(wait_us, 0) as wait_us,
                greatest(windlass.micros(finished_at) - windlass.micros(started_at), 0) as run_us
           from windlass.runs
-         where finished_at is not null and finished_at >= windlass.at(:minute) and finished_at < windlass.at(:minute + 60000000)) as ended
+         where finished_at is not null and finished_at >= windlass.at(:minute) and finished_at < windlass.at(:minute + 60000000)
+        union all
+        select queue, 'completed', greatest(windlass.micros(claimed_at) - windlass.micros(greatest(queued_at, run_at)), 0),
+               greatest(windlass.micros(finished_at) - windlass.micros(coalesce(started_at, finished_at)), 0)
+          from windlass.jobs
+         where :unkept and state = 'succeeded' and finished_at is not null and finished_at >= windlass.at(:minute)
+           and finished_at < windlass.at(:minute + 60000000) and history is not null
+           and not exists (select from windlass.runs where job_seq = jobs.seq and attempt_no = executions)) as ended
  group by 1, 2, 3, 4;
 
 -- name: first_created

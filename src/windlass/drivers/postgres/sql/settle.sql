@@ -2,23 +2,23 @@
 -- Rows are locked in the order of their numbers before they are changed.
 
 -- name: seqs_of
-select id, seq from windlass.jobs where id = any(:ids::text[]);
+select id, seq, history from windlass.jobs where id = any(:ids::text[]);
 
 -- name: guards
 -- Without a lock: to say why something was refused.
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited, windlass.micros(claimed_at)
   from windlass.jobs where seq = any(:seqs::bigint[]);
 
 -- name: lock_guards
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited, windlass.micros(claimed_at)
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
 
 -- name: try_guards
 -- The same without waiting: what somebody holds is passed over.
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
-       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited
+       windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited, windlass.micros(claimed_at)
   from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked;
 
 -- name: shared_rows_of
@@ -64,6 +64,50 @@ with locked as materialized (
    where job_seq = any(array(select seq from acked)) and status is null
 )
 select seq from acked;
+
+-- name: ack_unkept
+-- The same where some of them run without a row: those are counted, one row for each kind and minute. core/history.py: batches
+with locked as materialized (
+  select seq from windlass.jobs where seq = any(:seqs::bigint[])
+   order by seq
+     for update skip locked
+), acked as (
+  update windlass.jobs
+     set state = 'succeeded', lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,
+         last_outcome = 'ack',
+         finished_at = windlass.at((:ats::bigint[])[width_bucket(seq, :seqs::bigint[])]),
+         started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
+         updated_at = windlass.touched(updated_at, :now)
+   where seq = any(array(select seq from locked)) and not awaited and permits is null and lease_expires_at > windlass.at(:now)
+     and (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]] = lease_token
+  returning seq, history, org_id, queue, type, queued_at, run_at, claimed_at, started_at, finished_at
+), closed as (
+  update windlass.runs
+     set status = 'completed', finished_at = windlass.at((:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])]),
+         started_at = coalesce(started_at, windlass.at(coalesce(
+           nullif((:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])], 0),
+           (:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])])))
+   where job_seq = any(array(select seq from acked where history is null)) and status is null
+), metered as (
+  insert into windlass.usage_batches (at, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us)
+  select max(finished_at), org_id, queue, type, 'completed', count(*),
+         extract(epoch from sum(greatest(finished_at - started_at, interval '0'))) * 1000000,
+         extract(epoch from sum(greatest(claimed_at - greatest(queued_at, run_at), interval '0'))) * 1000000, 0
+    from acked where history is not null
+   group by date_bin(interval '1 minute', finished_at, timestamptz 'epoch'), org_id, queue, type
+)
+select seq from acked;
+
+-- name: meter
+-- The same of jobs that have succeeded in this transaction. `:seqs` is sorted.
+insert into windlass.usage_batches (at, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select max(finished_at), org_id, queue, type, 'completed', count(*),
+       extract(epoch from sum(greatest(finished_at - started_at, interval '0'))) * 1000000,
+       extract(epoch from sum(greatest(claimed_at - greatest(queued_at, run_at), interval '0'))) * 1000000,
+       sum(coalesce((:cpu_us::bigint[])[width_bucket(seq, :seqs::bigint[])], 0)),
+       max((:peak_rss::bigint[])[width_bucket(seq, :seqs::bigint[])])
+  from windlass.jobs where seq = any(:seqs::bigint[])
+ group by date_bin(interval '1 minute', finished_at, timestamptz 'epoch'), org_id, queue, type;
 
 -- name: move
 -- Everything else: any number of judged rows, whatever becomes of each. `:seqs` is sorted here too.

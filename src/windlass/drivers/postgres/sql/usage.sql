@@ -58,3 +58,18 @@ select date_trunc('day', runs.finished_at, 'UTC'), coalesce(runs.org_id, ''), ru
 on conflict (day, org_id, queue, type, outcome) do update
    set runs = daily.runs + excluded.runs, run_us = daily.run_us + excluded.run_us, wait_us = daily.wait_us + excluded.wait_us,
        cpu_us = daily.cpu_us + excluded.cpu_us, peak_rss = greatest(daily.peak_rss, excluded.peak_rss);
+
+-- name: forget_hours
+-- What is left of it when whole months are gone.
+delete from windlass.usage_hourly
+ where (hour, org_id, queue, type, outcome) in (
+       select hour, org_id, queue, type, outcome from windlass.usage_hourly where hour < windlass.at(:before)
+        order by hour, org_id, queue, type, outcome limit :limit)
+returning hour;
+
+-- name: forget_days
+delete from windlass.usage_daily
+ where (day, org_id, queue, type, outcome) in (
+       select day, org_id, queue, type, outcome from windlass.usage_daily where day < windlass.at(:before)
+        order by day, org_id, queue, type, outcome limit :limit)
+returning day;

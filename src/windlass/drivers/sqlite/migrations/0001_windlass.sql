@@ -24,7 +24,7 @@ create table jobs (
   run_at              integer,                             -- null = now
   timeout_ns          integer not null default 0,
   attempts            integer not null default 0,          -- recorded failures
-  executions          integer not null default 0,          -- run rows
+  executions          integer not null default 0,          -- runs, of which each has a row unless `history` says otherwise
   skipped             integer not null default 0,          -- runs that were released, snoozed or cancelled
   lost                integer not null default 0,          -- leases that expired or were revoked
   max_attempts        integer not null default 0,          -- total executions allowed; 0 = unset
@@ -44,6 +44,7 @@ create table jobs (
   retry_mode          text    not null default 'same_job',
   crash_policy        text    not null default 'requeue',
   on_unknown          text    not null default 'wait',
+  history             text,                                -- null = full; 'failures' = executions that succeed leave no run
   retry_policy        text,
   idempotency_scope   text,
   idempotency_key     text,
@@ -90,6 +91,7 @@ create table jobs (
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
   constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
                                        and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
+  constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
   constraint superseded_by_one  check (dead_kind is not 'superseded' or superseded_by is not null),
   constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
 ) strict;
@@ -124,12 +126,12 @@ create trigger jobs_touch after update on jobs when new.updated_at = old.updated
 end;
 
 create trigger jobs_frozen after update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
-  group_seq, retry_of, manual, retry_mode, crash_policy, created_at, queued_at on jobs
+  group_seq, retry_of, manual, retry_mode, crash_policy, history, created_at, queued_at on jobs
   when new.seq <> old.seq or new.id <> old.id or new.type <> old.type or new.org_id is not old.org_id
     or new.template_id is not old.template_id or new.template_version is not old.template_version
     or new.schedule_id is not old.schedule_id or new.fire_at is not old.fire_at or new.group_id is not old.group_id
     or new.group_seq is not old.group_seq or new.retry_of is not old.retry_of or new.manual <> old.manual
-    or new.retry_mode <> old.retry_mode or new.crash_policy <> old.crash_policy
+    or new.retry_mode <> old.retry_mode or new.crash_policy <> old.crash_policy or new.history is not old.history
     or new.created_at <> old.created_at or new.queued_at <> old.queued_at
 begin select raise(abort, 'this column of a job never changes'); end;
 
@@ -264,6 +266,7 @@ create table groups (
   constraint members_conserved check (total = remaining + succeeded + failed + cancelled),
   constraint ends_with_the_last check ((remaining = 0) = (finished_at is not null))
 ) strict, without rowid;
+create index groups_newest on groups (created_at, group_id);
 
 -- One row per key: global, queue:x, type:y, key:z, tag:t, org:o. Concurrency (used, max_used) and rate (tokens) alike.
 create table limits (
@@ -453,6 +456,8 @@ create index deliveries_due on deliveries (webhook_id, next_attempt_at) where st
 create index deliveries_sent on deliveries (webhook_id, finished_at) where status = 'sent';
 create index deliveries_of on deliveries (webhook_id, status, event_id);
 
+-- Runs that left no row: those of one settlement that are of one kind and ended within one minute, the last of them `at`.
+-- Counted like runs, and kept a little longer.
 create table usage_batches (
   batch_id  integer primary key autoincrement,
   at        integer not null,
@@ -463,8 +468,10 @@ create table usage_batches (
   runs      integer not null,
   run_us    integer not null,
   wait_us   integer not null,
-  cpu_us    integer not null
+  cpu_us    integer not null,
+  peak_rss  integer
 ) strict;
+create index usage_batches_at on usage_batches (at);
 
 create table usage_hourly (
   hour     integer not null,

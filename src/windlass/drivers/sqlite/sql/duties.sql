@@ -19,6 +19,7 @@ select finished_at, seq from jobs as head indexed by jobs_finished
                           or (member.state = 'dead' and member.finished_at <= :dead), 0)
              or exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
                          where parent_id = member.id and waiting.finished_at is null))))
+   and (history is null or state <> 'succeeded' or finished_at <= coalesce(:watermark, finished_at))
    and not exists (select 1 from runs where job_seq = head.seq and runs.finished_at > :watermark)
    and (retry_of is null or :watermark is null or not exists (
      with recursive chain (seq, retry_of) as (
@@ -29,6 +30,10 @@ select finished_at, seq from jobs as head indexed by jobs_finished
    and (group_id is null or :watermark is null or not exists (
      select 1 from jobs as member join runs on job_seq = member.seq
       where member.group_id = head.group_id and runs.finished_at > :watermark))
+   and (group_id is null or not exists (
+     select 1 from jobs as member
+      where member.group_id = head.group_id and member.history is not null and member.state = 'succeeded'
+        and member.finished_at > :watermark))
  order by finished_at, seq
  limit :limit;
 
@@ -107,6 +112,28 @@ on conflict (hour, org_id, queue, type, outcome) do update
    set runs = usage_hourly.runs + excluded.runs, run_us = usage_hourly.run_us + excluded.run_us,
        wait_us = usage_hourly.wait_us + excluded.wait_us, cpu_us = usage_hourly.cpu_us + excluded.cpu_us,
        peak_rss = coalesce(max(usage_hourly.peak_rss, excluded.peak_rss), usage_hourly.peak_rss, excluded.peak_rss);
+
+-- name: batch_edge
+-- Of usage_batches, like bite_edge.
+select at from usage_batches where at > :counted and at <= :until order by at limit 1 offset :limit - 1;
+
+-- name: count_batches
+select coalesce(sum(runs), 0) from usage_batches where at > :counted and at <= :edge;
+
+-- name: roll_up_batches
+insert into usage_hourly (hour, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select at - at % 3600000000, coalesce(org_id, ''), queue, type, outcome, sum(runs), sum(run_us), sum(wait_us), sum(cpu_us),
+       max(peak_rss)
+  from usage_batches
+ where at > :counted and at <= :edge
+ group by 1, 2, 3, 4, 5
+on conflict (hour, org_id, queue, type, outcome) do update
+   set runs = usage_hourly.runs + excluded.runs, run_us = usage_hourly.run_us + excluded.run_us,
+       wait_us = usage_hourly.wait_us + excluded.wait_us, cpu_us = usage_hourly.cpu_us + excluded.cpu_us,
+       peak_rss = coalesce(max(usage_hourly.peak_rss, excluded.peak_rss), usage_hourly.peak_rss, excluded.peak_rss);
+
+-- name: drop_batches
+delete from usage_batches where at <= :before;
 
 -- name: all_usage
 -- Column order: windlass.types.Usage.

@@ -11,6 +11,10 @@ on conflict (webhook_id) do update set url = excluded.url, events = excluded.eve
 select webhook_id, url, events, secret, org_id, enabled, created_at, old_secret, old_until, disabled_reason
   from webhooks order by webhook_id;
 
+-- name: subscribers
+select webhook_id, url, events, '', org_id, enabled, created_at, null, old_until, disabled_reason
+  from webhooks order by webhook_id;
+
 -- name: delete_webhook
 delete from webhooks where webhook_id = :webhook_id;
 

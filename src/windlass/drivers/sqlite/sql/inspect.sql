@@ -4,11 +4,15 @@
 select seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
        attempts, executions, skipped, lost, max_attempts, max_lost, lease_token, lease_expires_at, worker_id, claimed_at,
        started_at, finished_at, failed_at, last_token, last_outcome, dead_kind, dead_at, dead_reason, retry_mode,
-       crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id,
+       crash_policy, on_unknown, history, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id,
        template_version, schedule_id, fire_at, group_id, group_seq, waiting_on, after_rule, awaited, parked_on, limit_keys, permits, aged_at,
        tags, retry_of, manual, superseded_by, cancel_requested_at, progress, progress_note, headers, codec, last_error, result,
        payload
   from jobs where id in (select value from json_each(:ids));
+
+-- name: runs_unkept
+-- Whether it runs without a row of its run.
+select id from jobs where id = :id and state = 'running' and history is not null;
 
 -- name: get_runs
 select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,

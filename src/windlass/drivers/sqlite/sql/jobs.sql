@@ -37,12 +37,12 @@ insert into jobs (
   seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited, manual,
   last_error, id, type, queue, org_id, priority, run_at, timeout_ns, attempts, max_attempts, max_lost, retry_mode,
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
-  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload, share)
+  schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, payload, share, history)
 values (
   :seq, :ready, :position, :now, :now, :now, 'queued', 0, 0, 0, 0, 'cancel', 0, 0,
   '', :id, :type, :queue, :org_id, :priority, :run_at, :timeout_ns, :attempts, :max_attempts, :max_lost, :retry_mode,
   :crash_policy, :on_unknown, :retry_policy, :idempotency_scope, :idempotency_key, :dedupe_key, :template_id, :template_version,
-  :schedule_id, :fire_at, :group_id, :group_seq, :limit_keys, :tags, :headers, :codec, :payload, :share);
+  :schedule_id, :fire_at, :group_id, :group_seq, :limit_keys, :tags, :headers, :codec, :payload, :share, :history);
 
 -- name: insert_child
 -- The next link of a retry chain, copied from its parent in the store. core/rows.py: child_of

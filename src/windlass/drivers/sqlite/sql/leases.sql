@@ -43,16 +43,16 @@ select -priority, position, created_at, seq from jobs indexed by jobs_ready
 
 -- name: pick_rows
 -- The common claim (one queue, any type, no limits) reads all it needs at once; reading first is cheaper than returning.
-select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
+select seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
  order by priority desc, position, created_at, seq
  limit :limit;
 
 -- name: pick_rows_types
-select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
+select seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
    and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
@@ -61,8 +61,8 @@ select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions 
 
 -- name: picked
 -- The same columns, which follow windlass.types.Claimed, of rows that were picked before.
-select seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
+select seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
   from jobs where seq in (select value from json_each(:seqs));
 
 -- name: claim
@@ -90,7 +90,18 @@ insert into runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, t
                   started_at, wait_us, artifacts)
 select seq, executions, :prefix || printf('%012x', seq), worker_id, org_id, queue, type, template_id, template_version,
        claimed_at, started_at, max(claimed_at - max(queued_at, coalesce(run_at, 0)), 0), '[]'
-  from jobs where seq in (select value from json_each(:seqs));
+  from jobs where seq in (select value from json_each(:seqs)) and history is null;
+
+-- name: keep_runs
+-- The same for jobs that run without a row, of whose run one is kept after all. Items: {seq: prefix}. What was there already
+-- under this number stays.
+insert into runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version, claimed_at,
+                  started_at, wait_us, artifacts)
+select seq, executions, kept.value || printf('%012x', seq), worker_id, org_id, queue, jobs.type, template_id, template_version,
+       claimed_at, started_at, max(claimed_at - max(queued_at, coalesce(run_at, 0)), 0), '[]'
+  from json_each(:items) as kept cross join jobs on seq = cast(kept.key as integer)
+ where true
+on conflict do nothing;
 
 -- name: extend
 update jobs
@@ -108,9 +119,9 @@ update runs set started_at = asked.started_at
   from (select value ->> 0 as seq, value ->> 2 as started_at from json_each(:items)) as asked
  where job_seq = asked.seq and status is null and runs.started_at is null and asked.started_at is not null;
 
--- name: lapsed_permits
--- What those hold whose leases lapsed; their end forgets it.
-select permits from jobs indexed by jobs_leased
+-- name: lapsed
+-- What those hold whose leases lapsed, which their end forgets, and by what their runs are known.
+select permits, seq, history, lease_token, claimed_at from jobs indexed by jobs_leased
  where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now
    and crash_policy = 'requeue' and cancel_requested_at is null
    and (max_lost = 0 or lost + 1 < max_lost)
@@ -140,12 +151,20 @@ update runs set status = 'failed', error = :error, finished_at = :now, started_a
 -- name: leased_queues
 select distinct queue from jobs where state = 'running';
 
+-- name: leased_under
+-- A token stands in no index: it is looked for among the valid leases of its queues.
+select seq from jobs indexed by jobs_leased
+ where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at > :now
+   and lease_token = :token and worker_id = :worker_id
+ order by priority desc, position, created_at, seq
+ limit :limit;
+
 -- name: undecided
-select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, timeout_ns, attempts, executions, skipped, lost,
+select jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions, skipped, lost,
        max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload,
-       headers, permits, run_id, lease_token, jobs.claimed_at, lease_expires_at
-  from jobs join runs on job_seq = jobs.seq and attempt_no = executions
- where state = 'running' and lease_expires_at <= :now
+       headers, permits, history, run_id, lease_token, jobs.claimed_at, lease_expires_at
+  from jobs left join runs on job_seq = jobs.seq and attempt_no = executions
+ where state = 'running' and lease_expires_at <= :now and (run_id is not null or history is not null)
    and (crash_policy = 'fail' or cancel_requested_at is not null
         or (max_lost > 0 and lost + 1 >= max_lost)
         or (max_attempts > 0 and max(attempts + 1, executions - skipped) >= max_attempts))

@@ -181,8 +181,8 @@ select -priority, position, created_at, seq, limit_keys, type, org_id, tags, sha
 -- name: pick_limited_rows
 -- The same, with all that a run needs: the columns of `picked`.
 select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share,
-       seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
+       seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
    and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
@@ -208,8 +208,8 @@ select -priority, position, created_at, seq, limit_keys, jobs.type, org_id, tags
 -- name: pick_firsts_rows
 -- The same, with all that a run needs: the columns of `picked`.
 select -priority, position, created_at, seq, limit_keys, jobs.type, org_id, tags, share,
-       seq, jobs.id, jobs.type, queue, org_id, priority, timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits
+       seq, jobs.id, jobs.type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
+       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
   from json_each(:shares) as asked join jobs
     on seq = (select seq from jobs as first indexed by jobs_fair
                where queue = :queue and share = asked.value and state = 'queued' and ready = 1

@@ -3,8 +3,12 @@
 -- name: is_sampled
 select exists (select 1 from queue_stats where minute = :minute);
 
+-- name: any_unkept
+-- Whether runs that left no row ended in this minute.
+select exists (select 1 from usage_batches where at >= :minute and at < :minute + 60000000);
+
 -- name: ended_alike
--- core/sampling.py: Ended, with bucket() spelled out twice.
+-- core/sampling.py: Ended, with bucket() spelled out twice. `:unkept`: some of them left no row, and are told from their jobs.
 select queue, status,
        case when wait_us < 100 then 0 when wait_us < 200 then 1 when wait_us < 500 then 2 when wait_us < 1000 then 3
             when wait_us < 2000 then 4 when wait_us < 5000 then 5 when wait_us < 10000 then 6 when wait_us < 20000 then 7
@@ -27,7 +31,14 @@ select queue, status,
        count(*)
   from (select queue, status, coalesce(wait_us, 0) as wait_us, max(finished_at - started_at, 0) as run_us
           from runs indexed by runs_finished
-         where finished_at is not null and finished_at >= :minute and finished_at < :minute + 60000000)
+         where finished_at is not null and finished_at >= :minute and finished_at < :minute + 60000000
+        union all
+        select queue, 'completed', max(claimed_at - max(queued_at, coalesce(run_at, 0)), 0),
+               max(finished_at - coalesce(started_at, finished_at), 0)
+          from jobs indexed by jobs_finished
+         where :unkept and state = 'succeeded' and finished_at is not null and history is not null
+           and finished_at >= :minute and :minute + 60000000 > finished_at
+           and not exists (select 1 from runs where job_seq = seq and attempt_no = executions))
  group by 1, 2, 3, 4;
 
 -- name: first_created

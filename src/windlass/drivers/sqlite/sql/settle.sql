@@ -1,12 +1,12 @@
 -- Ending executions. core/changes.py: effect_of says what each outcome writes; core/guards.py: judge says who may.
 
 -- name: seqs_of
-select id, seq, executions from jobs where id in (select value from json_each(:ids));
+select id, seq, history from jobs where id in (select value from json_each(:ids));
 
 -- name: guards
 -- Read under the write lock, only for what the fast path refused or what may bring a job back.
 select seq, state, lease_token, lease_expires_at, last_token, last_outcome, retry_mode, cancel_requested_at, group_id,
-       permits, id, awaited
+       permits, id, awaited, claimed_at
   from jobs where seq in (select value from json_each(:seqs));
 
 -- name: permits_of
@@ -87,3 +87,12 @@ select value ->> 0, value ->> 1, value ->> 2, value ->> 3, :now from json_each(:
 
 -- name: place
 select queue, priority from jobs where seq = :seq;
+
+-- name: meter
+-- core/history.py: batches. Items: {seq: [cpu, memory]} of jobs that have just succeeded and whose runs left no row.
+insert into usage_batches (at, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us, peak_rss)
+select max(finished_at), org_id, queue, jobs.type, 'completed', count(*),
+       sum(max(finished_at - coalesce(started_at, finished_at), 0)),
+       sum(max(claimed_at - max(queued_at, coalesce(run_at, 0)), 0)), sum(coalesce(ended.value ->> 0, 0)), max(ended.value ->> 1)
+  from json_each(:items) as ended cross join jobs on seq = cast(ended.key as integer)
+ group by finished_at / 60000000, org_id, queue, jobs.type;

@@ -53,3 +53,17 @@ on conflict (day, org_id, queue, type, outcome) do update
    set runs = usage_daily.runs + excluded.runs, run_us = usage_daily.run_us + excluded.run_us,
        wait_us = usage_daily.wait_us + excluded.wait_us, cpu_us = usage_daily.cpu_us + excluded.cpu_us,
        peak_rss = coalesce(max(usage_daily.peak_rss, excluded.peak_rss), usage_daily.peak_rss, excluded.peak_rss);
+
+-- name: forget_hours
+delete from usage_hourly
+ where (hour, org_id, queue, type, outcome) in (
+       select hour, org_id, queue, type, outcome from usage_hourly where hour < :before
+        order by hour, org_id, queue, type, outcome limit :limit)
+returning hour;
+
+-- name: forget_days
+delete from usage_daily
+ where (day, org_id, queue, type, outcome) in (
+       select day, org_id, queue, type, outcome from usage_daily where day < :before
+        order by day, org_id, queue, type, outcome limit :limit)
+returning day;

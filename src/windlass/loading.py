@@ -1,4 +1,5 @@
-"""The app that a person named on the command line: `module:attribute`, `module`, or a path to a `.py` file.
+"""The app that a person named, on the command line or in the settings of their tests: `module:attribute`, `module`, or a
+path to a `.py` file.
 
 This is the one place that imports a module by its name. The name is what somebody typed, never something stored.
 """
@@ -14,8 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from windlass.app import Windlass
-from windlass.cli.session import BrokenModule
-from windlass.errors import InvalidInput
+from windlass.errors import BrokenModule, InvalidInput
 from windlass.words import did_you_mean
 
 

@@ -1,0 +1,54 @@
+"""Windlass in FastAPI, Starlette and their like: a lifespan, and a dependency. The dashboard is mounted as any other
+application is: `api.mount("/windlass", web_app(jobs, access=…))`.
+
+    api = FastAPI(lifespan=lifespan(jobs))
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from windlass.app import Windlass
+from windlass.errors import InvalidInput
+from windlass.extras import MissingExtra
+
+try:
+    from starlette.requests import HTTPConnection
+except ModuleNotFoundError as error:
+    raise MissingExtra("server", "starlette") from error
+
+STATE: Final = "windlass"
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+
+
+def lifespan(
+    jobs: Windlass, *, worker: bool = False, around: Lifespan | None = None, **options: Any
+) -> Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]:
+    """The store is open while the application is, so that what is wrong with it is told at the start.
+
+    With `worker` the process is a worker as well, with the options of `app.running()`: fine for small things, but every
+    process of the server is one then, and shares its event loop with requests. `around` is a lifespan of your own, that
+    begins before and ends after."""
+
+    @asynccontextmanager
+    async def span(app: Any) -> AsyncIterator[Mapping[str, Any]]:
+        async with AsyncExitStack() as stack:
+            state = await stack.enter_async_context(around(app)) if around is not None else None
+            await stack.enter_async_context(jobs)
+            await jobs.client.ready()
+            if worker:
+                await stack.enter_async_context(jobs.running(**options))
+            app.state.windlass = jobs
+            yield {**(state or {}), STATE: jobs}
+
+    return span
+
+
+def jobs_of(connection: HTTPConnection) -> Windlass:
+    """The app of `lifespan`, as a dependency that a test can override: `jobs: Annotated[Windlass, Depends(jobs_of)]`."""
+    found = getattr(connection.app.state, STATE, None)
+    if not isinstance(found, Windlass):
+        raise InvalidInput("lifespan", "this application has no Windlass; write FastAPI(lifespan=lifespan(jobs))")
+    return found

@@ -1,0 +1,366 @@
+"""Who may write to which store, at each moment of a copy, and what is said to those who may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from windlass.apart import apart
+from windlass.clock import SECOND
+from windlass.copy_errors import CopyRefused, StoreMoved, StoreMoving
+from windlass.copying import Copy
+from windlass.core.alterations import Cancel, Delete, PutQueue
+from windlass.core.changes import Ack
+from windlass.core.copying import TABLES, Mark
+from windlass.drivers.copying import End, open_end
+from windlass.drivers.protocol import Claim, Driver
+from windlass.errors import StoreError
+from windlass.records import WorkerInfo
+from windlass.types import NewJob
+
+from .ends import HOUR, Place, Places, copier, digests, filled
+
+KINDS = ["sqlite", "postgres"]
+WORKER = WorkerInfo(
+    id="w", hostname="h", pid=1, pool_size=1, version="", queues=(), types=(), wakeups="", running=0, started_at=1
+)
+
+
+def wish(limit: int = 1) -> Claim:
+    return Claim(queues=("default",), limit=limit, lease_for=HOUR, worker_id="w", token="t")
+
+
+async def work(driver: Driver, name: str) -> str | None:
+    """Store a job and run it; the kind of error that came instead, if any."""
+    now = driver.clock.now()  # type: ignore[attr-defined]
+    try:
+        await driver.enqueue([NewJob(id=name, type="x")], now=now)
+        for job in await driver.claim(wish(100), now=now):
+            await driver.settle([Ack(handle=job.handle, token=job.token, at=now)], now=now)
+    except StoreError as error:
+        return type(error).__name__
+    return None
+
+
+def opened(place: Place, body: Callable[[Driver], Any]) -> Any:
+    async def main() -> Any:
+        app = place.app()
+        async with app:
+            return await body(app.client.driver)
+
+    return apart(main)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_while_running_jobs_are_waited_for_nothing_is_claimed_and_all_else_goes_on(places: Places, kind: str) -> None:
+    source, target = places.new(kind), places.new("sqlite")
+
+    async def body(driver: Driver) -> None:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        await driver.enqueue([NewJob(id="one", type="x"), NewJob(id="two", type="x")], now=now)
+        [running] = await driver.claim(wish(), now=now)
+
+        with source.end() as left, target.end() as right:
+            noticed: list[int] = []
+
+            def stop(_: float) -> None:
+                noticed.append(1)
+                raise KeyboardInterrupt
+
+            copying = copier(left, right, abandon=False, wait=HOUR, sleep=stop)
+            with pytest.raises(KeyboardInterrupt):
+                copying.run()
+            assert noticed, "it waited for the job that runs"
+            with pytest.raises(StoreMoving, match="none is claimed"):
+                await driver.claim(wish(), now=now)
+            await driver.enqueue([NewJob(id="three", type="x")], now=now)
+            assert await driver.settle([Ack(handle=running.handle, token=running.token, at=now)], now=now) == ["applied"]
+            copier(left, right, abandon=False).run()
+            assert right.counts()["jobs"] == 3
+        with pytest.raises(StoreMoved, match=r"store2\.db"):
+            await driver.enqueue([NewJob(id="four", type="x")], now=now)
+
+    opened(source, body)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_has_moved_refuses_every_kind_of_write(places: Places, kind: str) -> None:
+    source, target = places.new(kind), places.new("sqlite")
+
+    async def body(driver: Driver) -> None:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        await driver.enqueue([NewJob(id="one", type="x"), NewJob(id="two", type="x")], now=now)
+        [running] = await driver.claim(wish(), now=now)
+        await driver.beat(WORKER, now=now)
+        with source.end() as left, target.end() as right:
+            copier(left, right).run()
+            held = digests(left)
+        ack = Ack(handle=running.handle, token=running.token, at=now)
+        writes: list[Callable[[], Any]] = [
+            lambda: driver.enqueue([NewJob(id="three", type="x", idempotency_key="k", idempotency_scope="s")], now=now),
+            lambda: driver.claim(wish(), now=now),
+            lambda: driver.settle([ack], now=now),
+            lambda: driver.alter([PutQueue(name="q")], now=now),
+            lambda: driver.beat(WORKER, now=now),
+            lambda: driver.lead("w", lease_for=SECOND, now=now),
+            lambda: driver.expire(now=now + 2 * HOUR, limit=10),
+        ]
+        for write in writes:
+            with pytest.raises(StoreMoved) as refused:
+                await write()
+            assert refused.value.moved_to.endswith("store2.db")
+            assert not refused.value.retryable
+        with source.end() as left:
+            assert digests(left) == held
+        assert (await driver.get(["one"]))[0] is not None, "it can be looked at"
+
+    opened(source, body)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_that_is_being_filled_takes_nothing_from_others(
+    places: Places, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = places.new("sqlite"), places.new(kind)
+    filled(source)
+    told: list[str | None] = []
+    before = End.put
+
+    def put(self: End, *args: Any) -> None:
+        before(self, *args)
+        if len(told) < 2:
+            told.append(opened(target, lambda driver: work(driver, f"intruder-{len(told)}")))
+
+    monkeypatch.setattr(End, "put", put)
+    with source.end() as left, target.end() as right:
+        copier(left, right).run()
+        assert digests(right) == digests(left)
+    assert told == ["StoreMoving", "StoreMoving"]
+    assert opened(target, lambda driver: work(driver, "guest")) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_that_holds_something_is_refused_and_the_source_left_alone(places: Places, kind: str) -> None:
+    source, target = places.new("sqlite"), places.new(kind)
+    filled(source)
+    opened(target, lambda driver: work(driver, "resident"))
+    with source.end() as left, target.end() as right:
+        with pytest.raises(CopyRefused, match=r"not empty.*jobs"):
+            copier(left, right).run()
+        assert left.source_mark() is right.target_mark() is None
+    assert opened(source, lambda driver: work(driver, "still-open")) is None
+
+
+def test_a_second_copier_is_refused_while_the_first_is_at_work(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = places.new("sqlite"), places.new("sqlite")
+    filled(source)
+    refused: list[str] = []
+    before = End.put
+
+    def put(self: End, *args: Any) -> None:
+        before(self, *args)
+        if not refused:
+            for try_ in (lambda: copier(left, right, owner=None).run(), lambda: copier(left, right).give_up()):
+                with pytest.raises(CopyRefused, match="another copier is at work") as error:
+                    try_()
+                refused.append(str(error.value))
+
+    monkeypatch.setattr(End, "put", put)
+    with source.end() as left, target.end() as right:
+        copier(left, right, owner=None).run()
+        assert len(refused) == 2
+        assert digests(right) == digests(left)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_jobs_that_do_not_end_in_time_stop_the_copy_and_claims_go_on(places: Places, kind: str) -> None:
+    source, target = places.new(kind), places.new("sqlite")
+
+    async def body(driver: Driver) -> None:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        await driver.enqueue([NewJob(id="one", type="x"), NewJob(id="two", type="x")], now=now)
+        assert len(await driver.claim(wish(), now=now)) == 1
+        with source.end() as left, target.end() as right:
+            with pytest.raises(CopyRefused, match="1 jobs still run"):
+                copier(left, right, abandon=False, wait=SECOND // 4).run()
+            assert left.source_mark() is right.target_mark() is None
+            assert right.filled() == []
+        assert len(await driver.claim(wish(), now=now)) == 1
+
+    opened(source, body)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_that_is_given_up_leaves_the_source_as_it_was_and_the_target_empty(
+    places: Places, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = places.new("sqlite" if kind == "postgres" else "postgres"), places.new(kind)
+    filled(source)
+    with source.end() as left, target.end() as right:
+        before = digests(left)
+        monkeypatch.setattr(End, "last_numbers", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copier(left, right).run()
+        monkeypatch.undo()
+        assert right.counts()["jobs"] > 25
+        assert opened(source, lambda driver: work(driver, "early")) == "StoreMoved"
+        assert copier(left, right).give_up()
+        assert right.filled() == []
+        assert digests(left) == before
+        assert opened(source, lambda driver: work(driver, "again")) is None
+        assert not copier(left, right).give_up(), "once is enough"
+        assert opened(target, lambda driver: work(driver, "own")) is None, "and so is the target, for whatever comes"
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_after_a_copy_was_given_up_without_its_target_a_new_one_begins_from_nothing(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = places.new("sqlite"), places.new("sqlite")
+    filled(source)
+    with source.end() as left, target.end() as right:
+        monkeypatch.setattr(End, "last_numbers", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copier(left, right).run()
+        monkeypatch.undo()
+        assert copier(left, right).give_up(reachable=False)
+        assert right.counts()["jobs"] > 25, "it could not be reached"
+        assert opened(source, lambda driver: work(driver, "meanwhile")) is None
+        copier(left, right).run()
+        assert digests(right) == digests(left)
+
+
+def test_once_handed_over_there_is_no_way_back(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = places.new("sqlite"), places.new("sqlite")
+    filled(source)
+    with source.end() as left, target.end() as right:
+        monkeypatch.setattr(End, "open", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copier(left, right).run()
+        monkeypatch.undo()
+        with pytest.raises(CopyRefused, match="handed over"):
+            copier(left, right).give_up()
+        copier(left, right).run()
+        assert copier(left, right).run().moved_before, "and the same command again says so"
+        with pytest.raises(CopyRefused, match="handed over"):
+            copier(left, right).give_up()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_that_is_asked_for_again_is_done_already(places: Places, kind: str) -> None:
+    """A driver repeats a call whose reply was lost."""
+    source, target = places.new(kind), places.new(kind)
+    with source.end() as left, target.end() as right:
+        draining = Mark(copy_id="c", phase="draining", other="there", other_id=right.store_id())
+        moved = replace(draining, phase="moved")
+        receiving = Mark(copy_id="c", phase="receiving", other="here", other_id=left.store_id())
+        for _ in range(2):
+            assert left.drain(draining)
+        for _ in range(2):
+            assert right.receive(None, receiving) == []
+        for _ in range(2):
+            assert left.move(draining, moved, abandon=False)
+        for _ in range(2):
+            right.put(TABLES[-1], [("usage_days", "7")], "c")
+        assert right.counts()["meta"] == 1
+        for _ in range(2):
+            assert right.open(receiving, replace(receiving, phase="opened"))
+        for _ in range(2):
+            assert left.reopen(moved)
+
+
+def test_a_claim_that_slipped_in_is_waited_for(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether nothing runs is looked at once more in the transaction after which nobody writes."""
+    source, target = places.new("sqlite"), places.new("sqlite")
+
+    async def body(driver: Driver) -> None:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        await driver.enqueue([NewJob(id="one", type="x")], now=now)
+        [job] = await driver.claim(wish(), now=now)
+        looks = iter([(0, 0), (0, 0)])
+        monkeypatch.setattr(End, "leased", lambda self: next(looks))
+        with source.end() as left, target.end() as right:
+            with pytest.raises(StopIteration):
+                copier(left, right, abandon=False).run()
+            mark = left.source_mark()
+            assert mark is not None
+            assert mark.phase == "draining", "it saw that a job runs, and looked again"
+        assert await driver.settle([Ack(handle=job.handle, token=job.token, at=now)], now=now) == ["applied"]
+
+    opened(source, body)
+
+
+def test_a_copier_that_slept_writes_nothing_into_what_is_no_longer_its_own(places: Places) -> None:
+    source, target = places.new("sqlite"), places.new("sqlite")
+    filled(source)
+    with source.end() as left, target.end() as right:
+        copier(left, right).run()
+        table = TABLES[-1]
+        for copy_id in ("another", str(getattr(right.target_mark(), "copy_id", ""))):
+            with pytest.raises(CopyRefused, match="another copier"):
+                right.put(table, [("usage_days", "0")], copy_id)
+        assert digests(right) == digests(left)
+
+
+def test_numbers_go_on_behind_the_highest_that_there_ever_was(places: Places) -> None:
+    """Also where the job that had it is long gone."""
+    source, target = places.new("sqlite"), places.new("sqlite")
+
+    async def pruned(driver: Driver) -> None:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        await driver.enqueue([NewJob(id=f"job-{n}", type="x") for n in range(5)], now=now)
+        await driver.alter([Cancel("job-4", "no")], now=now)
+        assert await driver.alter([Delete("job-4")], now=now) == ["applied"]
+
+    async def next_number(driver: Driver) -> int:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        await driver.enqueue([NewJob(id="next", type="x")], now=now)
+        [job] = await driver.get(["next"])
+        assert job is not None
+        return job.seq
+
+    opened(source, pruned)
+    with source.end() as left, target.end() as right:
+        copier(left, right).run()
+    assert opened(target, next_number) == 6
+
+
+def test_a_difference_keeps_the_target_closed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = places.new("sqlite"), places.new("postgres")
+    filled(source)
+    before = End.put
+
+    def put(self: End, table: Any, rows: Any, copy_id: str) -> None:
+        if table.name == "jobs":
+            rows = [(*row[:-1], b"other") for row in rows]
+        before(self, table, rows, copy_id)
+
+    monkeypatch.setattr(End, "put", put)
+    with source.end() as left, target.end() as right:
+        with pytest.raises(CopyRefused, match=r"differ: jobs \("):
+            copier(left, right).run()
+        assert opened(target, lambda driver: work(driver, "early")) == "StoreMoving"
+
+
+def test_what_cannot_be_copied_is_said(places: Places) -> None:
+    with pytest.raises(CopyRefused, match="ends with it"):
+        open_end("memory://")
+    with pytest.raises(CopyRefused, match="served") as refused:
+        open_end("https://secret@host/")
+    assert "secret" not in str(refused.value)
+    source = places.new("sqlite")
+    with source.end() as left, source.end() as right:
+        assert copier(left, right).plan().step == "source and target are the same store"
+        with pytest.raises(CopyRefused, match="same store"):
+            Copy(left, right, Silent()).run()
+
+
+class Silent:
+    def phase(self, what: str, total: int = 0) -> None: ...
+    def done(self, rows: int) -> None: ...

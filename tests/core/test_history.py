@@ -1,0 +1,72 @@
+"""Which executions leave a row, and what is stored of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from core.make import running
+from windlass.core import rows
+from windlass.core.changes import Ack, Expire, Fail, Release, Report, Retry, Settlement, Snooze, effect_of
+from windlass.core.history import MINUTE, UsageBatch, batches, keeps_run, unkept_run, usage_of
+from windlass.core.usage import LATE
+from windlass.types import Job, Run
+
+NOW = 10_000 * MINUTE
+SAID: dict[str, Any] = {"handle": 1, "token": "t", "at": NOW}
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (Ack(**SAID), False),
+        (Ack(**SAID, result=b"1", report=Report(cpu_us=1, peak_rss=2, exit_code=0, log_path="x")), False),
+        (Ack(**SAID, report=Report(artifacts=("a",))), True),
+        (Ack(**{**SAID, "at": NOW - LATE // 2 + 1}), False),
+        (Ack(**{**SAID, "at": NOW - LATE // 2}), True),
+        (Retry(**SAID, run_at=None, attempts=1, error="no"), True),
+        (Fail(**SAID, kind="exhausted", reason="no"), True),
+        (Snooze(**SAID, run_at=NOW), True),
+        (Release(**SAID), True),
+        (Expire(**SAID, lapsed=True), True),
+    ],
+)
+def test_only_a_success_in_time_and_without_artifacts_leaves_no_row(change: Settlement, kept: bool) -> None:
+    assert keeps_run(change, NOW) is kept
+
+
+def lean(**fields: Any) -> Job:
+    return replace(running(), history="failures", lease_token="t", executions=2, **fields)
+
+
+def ended(job: Job, at: int, **report: Any) -> Run:
+    change = Ack(handle=1, token="t", at=at, report=Report(**report) if report else None)
+    return rows.closed(rows.run_under_way(job), change, effect_of(change))
+
+
+def test_a_batch_is_of_one_kind_and_of_one_minute() -> None:
+    one, other = lean(claimed_at=NOW, started_at=NOW, queued_at=NOW - 5, run_at=None), lean(org_id="o", claimed_at=NOW)
+    other = replace(other, started_at=NOW, queued_at=NOW, run_at=None)
+    found = batches([
+        ended(one, NOW + 9, cpu_us=3, peak_rss=7), ended(one, NOW + 4, peak_rss=8), ended(one, NOW + MINUTE),
+        ended(other, NOW + 1),
+    ])  # fmt: skip
+    said: dict[str, Any] = {"queue": one.queue, "type": one.type, "outcome": "completed"}
+    assert found == [
+        UsageBatch(at=NOW + 9, org_id=None, runs=2, run_us=13, wait_us=10, cpu_us=3, peak_rss=8, **said),
+        UsageBatch(at=NOW + MINUTE, org_id=None, runs=1, run_us=MINUTE, wait_us=5, cpu_us=0, peak_rss=None, **said),
+        UsageBatch(at=NOW + 1, org_id="o", runs=1, run_us=1, wait_us=0, cpu_us=0, peak_rss=None, **said),
+    ]
+    assert (usage_of(found[2]).org_id, usage_of(found[2]).runs, usage_of(found[0]).org_id) == ("o", 1, "")
+
+
+def test_a_success_without_a_row_is_told_from_its_job() -> None:
+    job = lean(claimed_at=NOW, started_at=None)
+    change = Ack(handle=1, token="t", at=NOW + 3)
+    run, after = ended(job, NOW + 3), rows.settled(job, change, effect_of(change), NOW + 3)
+    assert unkept_run(after, [run]) == run
+    assert unkept_run(after, [run, run]) is None, "it has a row"
+    assert unkept_run(job, [run]) is None, "it has not ended"
+    assert unkept_run(replace(after, history="full"), [run]) is None

@@ -1,0 +1,1 @@
+"""What is published: built, installed into empty environments, and used there."""

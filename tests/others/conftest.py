@@ -1,0 +1,5 @@
+"""Both stores, where it matters."""
+
+from worker.conftest import url
+
+__all__ = ["url"]
