@@ -637,7 +637,7 @@ def fails(tier: str, directory: Path) -> bool:
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout", "120", "--no-header"]
     environment = {
         **os.environ, "PYTHONPATH": str(directory / "src"), "PYTHONDONTWRITEBYTECODE": "1",
-        "WINDLASS_MODEL_EXAMPLES": "40", "WINDLASS_MODEL_SHRINK": "0",
+        "WINDLASS_MODEL_EXAMPLES": "40",
         "WINDLASS_SIM_SECONDS": "0", "WINDLASS_ALL_ORDERS": "1",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(directory / "hypothesis"),
     }  # fmt: skip

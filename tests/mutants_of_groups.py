@@ -37,6 +37,8 @@ GROUPS: list[Planted] = [
     ("after: a parent goes before its child has read it", "drivers/sqlite/sql/duties.sql",
      "                    where parent_id = head.id and waiting.finished_at is null)", "                    where 0)", ("conformance: need_is_not_pruned",)),
     ("after: the parent owes, and is deleted", "drivers/ops/people.py", "not in TERMINAL or awaited for", "not in TERMINAL for", ("conformance: not_fit",)),
+    ("groups: a copied member forgets how it is kept", "drivers/sqlite/sql/jobs.sql",
+     "tags, id, :manual, headers, codec, history, ''", "tags, id, :manual, headers, codec, null, ''", ("conformance: forgets_no_field",)),
     ("groups: nobody stops", "core/groups.py", '    if on_failure != "stop":\n', '    if on_failure != "":\n', ("conformance: stops_those",)),
     ("groups: a skipped failure makes it partial", "core/groups.py",
      '(group.failed if group.on_failure == "skip" else 0)', "0", ("conformance: skips_is_completed",)),

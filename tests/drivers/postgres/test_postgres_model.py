@@ -14,7 +14,7 @@ from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Driver
 from windlass.testing.model import differential
 
-shrink = os.environ.get("WINDLASS_MODEL_SHRINK", "1") == "1"
+shrink = os.environ.get("WINDLASS_MODEL_SHRINK", "0") == "1"
 store: dict[str, str] = {}
 reader: list[psycopg.Connection[tuple[int]]] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from windlass.core.queries import GroupMembers, GroupsById, MembersOf, NewestGro
 from windlass.core.settle import Failed, Outcome, Rejected, Succeeded
 from windlass.drivers.protocol import JobQuery
 from windlass.errors import DuplicateJob, InvalidInput
+from windlass.policies import Retry
 from windlass.testing.conformance.dependencies import CHAIN, claimable, row
 from windlass.testing.conformance.trial import Suite, Trial, promise
 from windlass.types import GroupMode, NewGroup, NewJob, OnFailure
@@ -201,6 +203,22 @@ class GroupPromises(Suite):
             assert (done.status, done.succeeded) == ("completed", 4)
             assert await t.alter(wish) == "unchanged"
             assert await t.prune(succeeded=0, cancelled=0, dead=0) == (7 if mode else 6)
+
+    @promise
+    async def test_a_member_that_comes_back_as_another_job_forgets_no_field(self, t: Trial) -> None:
+        """What was cancelled is copied: how it is retried, limited, kept and told is as it was."""
+        fields: dict[str, Any] = {
+            "org_id": "acme", "priority": 3, "timeout_ns": 5, "max_attempts": 4, "max_lost": 6, "crash_policy": "fail",
+            "on_unknown": "dead", "template_id": "tpl", "template_version": 2, "schedule_id": "s", "limit_keys": ("k",),
+            "tags": ("big",), "headers": {"a": "b"}, "codec": "raw", "history": "failures", "payload": b"x",
+            "retry_policy": Retry(max_attempts=4).encode(),
+        }  # fmt: skip
+        await start(t, "parallel", "continue", count=1, **fields)
+        assert await t.alter(CancelGroup("g", "no")) == "applied"
+        assert await t.alter(RetryGroup("g", (("a", "a2"),))) == "applied"
+        before, after = await row(t, "a"), await row(t, "a2")
+        for name in fields:
+            assert getattr(after, name) == getattr(before, name) == fields[name], name
 
     @promise
     async def test_a_retry_that_fails_again_stops_again(self, t: Trial) -> None:

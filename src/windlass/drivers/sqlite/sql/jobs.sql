@@ -50,13 +50,13 @@ insert into jobs (
   seq, id, queue, type, org_id, state, ready, priority, position, created_at, queued_at, updated_at, run_at, timeout_ns,
   attempts, executions, skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
-  waiting_on, after_rule, awaited, limit_keys, share, tags, retry_of, manual, headers, codec, last_error, payload)
+  waiting_on, after_rule, awaited, limit_keys, share, tags, retry_of, manual, headers, codec, history, last_error, payload)
 select
   :seq, :id, queue, type, org_id, 'queued', :ready, priority, :position, :now, :now, :now, :run_at, timeout_ns,
   :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
   0, after_rule, 0, limit_keys,
-  (select coalesce('=' || jobs.org_id, '') from queues where fairness = 'fair' and name = jobs.queue), tags, id, :manual, headers, codec, '', payload
+  (select coalesce('=' || jobs.org_id, '') from queues where fairness = 'fair' and name = jobs.queue), tags, id, :manual, headers, codec, history, '', payload
 from jobs where seq = :parent_seq;
 
 -- name: ids_in_use
