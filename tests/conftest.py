@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from faults import summary
-from postgres.fixtures import empty_store, fresh_database, fresh_schema, postgres_server, shelf
+from postgres.fixtures import empty_store, fresh_database, fresh_schema, postgres_driver, postgres_server, shelf
 
-__all__ = ["empty_store", "fresh_database", "fresh_schema", "postgres_server", "shelf"]
+__all__ = ["empty_store", "fresh_database", "fresh_schema", "postgres_driver", "postgres_server", "shelf"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 from psycopg import sql
+
+from windlass.drivers.postgres import PostgresDriver
 
 from .server import Server, unique_name
 from .shelf import Shelf
@@ -48,6 +51,15 @@ def empty_store(postgres_server: Server, shelf: Shelf) -> Iterator[tuple[str, st
     """A DSN and the name of a schema with an empty store in it: much cheaper than to let a driver make one."""
     with shelf.lent() as name:
         yield postgres_server.dsn(), name
+
+
+@pytest.fixture(name="driver")
+def postgres_driver(empty_store: tuple[str, str]) -> Iterator[PostgresDriver]:
+    """For those that look inside of one."""
+    dsn, schema = empty_store
+    driver = PostgresDriver(dsn, schema=schema, timeout=5)
+    yield driver
+    asyncio.run(driver.close())
 
 
 @contextlib.contextmanager
