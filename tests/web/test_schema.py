@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
+from schemathesis.core.failures import AcceptedNegativeData, FailureGroup
 
 from windlass import Windlass
 from windlass.web.access import Access
@@ -51,8 +53,20 @@ SCHEMA = schemathesis.openapi.from_asgi("/api/openapi.json", SERVED.web, headers
 # Bytes are base64, which no description can say of a text: these calls are tried by the conformance of the http driver.
 BYTES = r"/driver/(enqueue|settle|alter|read)$"
 
+NO_HARM = re.compile(r"- (header: violates `required`|query: violates `type` at .* \(was array, became)")
+
 
 @SCHEMA.exclude(path="/api/events").exclude(path_regex=BYTES).parametrize()
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_the_api_is_as_it_is_described(case: Any) -> None:
-    case.call_and_validate(headers=HEADERS)
+    try:
+        case.call_and_validate(headers=HEADERS)
+    except FailureGroup as found:
+        if not all(is_as_described_after_all(failure) for failure in found.exceptions):
+            raise
+
+
+def is_as_described_after_all(failure: Exception) -> bool:
+    """In a query everything is text, and one text is a list of one. The header that was left out is sent all the same."""
+    broken = [line.strip() for line in str(failure).splitlines() if line.strip().startswith("- ")]
+    return isinstance(failure, AcceptedNegativeData) and all(NO_HARM.match(line) for line in broken)

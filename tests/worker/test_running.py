@@ -17,7 +17,7 @@ from windlass.drivers import open_driver
 from windlass.drivers.protocol import Claim
 from windlass.errors import AppClosed, DriverClosed, InvalidInput, StoreUnavailable
 from windlass.policies import Retry, fixed
-from windlass.types import NewJob
+from windlass.types import Claimed, NewJob
 from windlass.worker import Worker
 
 from .stage import PATIENCE, Stage, on_stage
@@ -127,6 +127,35 @@ def test_a_tick_takes_no_more_than_its_limit(url: str) -> None:
         assert (await stage.app.tick(100)).claimed == 0
         with pytest.raises(InvalidInput, match="limit"):
             await stage.app.tick(0)
+
+    on_stage(url, play)
+
+
+def test_only_who_ends_when_nothing_is_left_asks_to_be_sure_of_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stays looks again; a store may spare it a look at everything each time (`Claim.sure`)."""
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def work() -> None: ...
+
+        asked: list[bool] = []
+        claim = stage.store.driver.claim
+
+        async def remembered(wish: Claim, *, now: int) -> list[Claimed]:
+            if not wish.unhandled:
+                asked.append(wish.sure)
+            return await claim(wish, now=now)
+
+        monkeypatch.setattr(stage.store.driver, "claim", remembered)
+        await work.enqueue()
+        await stage.drain()
+        await stage.app.tick(1)
+        assert set(asked) == {True}
+        asked.clear()
+        async with stage.working():
+            job = await work.enqueue()
+            await stage.until_state(job.id, "succeeded")
+        assert set(asked) == {False}
 
     on_stage(url, play)
 

@@ -114,6 +114,7 @@ class Claimer:
         self._told_to_stop = asyncio.Event()
         self._rests_because: type[StoreError] | None = None  # the store is being copied, or has moved
         self._one_by_one = False  # the last claim brought a suspect
+        self._until_empty = False
         self.stopping = False
         self.reclaim = True  # False for one lease after the clock was seen to jump
 
@@ -141,6 +142,7 @@ class Claimer:
         """Claim until told to stop, or with `until_empty` until nothing is due and nothing is held. What only waits for a
         token of its rate is due, and is waited for; not when so many were asked for: those want an answer soon."""
         backoff = Backoff(self._client.ids.random)
+        self._until_empty = until_empty
         self._loop = asyncio.get_running_loop()
         try:
             while not self.stopping:
@@ -247,7 +249,7 @@ class Claimer:
         begins = wish.room <= free
         claim = Claim(
             queues=self._queues, limit=wish.room, lease_for=self._client.settings.lease, worker_id=self._worker_id,
-            token=self._client.ids.token(), types=wish.types, start=begins, reclaim=self.reclaim,
+            token=self._client.ids.token(), types=wish.types, start=begins, reclaim=self.reclaim, sure=self._until_empty,
         )  # fmt: skip
         began = ticking()
         jobs = await self._client.driver.claim(claim, now=self._client.now())

@@ -163,7 +163,7 @@ class HttpDriver:
         call = wire.ClaimCall(
             queues=tuple(claim.queues), limit=claim.limit, lease=_time(claim.lease_for), worker_id=claim.worker_id,
             token=claim.token, types=None if claim.types is None else tuple(claim.types), unhandled=claim.unhandled,
-            start=claim.start, reclaim=claim.reclaim, now=now,
+            start=claim.start, reclaim=claim.reclaim, sure=claim.sure, now=now,
         )  # fmt: skip
         if claim.limit < 1:
             return []

@@ -66,6 +66,7 @@ class ClaimCall(Call, frozen=True, kw_only=True):
     unhandled: bool = False
     start: Annotated[bool, Meta(description="false: the work begins later, as extend or finish says")] = True
     reclaim: bool = True
+    sure: Annotated[bool, Meta(description="false: that there is nothing may be true of some seconds ago")] = True
     now: Now = None
 
 

@@ -43,7 +43,7 @@ class Claiming:
     def claim_quickly(self, wish: Claim, now: Micros) -> Op[leases.Took | None]:
         """By statements that commit by themselves. None when it takes more."""
         cursor = self._cursor(wish)
-        if cursor is not None and (taken := (yield from self._short(cursor, wish, now))):
+        if cursor is not None and (taken := (yield from self._short(cursor, wish, now))) is not None:
             return leases.Took(taken)
         began = self._time()
         took = yield from leases.claim_quickly(wish, now)
@@ -53,7 +53,7 @@ class Claiming:
 
     def claim(self, link: Link, wish: Claim, now: Micros, *, again: bool = False) -> leases.Took:
         cursor = None if again or self.limited else self._cursor(wish)
-        if cursor is not None and (taken := link.run(self._short(cursor, wish, now))):
+        if cursor is not None and (taken := link.run(self._short(cursor, wish, now))) is not None:
             return leases.Took(taken)
         began = self._time()
         took = self._whole(link, wish, now, again=again)
@@ -61,18 +61,18 @@ class Claiming:
             link.run(self._measure(cursor, wish, took, began))
         return took
 
-    def _short(self, cursor: Cursor, wish: Claim, now: Micros) -> Op[list[Claimed]]:
-        """That it has found nothing is no proof that there is nothing."""
+    def _short(self, cursor: Cursor, wish: Claim, now: Micros) -> Op[list[Claimed] | None]:
+        """None when a whole one is to be made: it is due, or this one found nothing and one wants to be sure."""
         began = self._time()
         spans = cursor.spans(began)
         if spans is None:
-            return []
+            return None
         taken, reached = yield from leases.claim_short(wish, now, spans)
         if taken:
             if cursor.was_short(self._time(), self._time() - began):
                 self._tell(wish.queues[0], cursor.took)
             cursor.reached(reached, full=len(taken) == wish.limit)
-        return taken
+        return None if wish.sure and not taken else taken
 
     def _measure(self, cursor: Cursor, wish: Claim, took: leases.Took, began: float) -> Op[None]:
         """After a whole claim: how long it took, and how far it came."""

@@ -8,9 +8,10 @@ the right order.
 
 What becomes ready before the floor (retried, promoted, taken back, moved, replayed, raised in priority, enqueued by a
 transaction that committed late) is not seen from there. Hence a *whole* claim now and then: when it is due by the clock, so
-that nothing is overlooked for longer than `LONGEST`, and whenever a short one has found nothing. Whole claims take about a
-tenth of the time, more only when one takes longer than half a second. Claims are shortened only while whole ones are slow
-and the server counts many dead rows, and only as long as it helps.
+that nothing is overlooked for longer than `LONGEST`, and when a short one has found nothing and somebody wants to be sure
+(one that drains; one that is woken by the next job need not be). Whole claims take about a twentieth of the time, more only
+when one takes longer than a quarter of a second. Claims are shortened only while whole ones are slow and the server counts
+many dead rows, and only as long as it helps.
 
 Time is a parameter: seconds from nowhere in particular.
 """
@@ -21,12 +22,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-SLOW: Final = 0.02  # seconds that a claim may take, and so much more
-PER_JOB: Final = 0.0001  # for each job that it takes
+SLOW: Final = 0.003  # seconds that a claim may take, and so much more
+PER_JOB: Final = 0.00003  # for each job that it takes
 PROOF: Final = 3  # slow claims in a row
 SHORTEST: Final = 0.2  # between two whole claims
 LONGEST: Final = 5.0
-SHARE: Final = 10  # a whole claim takes this part of the time
+SHARE: Final = 20  # a whole claim takes this part of the time
 MANY: Final = 10_000  # dead rows: fewer make no claim slow
 IN_VAIN: Final = 10  # short claims in a row of which none was twice as quick as the whole one
 TIRED: Final = 10.0  # and then none is tried for so long

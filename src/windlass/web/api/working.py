@@ -57,7 +57,7 @@ async def claim(request: Request[None, ClaimCall]) -> Taken:
     wish = Claim(
         queues=call.queues, limit=min(call.limit, request.bounds.claim), lease_for=lease_of(call.lease, request),
         worker_id=call.worker_id, token=site.app.client.ids.token() if call.token is None else call.token,
-        types=call.types, unhandled=call.unhandled, start=call.start, reclaim=call.reclaim,
+        types=call.types, unhandled=call.unhandled, start=call.start, reclaim=call.reclaim, sure=call.sure,
     )  # fmt: skip
     wake, now = site.wakeups.mark(), site.now(call.now)  # before the look: what comes after it is told of
     driver = site.app.client.driver
