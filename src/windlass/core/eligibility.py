@@ -22,6 +22,12 @@ def dispatch_order(job: Job) -> tuple[int, int, Micros, int]:
     return (-job.priority, job.position, job.created_at, job.seq)
 
 
+def first_share(limit: int, queues: int) -> int:
+    """How many of each queue a claim over several looks at first. They share the limit, mostly: of a thousand queues
+    few have more than these among the first five hundred, and of those the rest is looked at then."""
+    return min(limit, max(4, -(-2 * limit // max(queues, 1))))
+
+
 def is_due(run_at: Micros | None, now: Micros) -> bool:
     return run_at is None or run_at <= now
 

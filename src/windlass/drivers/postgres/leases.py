@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
-from windlass.core.eligibility import PROMOTE_BITE
+from windlass.core.eligibility import PROMOTE_BITE, first_share
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import caps_of
 from windlass.core.rows import run_prefix
@@ -55,7 +55,7 @@ def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement
     }  # fmt: skip
     if len(queues) == 1:
         return SQL.claim_one(queue=queues[0], **params)
-    return SQL.claim_many(queues=Texts(queues), **params)
+    return SQL.claim_many(queues=Texts(queues), each=first_share(wish.limit, len(queues)), **params)
 
 
 def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[list[Claimed], dict[int, int]]]:

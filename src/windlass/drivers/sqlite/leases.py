@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
-from windlass.core.eligibility import PROMOTE_BITE
+from windlass.core.eligibility import PROMOTE_BITE, first_share
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import caps_of
 from windlass.core.rows import run_prefix
@@ -102,15 +103,26 @@ def types_of(wish: Claim) -> str | None:
 
 
 def pick(queues: list[str], wish: Claim) -> Op[list[int]]:
-    """The first wanted jobs over all these queues, in dispatch order."""
-    found: list[tuple[Any, ...]] = []
-    for queue in queues:
-        if wish.types is None and not wish.unhandled:
-            found += yield SQL.pick(queue=queue, limit=wish.limit)
-        else:
-            found += yield SQL.pick_types(queue=queue, limit=wish.limit, types=types_of(wish), unhandled=wish.unhandled)
-    found.sort()
+    """The first wanted jobs over all these queues, in dispatch order.
+
+    At first a few of each, for they are shared by many; then all that may be wanted of those queues that had no more than
+    these few before the last of the first."""
+    each = first_share(wish.limit, len(queues))
+    found = sorted((yield heads(queues, wish, each)))
+    if each < wish.limit:
+        last = found[wish.limit - 1] if len(found) >= wish.limit else None
+        seen = Counter(row[4] for row in (found if last is None else found[: wish.limit]))
+        deep = [key for key, count in seen.items() if count == each]
+        if deep:
+            found = [row for row in found if row[4] not in deep]
+            found = sorted(found + (yield heads([queues[key] for key in deep], wish, wish.limit)))
     return [row[3] for row in found[: wish.limit]]
+
+
+def heads(queues: Sequence[str], wish: Claim, each: int) -> Statement:
+    if wish.types is None and not wish.unhandled:
+        return SQL.pick(queues=to_json(queues), each=each)
+    return SQL.pick_types(queues=to_json(queues), each=each, types=types_of(wish), unhandled=wish.unhandled)
 
 
 def lease(

@@ -74,6 +74,31 @@ class OrderPromises(Suite):
         assert [job.id for job in taken] == [job.id for job in expected]
 
     @promise
+    async def test_many_queues_share_one_order_however_uneven_they_are(self, t: Trial) -> None:
+        """Whoever looks at a few of each queue first must look again where one of them holds most."""
+        dice = random.Random(7)
+        names = [f"q{n}" for n in range(20)]
+        crowd = names[:3]
+        jobs = [
+            t.new(
+                queue=dice.choice(dice.choice((crowd, crowd, names))),
+                priority=dice.choice((0, 0, 2)),
+                type=dice.choice("xy"),
+            )
+            for _ in range(300)
+        ]
+        for start in range(0, 300, 100):
+            await t.driver.enqueue(jobs[start : start + 100], now=t.now)
+        rows = await t.jobs([job.id for job in jobs])
+        expected = sorted(rows, key=lambda j: (-j.priority, j.position, j.created_at, j.seq))
+        wanted = [job.id for job in expected if job.type == "x"][:30]
+        assert [job.id for job in await t.claim(*names, types=("x",), limit=30)] == wanted
+        taken: list[str] = []
+        while batch := await t.claim(*names, limit=dice.randrange(1, 60)):
+            taken += [job.id for job in batch]
+        assert taken == [job.id for job in expected if job.id not in wanted]
+
+    @promise
     async def test_the_tail_is_the_tail(self, t: Trial) -> None:
         """A new job stands behind every older one of its priority, also behind those that return to the queue."""
         running = [await t.running() for _ in range(3)]

@@ -161,17 +161,30 @@ with nothing as (delete from windlass.barrier where false), open_queues as mater
                        where queue = any(array(select queue from open_queues)) and state = 'queued' and not ready
                          and waiting_on = 0 and parked_on is null and run_at <= windlass.at(:now))) then 1
               else 0 end as todo
+), few as materialized (
+  select open_queues.queue, head.* from open_queues cross join lateral (
+    select priority, position, created_at, seq from windlass.jobs
+     where jobs.queue = open_queues.queue and state = 'queued' and ready
+       and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+     order by priority desc, position, created_at, seq
+     limit :each) as head
+   where (select todo from glance) = 0
+), deep as materialized (
+  select queue from (
+    select queue from few order by priority desc, position, created_at, seq limit :limit) as first
+   where :each < :limit group by queue having count(*) = :each
 ), heads as materialized (
   select queue, seq from (
-    select open_queues.queue, head.* from open_queues cross join lateral (
+    select * from few where queue not in (select queue from deep)
+    union all
+    select deep.queue, head.* from deep cross join lateral (
       select priority, position, created_at, seq from windlass.jobs
-       where jobs.queue = open_queues.queue and state = 'queued' and ready
+       where jobs.queue = deep.queue and state = 'queued' and ready
          and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
        order by priority desc, position, created_at, seq
-       limit :limit) as head
-     where (select todo from glance) = 0
-     order by priority desc, position, created_at, seq
-     limit :limit) as first
+       limit :limit) as head) as found
+   order by priority desc, position, created_at, seq
+   limit :limit
 ), shares as materialized (
   select queue, count(*) as jobs from heads group by queue
 ), picked as materialized (

@@ -27,19 +27,24 @@ select value from json_each(:queues)
    and not exists (select 1 from reservations indexed by reservations_active where queue = value and status = 'ACTIVE');
 
 -- name: pick
--- The one total order (core/eligibility.py: dispatch_order), answered from the index alone.
-select -priority, position, created_at, seq from jobs indexed by jobs_ready
- where queue = :queue and state = 'queued' and ready = 1
- order by priority desc, position, created_at, seq
- limit :limit;
+-- The first of each queue in the one total order (core/eligibility.py: dispatch_order), answered from the index alone.
+select -priority, position, created_at, seq, asked.key from json_each(:queues) as asked cross join jobs
+ where seq in (
+   select first.seq from jobs as first indexed by jobs_ready
+    where first.queue = asked.value and first.state = 'queued' and first.ready = 1
+    order by first.priority desc, first.position, first.created_at, first.seq
+    limit :each);
 
 -- name: pick_types
 -- core/eligibility.py: is_wanted
-select -priority, position, created_at, seq from jobs indexed by jobs_ready
- where queue = :queue and state = 'queued' and ready = 1
-   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
- order by priority desc, position, created_at, seq
- limit :limit;
+select -priority, position, created_at, seq, asked.key from json_each(:queues) as asked cross join jobs
+ where seq in (
+   select first.seq from jobs as first indexed by jobs_ready
+    where first.queue = asked.value and first.state = 'queued' and first.ready = 1
+      and (:types is null or first.type in (select value from json_each(:types)))
+      and (not :unhandled or first.on_unknown = 'dead')
+    order by first.priority desc, first.position, first.created_at, first.seq
+    limit :each);
 
 -- name: pick_rows
 -- The common claim (one queue, any type, no limits) reads all it needs at once; reading first is cheaper than returning.
