@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -31,6 +32,7 @@ from windlass.errors import (
 Library = Literal["apsw", "stdlib"]
 CACHED_STATEMENTS = 200
 OLDEST = (3, 38, 0)
+BETWEEN_LOOKS = 0.0005  # seconds
 _NUMBERED = re.compile(r"\?(\d+)")
 ERRORS = (apsw.Error, sqlite3.Error)
 BUSY = (apsw.BusyError, apsw.LockedError, sqlite3.OperationalError)
@@ -47,10 +49,29 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
+class Patience:
+    """With the lock of another process. SQLite's own waits up to a tenth of a second between two looks, and a busy worker
+    leaves the lock for less than a millisecond at a time: whoever looks so seldom finds it taken again and again."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._until = 0.0
+
+    def __call__(self, looks: int) -> bool:
+        now = time.monotonic()
+        if looks == 0:
+            self._until = now + self.seconds
+        if now >= self._until:
+            return False
+        time.sleep(min(BETWEEN_LOOKS, self._until - now))
+        return True
+
+
 class ApswConnection:
     def __init__(self, path: str, busy_ms: int) -> None:
         self._connection = apsw.Connection(path, statementcachesize=CACHED_STATEMENTS)
-        self._connection.set_busy_timeout(busy_ms)
+        self._patience = Patience(busy_ms / 1_000)
+        self._connection.set_busy_handler(self._patience)
 
     @property
     def raw(self) -> apsw.Connection:
@@ -66,7 +87,7 @@ class ApswConnection:
         return self._connection.in_transaction
 
     def wait_at_most(self, seconds: float) -> None:
-        self._connection.set_busy_timeout(int(seconds * 1_000))
+        self._patience.seconds = seconds
 
     def on_commit(self, told: Callable[[int], None]) -> None:
         """Tell of every commit how many pages the WAL has now. From then on it is not checkpointed by commits."""
