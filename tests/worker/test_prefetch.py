@@ -6,7 +6,8 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from windlass.drivers.protocol import Claim
 from windlass.worker import worker as worker_module
 from windlass.worker.claimer import Group
 from windlass.worker.holdings import Held, Holdings
+from windlass.worker.lineup import Lineup
 from windlass.worker.pace import HORIZON, Pace
 
 from .stage import PATIENCE, Stage, heard, on_stage
@@ -98,6 +100,26 @@ def test_one_half_is_claimed_while_the_other_is_worked_off(prefetch: int, waitin
 
     [wish] = Group(Line(prefetch, waiting), [quick]).wishes(Holdings())
     assert wish.room == room
+
+
+class Line(Lineup):
+    def _wake(self) -> None: ...
+
+
+def in_line(*jobs: str) -> list[Held]:
+    """`b5`: of priority 5."""
+    return [
+        cast("Held", SimpleNamespace(name=name, ended=False, job=SimpleNamespace(priority=int(name[1:])))) for name in jobs
+    ]
+
+
+def test_what_is_more_urgent_overtakes_what_already_waits_for_a_handler() -> None:
+    line = Line(size=1)
+    for claimed in (["a5", "b0", "c0"], ["d0", "e0"], ["f9", "g5", "h0", "i0"], []):
+        line.accept(in_line(*claimed))
+    line.accept(in_line("z0"), first=True)
+    names = [cast("Any", held).name for held in line.take_back()]
+    assert names == ["z0", "f9", "a5", "g5", "b0", "c0", "d0", "e0", "h0", "i0"]
 
 
 def test_the_first_claim_asks_for_free_slots_only(url: str) -> None:

@@ -28,7 +28,7 @@ from windlass.worker.pace import Pace
 from windlass.worker.settler import Settler
 from windlass.worker.stats import Stats
 
-LARGEST: Final = 1_000
+LARGEST: Final = 500  # jobs of one claim: what is urgent waits for the one that is under way
 REST: Final = 20  # times as long as looking in vain took: at most a twentieth of the time goes into it
 log: Final = logging.getLogger("windlass.worker")
 

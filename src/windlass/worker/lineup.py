@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import chain
 
 from windlass.worker.holdings import Held
+
+
+def _urgency(held: Held) -> int:
+    return -held.job.priority
 
 
 class Lineup:
@@ -29,10 +34,13 @@ class Lineup:
     def busy(self) -> int:
         return self._busy
 
-    def accept(self, jobs: Iterable[Held], *, first: bool = False) -> None:
-        """Jobs that were claimed. `first`: before those that already wait for a handler."""
+    def accept(self, jobs: Sequence[Held], *, first: bool = False) -> None:
+        """Jobs that were claimed, in dispatch order. `first`: before those that already wait for a handler. What is more
+        urgent than some of those overtakes them: it was enqueued after they were claimed."""
         if first:
-            self._waiting.extendleft(reversed(list(jobs)))
+            self._waiting.extendleft(reversed(jobs))
+        elif jobs and self._waiting and jobs[0].job.priority > self._waiting[-1].job.priority:
+            self._waiting = deque(sorted(chain(self._waiting, jobs), key=_urgency))
         else:
             self._waiting.extend(jobs)
         self._wake()
