@@ -334,9 +334,7 @@ def test_a_copier_that_stalls_in_the_middle_of_a_page_writes_nothing_into_what_w
             link.execute(BEGIN)
             numbers = {**target.last_numbers(), "jobs": 7}
             op = (
-                copying.go_on_after(HAND, numbers, "c")
-                if goes_on
-                else copying.put(HAND, keys, [("s", "k", 1, "job")], "c")
+                copying.go_on_after(HAND, numbers, "c") if goes_on else copying.put(HAND, keys, [("s", "k", 1, "job")], "c")
             )
             steps = 0
             try:

@@ -17,6 +17,7 @@ from windlass.core.copying import (
     IN,
     MOVED,
     MOVED_TO,
+    OTHER_COPIER,
     OUT,
     SAYS,
     TABLES,
@@ -38,7 +39,6 @@ from windlass.types import Micros
 
 Guard = Literal["claims", "writes"]
 KEY: Final = "copier"
-OTHER_COPIER: Final = "another copier has taken over, or the copy was given up; look with --dry-run"
 COUNTED: Final = tuple(table for table in TABLES if table.counted)
 
 
