@@ -66,7 +66,7 @@ class JsonLines(logging.Formatter):
             line["traceback"] = scrub(self.formatException(record.exc_info))
         try:
             return _encode(line).decode()
-        except (TypeError, UnicodeError):  # text or keys that are none: told as far as they can be
+        except (TypeError, ValueError, RecursionError):  # text or keys that are none, or without end: told as far as possible
             return json.dumps({name: str(value) for name, value in line.items()})
 
 
