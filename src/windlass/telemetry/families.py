@@ -60,6 +60,9 @@ PAUSED: Final = _serve(
     "queue_paused", "gauge", "1 while nothing of the queue is claimed because somebody paused it.", "queue"
 )
 HELD: Final = _serve("queue_held", "gauge", "1 while the queue is held for direct execution.", "queue")
+LEFT_OUT: Final = _serve(
+    "queues_left_out", "gauge", "Queues that are not told of here: there are more than 1,000, and others have more jobs."
+)
 SAMPLE_AGE: Final = _serve("sample_age_seconds", "gauge", "Age of the last sample; none while nobody samples.")
 WORKERS: Final = _serve("workers", "gauge", "Workers that are alive.")
 SLOTS: Final = _serve("slots", "gauge", "What these workers can run at once.")

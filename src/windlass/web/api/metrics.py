@@ -27,6 +27,7 @@ def _queues(sampled: Sampled) -> Iterator[str]:
     yield from plain(of.JOBS, [((one.name, label), jobs) for one in queues for label, jobs in sorted(one.counts.items())])
     yield from plain(of.PAUSED, [((one.name,), one.paused) for one in queues])
     yield from plain(of.HELD, [((one.name,), one.held) for one in queues])
+    yield from plain(of.LEFT_OUT, [((), sampled.left_out)])
     yield from plain(of.SAMPLE_AGE, [] if sampled.age is None else [((), sampled.age)])
     yield from plain(of.OLDEST, [((one.name,), one.oldest) for one in queues if one.oldest is not None])
     yield from plain(of.ENDED, [((one.name, status), runs) for one in queues for status, runs in sorted(one.ended.items())])
