@@ -22,6 +22,8 @@ COPYING: list[Planted] = [
     ("copy: a target that was given to another copy is written to", OPS,
      "if mark is None or mark.copy_id != copy_id or mark.phase != \"receiving\":", "if mark is None:",
      ("copies: a_copier_that_slept",)),
+    ("copy: a copier that stalls writes into what was given up meanwhile", OPS,
+     "    yield from hand.hold_marks()\n    mark = yield", "    mark = yield", ("copies: stalls_in_the_middle",)),
     ("copy: what differs is not noticed", "copying.py",
      "if (ours.rows, ours.text) != (theirs.rows, theirs.text):", "if ours.rows != theirs.rows:",
      ("copies: a_difference_keeps",)),

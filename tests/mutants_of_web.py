@@ -30,7 +30,7 @@ WEB: list[Planted] = [
      ("doors: not_replaced",)),
     ("web: a token changes nothing for who sits here", "web/site.py",
      "self._is_closed = is_closed(await self.admin().tokens())", "self._is_closed = False", ("serving: token",)),
-    ("web: every address is loopback", "web/serving.py", "return host == \"localhost\"", "return True", ("serving: only_loopback",)),
+    ("web: every address is loopback", "urls.py", "return host.lower() == \"localhost\"", "return True", ("serving: only_loopback",)),
     # how far they reach
     ("web: the scope of a page is lowered", "web/pages/routes.py",
      'Route("POST", "/tokens", "admin", tokens.create)', 'Route("POST", "/tokens", "operate", tokens.create)', ("roles: listed_once",)),

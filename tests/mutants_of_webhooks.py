@@ -25,8 +25,6 @@ WEBHOOKS: list[Planted] = [
     ("events: the repository tells nobody", "repository.py",
      "announced(await client.subscriptions.current(), lease, settle(lease, outcome, run))", "settle(lease, outcome, run)",
      ("deliveries: every_way",)),
-    ("events: who holds a queue tells nobody", "holds.py",
-     "announced(hooks, job, recover(job, one))", "recover(job, one)", ("told",)),
     ("events: a job cancelled while it waits is not told of", "drivers/ops/people.py",
      "    yield from announce_cancelled(db, [job.id], now)\n", "", ("conformance: announced",)),
     ("events: who is skipped is not told of", "drivers/ops/dependencies.py",

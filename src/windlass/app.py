@@ -29,7 +29,8 @@ from windlass.limits import Limits, described
 from windlass.middleware import M, Middleware
 from windlass.options import CommandOptions, TaskOptions
 from windlass.policies import Duration
-from windlass.presets import Preset, preset
+from windlass.presets import Preset
+from windlass.presets import preset as preset_named
 from windlass.programs import program
 from windlass.repository import Repository
 from windlass.resources import F, Resources
@@ -385,10 +386,6 @@ def _ageing(said: object) -> tuple[Micros | None, int | None]:
     if not isinstance(said, tuple) or len(said) != 2 or type(said[1]) is not int:
         raise InvalidInput("ageing", f"must be how long a job waits and the highest priority, as ('10m', 5), got {said!r}")
     return duration(said[0], field="ageing"), said[1]
-
-
-def preset_named(name: str) -> Preset:
-    return preset(name)
 
 
 def _prepared(jobs: Iterable[PreparedJob[R]]) -> list[PreparedJob[R]]:

@@ -21,7 +21,19 @@ from msgspec.structs import replace
 
 from windlass.clock import SECOND, ticking
 from windlass.copy_errors import CopyRefused
-from windlass.core.copying import FRESH, TABLES, Digest, Mark, Table, is_fresh, next_step, weight
+from windlass.core.copying import (
+    FRESH,
+    OTHER_COPIER,
+    TABLES,
+    Digest,
+    Mark,
+    Refusal,
+    Step,
+    Table,
+    is_fresh,
+    next_step,
+    weight,
+)
 from windlass.drivers.copying import End
 from windlass.drivers.statement import T
 from windlass.errors import StoreBusy, WindlassError
@@ -91,25 +103,25 @@ class Copy:
         """Changes nothing."""
         step = self._next()
         mark = self._source.source_mark()
-        may = step in ("begin", "receive", "clear", "drain", "copy", "open", "done")
         if step == "begin" and (found := self._in_the_way()):
-            step, may = f"the target is not empty: {', '.join(found)}", False
-        elif may and mark is not None and self._is_at_work(mark):
-            step, may = f"another copier is at work: {mark.owner}", False
+            step = Refusal(not_empty(found))
+        elif not isinstance(step, Refusal) and mark is not None and self._is_at_work(mark):
+            step = Refusal(f"another copier is at work: {mark.owner}")
+        may, told = (False, step.why) if isinstance(step, Refusal) else (True, step)
         return Plan(
-            source=self._source.where, target=self._target.where, step=step, may=may, rows=self._source.counts(),
+            source=self._source.where, target=self._target.where, step=told, may=may, rows=self._source.counts(),
             running=self._source.leased()[0],
         )  # fmt: skip
 
-    def _next(self) -> str:
+    def _next(self) -> Step | Refusal:
         source_id, target_id = self._source.store_id(), self._target.store_id()
         if source_id == target_id:
-            return "source and target are the same store"
+            return Refusal("source and target are the same store")
         filling, leaving = self._source.target_mark(), self._target.source_mark()
         if filling is not None and filling.phase == "receiving":
-            return f"the source is itself being filled, from {filling.other}"
+            return Refusal(f"the source is itself being filled, from {filling.other}")
         if leaving is not None:
-            return f"the target has itself moved, or is about to, to {leaving.other}"
+            return Refusal(f"the target has itself moved, or is about to, to {leaving.other}")
         return next_step(self._source.source_mark(), self._target.target_mark(), target_id, source_id)
 
     def _in_the_way(self) -> list[str]:
@@ -130,20 +142,28 @@ class Copy:
         resumed = self._source.source_mark() is not None
         try:
             while True:
-                match step := self._next():
+                step = self._next()
+                if isinstance(step, Refusal):
+                    raise CopyRefused(step.why)
+                if step not in ("begin", "done"):
+                    self._take_over()
+                match step:
                     case "begin":
                         self._begin()
+                    case "clear":
+                        self._clear()
+                    case "receive":
+                        self._receive()
+                    case "drain":
+                        self._drain()
+                    case "copy":
+                        self._copy()
+                    case "open":
+                        tables = self._tables or self._verified()
+                        self._open()
+                        return self._report(tables, resumed=resumed)
                     case "done":
                         return self._report((), resumed=True, moved_before=True)
-                    case "receive" | "clear" | "drain" | "copy" | "open":
-                        self._take_over()
-                        if step == "open":
-                            tables = self._tables or self._verified()
-                            self._open()
-                            return self._report(tables, resumed=resumed)
-                        getattr(self, f"_{step}")()
-                    case why:
-                        raise CopyRefused(why)
         finally:
             self._leave()
 
@@ -157,7 +177,7 @@ class Copy:
     def _begin(self) -> None:
         """Claims stop."""
         if found := self._in_the_way():
-            raise CopyRefused(f"the target is not empty ({', '.join(found)}); name a store that holds nothing yet")
+            raise CopyRefused(not_empty(found))
         mark = Mark(
             copy_id=secrets.token_hex(8), phase="draining", other=self._target.where, other_id=self._target.store_id(),
             owner=self._owner, seen_at=self._source.now(),
@@ -183,7 +203,7 @@ class Copy:
         found = self._when_free(lambda: self._target.receive(before, mark))
         if found:
             self._reopen()
-            raise CopyRefused(f"the target is not empty ({', '.join(found)}); name a store that holds nothing yet")
+            raise CopyRefused(not_empty(found))
 
     def _drain(self) -> None:
         """Wait for the jobs that run, then let nobody write any more."""
@@ -324,7 +344,7 @@ class Copy:
         was = self._mark
         assert was is not None
         if not self._source.say(was, mark):
-            raise CopyRefused("another copier has taken over, or the copy was given up; look with --dry-run")
+            raise CopyRefused(OTHER_COPIER)
         self._mark, self._said_at = mark, ticking()
 
     def _leave(self) -> None:
@@ -343,6 +363,10 @@ class Copy:
                 self._show.phase("waiting for a long transaction")
                 self._sleep(LOOK_EVERY)
         return change()
+
+
+def not_empty(tables: list[str]) -> str:
+    return f"the target is not empty ({', '.join(tables)}); name a store that holds nothing yet"
 
 
 def next_limit(rows: int, size: int) -> int:

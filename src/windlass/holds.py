@@ -20,11 +20,8 @@ from windlass.client import Client
 from windlass.clock import SECOND, duration
 from windlass.core.admission import check_name
 from windlass.core.alterations import Acquire, AlterAnswer, Alteration, Grant, ReleaseHold, Renew
-from windlass.core.events import announced
 from windlass.core.listing import TallyJobs, Wish
 from windlass.core.queries import AllHolds, AllQueues
-from windlass.core.recovery import recover
-from windlass.core.settle import Execution
 from windlass.errors import HoldLost, InvalidInput, OutOfScope, ResourceBusy, StoreError
 from windlass.policies import Duration
 from windlass.types import Micros
@@ -34,7 +31,6 @@ log = logging.getLogger("windlass.holds")
 FIRST_LOOK: Final = 0.01
 LONGEST_LOOK: Final = 0.25
 AGAIN: Final = 0.2  # seconds after a renewal that the store did not answer
-SWEEP: Final = 100
 
 
 class QueueHold:
@@ -159,21 +155,9 @@ class QueueHold:
         if answer == "applied":
             self._until = sent + self.expires_in / SECOND
             return True
-        if answer == "requested":
-            await self._sweep()
-        else:  # we were away for longer than its time: it is over, and another may have the queue
+        if answer != "requested":  # we were away for longer than its time: it is over, and another may have the queue
             self.id = ""
         return False
-
-    async def _sweep(self) -> None:
-        """Jobs that dead workers left keep nobody waiting: they are recovered as any worker would."""
-        now = self._client.now()
-        _, undecided = await self._client.driver.expire(now=now, limit=SWEEP)
-        if undecided:
-            run = [Execution(at=now, child_id=self._client.ids.job(now)) for _ in undecided]
-            hooks = await self._client.subscriptions.current()
-            changes = [announced(hooks, job, recover(job, one)) for job, one in zip(undecided, run, strict=True)]
-            await self._client.driver.settle(changes, now=now)
 
     async def release(self) -> None:
         """Give the queue back. Should the store not answer, it is free when the time of the hold is over."""

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -162,10 +162,8 @@ class HookRunner:
 
     async def _call(self, hook: Hook, told: JobEvent | WorkerEvent) -> None:
         try:
-            if inspect.iscoroutinefunction(hook):
-                answer: Awaitable[Any] = hook(told)
-            else:
-                answer = asyncio.to_thread(hook, told)
-            await answer
+            answer = hook(told) if inspect.iscoroutinefunction(hook) else await asyncio.to_thread(hook, told)
+            if inspect.isawaitable(answer):  # also of an object whose call is async, which does not look so
+                await answer
         except Exception:  # somebody else's code, and the job has ended
             log.exception("%s: a hook of %s failed", told.about, told.event)

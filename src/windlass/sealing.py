@@ -92,8 +92,11 @@ def readable(stored: bytes, part: Part) -> bytes:
 
 def ring_of(path: str) -> KeyRing | None:
     """The key ring that the setting names."""
-    if path == "none":
-        return None
+    return None if path == "none" else KeyRing(*keys_in(path))
+
+
+def keys_in(path: str) -> tuple[dict[str, bytes], set[str]]:
+    """All keys of a file by their names, in its order, and the names of those that encrypt nothing yet."""
     try:
         if os.stat(path).st_mode & stat.S_IRWXO:
             raise InvalidInput("key_file", f"{path} can be read by everybody; say: chmod 600 {path}")
@@ -112,7 +115,7 @@ def ring_of(path: str) -> KeyRing | None:
         if len(words) != 2 or not _NAME.fullmatch(words[0]) or words[0] in keys:
             raise InvalidInput("key_file", f"line {number} of {path} must be a name of its own and a key")
         keys[words[0]] = _key_in(words[1], f"line {number} of {path}")
-    return KeyRing(keys, waiting)
+    return keys, waiting
 
 
 def new_line(name: str, *, waiting: bool = False) -> str:

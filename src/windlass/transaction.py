@@ -204,18 +204,20 @@ async def _unbroken(work: Callable[[], T], undo: Callable[[], None] | None = Non
     """Run blocking work in a thread. Whoever is cancelled meanwhile waits for its end: half-done it would keep a lock."""
     running = _apart(work)
     try:
-        return await asyncio.shield(running)
+        await asyncio.wait({running})
     except asyncio.CancelledError:
-        await _ended(running)
-        if undo is not None and not running.cancelled() and running.exception() is None:
+        if await _ended(running) is None and undo is not None:
             await _ended(_apart(undo))
         raise
+    return running.result()
 
 
-async def _ended(running: asyncio.Future[Any]) -> None:
+async def _ended(running: asyncio.Future[Any]) -> BaseException | None:
+    """With what it failed, where nobody else is told: unasked for, the event loop would complain of it."""
     while not running.done():
         with suppress(asyncio.CancelledError):  # once more, for another reason: that changes nothing
             await asyncio.wait({running})
+    return running.exception()
 
 
 def _apart(work: Callable[[], T]) -> asyncio.Future[T]:

@@ -1,7 +1,8 @@
-"""URLs of stores, as people may see them: a password is for the server alone."""
+"""URLs of stores, as people may see them: a password is for the server alone. And whether a host is this machine."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final
 
@@ -14,6 +15,14 @@ _NAMED: Final = re.compile(r"((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]*
 def scheme_of(url: str) -> str:
     """Without taking the rest apart: what does not parse is for its driver to refuse, in words of its own."""
     return url.partition(":")[0].lower()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there never leaves this machine. A name other than localhost may be anybody's."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def redacted(url: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from windlass.sealing import ring_of
+from windlass.sealing import new_line, ring_of
 
 
 def test_a_ring_is_made_and_grows_at_its_end(cli: Cli, tmp_path: Path) -> None:
@@ -26,6 +26,19 @@ def test_a_ring_is_made_and_grows_at_its_end(cli: Cli, tmp_path: Path) -> None:
     assert path.read_text().endswith(" next\n")
     key = made.split()[1]
     assert key not in first.out + first.err
+
+
+def test_a_file_without_a_key_that_encrypts_is_given_one(cli: Cli, tmp_path: Path) -> None:
+    """Its error says to type this very command."""
+    path = tmp_path / "keys.txt"
+    path.touch(mode=0o600)
+    refused = cli("keys", "add", str(path), "--name", "a", "--next")
+    assert (refused.code, "another key has to encrypt meanwhile" in refused.err, path.read_text()) == (2, True, "")
+    path.write_text("# ours\n" + new_line("old", waiting=True))
+    assert cli("keys", "add", str(path), "--name", "a").code == 0
+    ring = ring_of(str(path))
+    assert ring is not None
+    assert ring.names == ("old", "a")
 
 
 @pytest.mark.parametrize(("name", "says"), [("a", "has a key 'a'"), ("b c", "must be letters")])

@@ -59,6 +59,23 @@ def test_from_nothing_to_a_result(place: Path) -> None:
     assert (missing.returncode, missing.stdout) == (1, "")
 
 
+def test_no_child_has_the_store_among_its_arguments(place: Path) -> None:
+    """A URL may hold a password, and the process list is for everybody."""
+    (place / "tasks.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom windlass import Windlass\napp = Windlass('sqlite:///unused.db')\n"
+        "@app.task\nasync def tell() -> tuple[str, bool]:\n"
+        "    return Path('/proc/self/cmdline').read_text(), 'WINDLASS_PARENT_STORE' in os.environ\n"
+    )
+    here = ("--store", f"sqlite:///{place}/secret.db")
+    job_id = run(place, "enqueue", "--app", "tasks", "tell", *here).stdout.strip()
+    done = run(place, "worker", "tasks", "--drain", "--processes", "2", *here)
+    assert done.returncode == 0, done.stderr
+    arguments, is_inherited = json.loads(run(place, "jobs", "show", job_id, "--json", *here).stdout)["head"]["result"]
+    assert "worker" in arguments
+    assert "secret" not in arguments
+    assert not is_inherited, "nor does a program that a handler starts have it"
+
+
 def test_several_processes_share_the_work(place: Path) -> None:
     for n in range(4):
         run(place, "enqueue", "--app", "tasks", "hello", f"name=n{n}")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Cli
-from windlass.web.serving import is_loopback
+from windlass.urls import is_loopback
 
 TASKS = """
 from windlass import Windlass
@@ -123,8 +123,8 @@ def test_other_addresses_need_a_token_first_and_then_everybody_does(cli: Cli, se
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False),  # noqa: S104
-     ("10.0.0.1", False), ("localhost.evil.example", False), ("2130706433", False)],
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("[::1]", True), ("localhost", True), ("::", False),
+     ("0.0.0.0", False), ("10.0.0.1", False), ("localhost.evil.example", False), ("2130706433", False)],  # noqa: S104
 )  # fmt: skip
 def test_only_loopback_is_loopback(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sqlite3
 import threading
@@ -19,6 +20,7 @@ from windlass.drivers import open_driver
 from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import InvalidInput, NoConnection, TransactionTooLong, WrongConnection
+from windlass.transaction import _unbroken
 
 from .conftest import Place, rows
 
@@ -565,3 +567,34 @@ def test_handlers_that_all_want_a_transaction_take_turns(file_place: Place, libr
 
     stats = asyncio.run(main())
     assert (stats.succeeded, stats.dead, stats.store_errors) == (rounds, 0, 0)
+
+
+@pytest.mark.parametrize("fails", ["begin", "rollback"])
+def test_what_fails_after_its_handler_was_interrupted_is_nobodys_noise(fails: str) -> None:
+    async def main() -> None:
+        loop, complaints = asyncio.get_running_loop(), list[Any]()
+        loop.set_exception_handler(lambda _, about: complaints.append(about))
+        begun, go = threading.Event(), threading.Event()
+
+        def begin() -> None:
+            begun.set()
+            assert go.wait(5)
+            if fails == "begin":
+                raise ValueError("the store is gone")
+
+        def rollback() -> None:
+            raise ValueError("the store is gone")
+
+        asked = asyncio.create_task(_unbroken(begin, rollback))
+        await asyncio.to_thread(begun.wait, 5)
+        asked.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        del asked
+        gc.collect()
+        await asyncio.sleep(0)
+        assert complaints == []
+
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -16,8 +17,13 @@ from windlass.core.alterations import Cancel, Delete, PutQueue
 from windlass.core.changes import Ack
 from windlass.core.copying import TABLES, Mark
 from windlass.drivers.copying import End, open_end
+from windlass.drivers.ops import copying
+from windlass.drivers.postgres import PostgresDriver
+from windlass.drivers.postgres import copying as of_postgres
+from windlass.drivers.postgres.copying import HAND
+from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link
 from windlass.drivers.protocol import Claim, Driver
-from windlass.errors import StoreError
+from windlass.errors import StoreBusy, StoreError
 from windlass.records import WorkerInfo
 from windlass.types import NewJob
 
@@ -306,6 +312,48 @@ def test_a_copier_that_slept_writes_nothing_into_what_is_no_longer_its_own(place
             with pytest.raises(CopyRefused, match="another copier"):
                 right.put(table, [("usage_days", "0")], copy_id)
         assert digests(right) == digests(left)
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["put", "go_on_after"])
+def test_a_copier_that_stalls_in_the_middle_of_a_page_writes_nothing_into_what_was_given_up(
+    places: Places, goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each statement of a page somebody else gives the copy up. Either that has to wait, or the page is refused."""
+    monkeypatch.setattr(of_postgres, "FOR_A_TABLE", "50ms")
+    place = places.new("postgres")
+    keys = next(table for table in TABLES if table.name == "idempotency_keys")
+    mark = Mark(copy_id="c", phase="receiving", other="elsewhere", other_id="e")
+    given_up = 0
+    with place.end() as target, ExitStack() as opened:
+        driver = target._driver
+        assert isinstance(driver, PostgresDriver)
+        for stalls_after in range(9):
+            assert target.receive(target.target_mark(), mark) == []
+            link = Link(driver.place)
+            opened.callback(link.give_up)
+            link.execute(BEGIN)
+            numbers = {**target.last_numbers(), "jobs": 7}
+            op = (
+                copying.go_on_after(HAND, numbers, "c") if goes_on else copying.put(HAND, keys, [("s", "k", 1, "job")], "c")
+            )
+            steps = 0
+            try:
+                statement = next(op)
+                while True:
+                    if steps == stalls_after:
+                        with suppress(StoreBusy):
+                            given_up += target.clear(mark)
+                    steps += 1
+                    statement = op.send(link.execute(statement))
+            except (StopIteration, CopyRefused) as end:
+                link.execute(ROLLBACK if isinstance(end, CopyRefused) else COMMIT)
+            if target.target_mark() is None:
+                assert (target.filled(), target.last_numbers()["jobs"]) == ([], 0), f"after {stalls_after} statements"
+            else:
+                assert target.clear(mark)
+            if steps < stalls_after:
+                break
+    assert given_up, "nobody ever came in between"
 
 
 def test_numbers_go_on_behind_the_highest_that_there_ever_was(places: Places) -> None:

@@ -10,6 +10,7 @@ from windlass.core.copying import (
     Digest,
     Mark,
     Phase,
+    Refusal,
     canonical,
     decoded,
     encoded,
@@ -61,7 +62,9 @@ def test_a_copier_goes_on_from_what_both_stores_say(source: Mark | None, target:
     ],
 )
 def test_stores_that_do_not_belong_together_are_refused(source: Mark | None, target: Mark | None, why: str) -> None:
-    assert why in next_step(source, target, TARGET, SOURCE)
+    refused = next_step(source, target, TARGET, SOURCE)
+    assert isinstance(refused, Refusal)
+    assert why in refused.why
 
 
 def test_a_copier_counts_as_gone_when_it_was_silent_for_long_or_has_left() -> None:

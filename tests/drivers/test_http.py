@@ -63,10 +63,14 @@ class Lossy(httpx2.AsyncHTTPTransport):
         self.status = status
         self.lose: dict[str, int] = {}
         self.sent: list[str] = []
+        self.refuse: dict[str, int] = {}  # with a status of the server's own
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         name = request.url.path.rpartition("/")[2]
         self.sent.append(name)
+        if name in self.refuse:
+            said = {"Content-Type": "application/problem+json"}
+            return httpx2.Response(self.refuse[name], headers=said, content=b'{"detail":"no"}')
         response = await super().handle_async_request(request)
         if self.lose.get(name, 0) > 0:
             self.lose[name] -= 1
@@ -129,6 +133,44 @@ def test_what_cannot_be_repeated_is_told_as_unknown(url: str) -> None:
         assert caught.value.job_id == "a"
         await driver.close()
         await short.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_a_lost_enqueue_that_cannot_be_looked_for_is_never_told_as_refused(url: str, status: int) -> None:
+    """It is stored; whoever hears of a token, or of too many requests, would store it again."""
+
+    async def main() -> None:
+        net = Lossy()
+        driver = HttpDriver(url, transport=net, timeout=0.3)
+        net.lose, net.refuse = {"enqueue": 1}, {"get": status}
+        with pytest.raises(OutcomeUnknown):
+            await driver.enqueue([new("a")], now=driver.clock.now())
+        net.refuse = {}
+        assert [row.id for row in await driver.get(["a"]) if row] == ["a"]
+        await driver.close()
+
+    asyncio.run(main())
+
+
+def test_an_enqueue_that_was_lost_may_come_late_whatever_the_next_one_meets(url: str) -> None:
+    """It is not there yet, and the second try is refused: the first may still be on its way."""
+
+    class Slow(Lossy):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.url.path.endswith("/enqueue") and "enqueue" not in self.sent:
+                self.sent.append("enqueue")
+                self.refuse = {"enqueue": 503}
+                await request.extensions["trace"]("http11.send_request_headers.started", {})
+                raise httpx2.ReadError("the connection broke")
+            return await super().handle_async_request(request)
+
+    async def main() -> None:
+        driver = HttpDriver(url, transport=Slow(), timeout=0.3)
+        with pytest.raises(OutcomeUnknown):
+            await driver.enqueue([new("a")], now=driver.clock.now())
+        await driver.close()
 
     asyncio.run(main())
 

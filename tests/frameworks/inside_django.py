@@ -20,17 +20,21 @@ from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
 from django.test import Client, override_settings
 from django.utils import timezone
+from msgspec.structs import replace
 from orders.models import Order
 from orders.tasks import send_receipt, ship
 from shop import asgi as shop_asgi
 
 from windlass import Retry, fixed
+from windlass.apart import apart
 from windlass.django import app
 from windlass.django import backend as windlass_backend
 from windlass.django.backend import WindlassBackend
 from windlass.django.configuring import configured, environment, url_of
 from windlass.django.management.commands.windlass import with_app
 from windlass.django.program import TARGET
+from windlass.django.results import as_result
+from windlass.errors import Undecodable
 
 try:
     from django.tasks import TaskResultStatus, task, task_backends
@@ -284,6 +288,17 @@ def test_a_task_runs_and_its_result_is_told() -> None:
     assert calls == ["windlass-handler-0"]
     again = add.get_result(result.id)
     assert (again.id, again.return_value, again.task.func) == (result.id, 42, add.func)
+
+
+def test_what_is_encrypted_for_others_is_said_to_be() -> None:
+    """A process without the key ring is told of the key, not of JSON."""
+    result = add.enqueue(40)
+    drain()
+    job = apart(app.job(result.id).fetch)
+    locked = b"\x00WL1\x032030" + bytes(40)
+    for part in ({"payload": locked}, {"result": locked}):
+        with pytest.raises(Undecodable, match="encrypted with the key '203'"):
+            as_result(add, "default", replace(job, **part), [])
 
 
 def test_async_tasks_and_async_calls() -> None:

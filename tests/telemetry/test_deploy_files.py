@@ -88,3 +88,11 @@ def test_what_is_scraped_is_where_the_commands_listen() -> None:
     [serve] = [one for one in scraped if one["job_name"] == "windlass"]
     assert serve["static_configs"][0]["targets"] == [f"127.0.0.1:{PORT}"]
     assert {one.get("metrics_path", "/metrics") for one in scraped} == {"/metrics"}
+
+
+def test_a_comparison_with_the_past_counts_what_was_not_there_as_none() -> None:
+    """Else the first hour of a queue's dead letters, in which they are news, is silent."""
+    past = [(title, question) for title, question in QUESTIONS if "offset" in question]
+    assert [title for title, _ in past] == ["WindlassDeadLetters"]
+    for title, question in past:
+        assert re.search(r"\((.*) offset 1h\) or 0 \* \1\)", question), title

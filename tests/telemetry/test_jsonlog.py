@@ -108,6 +108,13 @@ def test_what_cannot_be_json_is_told_in_words(lines: Lines) -> None:
     assert line["what"].startswith("<object")
 
 
+def test_what_has_no_end_is_told_as_far_as_it_goes(lines: Lines) -> None:
+    inner: dict[str, Any] = {"n": 1}
+    inner["self"] = inner
+    program.info("circling", extra={"inner": inner})
+    assert lines.one("circling")["inner"] == "{'n': 1, 'self': {...}}"
+
+
 def test_what_arguments_keep_secret_is_in_no_line(lines: Lines) -> None:
     async def play(stage: Stage) -> None:
         @stage.app.task(context=True)

@@ -14,7 +14,7 @@ import pytest
 
 from telemetry.asking import numbers, read
 from web.conftest import Desk, on_a_desk
-from windlass.admin import counting
+from windlass.admin import counting, sampled
 from windlass.clock import SECOND
 from windlass.core.sampling import MINUTE, bucket
 from windlass.errors import StoreUnreachable
@@ -244,6 +244,18 @@ async def test_metrics_are_in_the_format_of_prometheus(desk: Desk, client: httpx
             sample = re.fullmatch(rf"([a-z_]+)(\{{{label}(,{label})*\}})? \S+", line)
             assert sample is not None, line
             assert sample[1] in known, line
+
+
+@on_a_desk
+async def test_of_too_many_queues_the_busiest_are_told_of(desk: Desk, client: httpx2.AsyncClient) -> None:
+    desk.app.queue("b")
+    for name in "accdcd":
+        await desk.add.using(queue=name).enqueue(1, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampled, "QUEUES", 2)
+        found = read((await client.get("/metrics")).text)
+    assert [*numbers(found["windlass_queue_paused"])] == [("c",), ("d",)]
+    assert numbers(found["windlass_queues_left_out"]) == {(): 2}
 
 
 @on_a_desk

@@ -65,6 +65,28 @@ def test_a_plain_function_runs_beside_the_event_loop(url: str) -> None:
     on_stage(url, play)
 
 
+def test_an_object_whose_call_is_async_is_awaited(url: str) -> None:
+    class Note:
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        async def __call__(self, told: JobEvent) -> None:
+            await asyncio.sleep(0)
+            self.heard.append(told.event)
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def work() -> None: ...
+
+        note = Note()
+        stage.app.on(SUCCEEDED)(note)
+        await work.enqueue()
+        await stage.drain()
+        assert note.heard == [SUCCEEDED]
+
+    on_stage(url, play)
+
+
 def test_a_hook_that_fails_or_hangs_harms_nobody(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

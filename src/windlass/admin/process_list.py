@@ -11,11 +11,10 @@ from typing import Final
 
 from windlass.admin.views import Check
 from windlass.principal import LOOKS
-from windlass.urls import redacted
+from windlass.urls import is_loopback, redacted
 
 PROC: Final = Path("/proc")
 _OURS: Final = re.compile(r"(?:^|/)windlass(?:$|[./])|^windlass$")
-_HERE: Final = re.compile(r"127\.[\d.]+|localhost|\[?::1\]?")
 _URL: Final = re.compile(r"(?!sqlite:)[A-Za-z][A-Za-z0-9+.-]*:/|.*password\s*=", re.IGNORECASE | re.DOTALL)
 
 
@@ -49,18 +48,13 @@ def told_by(pid: int, arguments: list[str]) -> Iterator[Check]:
         )  # fmt: skip
     command = next((word for word in ("serve", "dev", "worker") if word in arguments), None)
     host = _after(arguments, "--host")
-    if (
-        command in ("serve", "dev")
-        and host is not None
-        and not _HERE.fullmatch(host)
-        and "--tls-cert" not in _names(arguments)
-    ):
+    if command in ("serve", "dev") and host is not None and not is_loopback(host) and "--tls-cert" not in _names(arguments):
         yield Check(
             "server", "warning", f"{who} answers others at {host} without TLS: tokens can be read on the "
             "way, unless a proxy before it encrypts", "windlass serve --tls-cert FILE --tls-key FILE",
         )  # fmt: skip
     metrics = (_after(arguments, "--metrics") or "").rpartition(":")[0]
-    if command == "worker" and metrics and not _HERE.fullmatch(metrics):
+    if command == "worker" and metrics and not is_loopback(metrics):
         yield Check(
             "metrics", "warning", f"{who} tells the names of queues and tasks to whoever can reach {metrics}",
             "windlass worker APP --metrics PORT, or a network that only your scraper is in",

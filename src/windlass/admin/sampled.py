@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from windlass.admin.counting import FRESH, by_queue, newest
@@ -14,7 +16,7 @@ from windlass.core.sampling import MINUTE
 from windlass.core.trends import point
 from windlass.records import QueueSample
 
-QUEUES = 1_000  # the most that are told apart; a name comes from whoever enqueues
+QUEUES: Final = 1_000  # the most that are told apart; a name comes from whoever enqueues
 
 
 class SampledQueue(Struct, frozen=True, kw_only=True):
@@ -32,10 +34,12 @@ class SampledQueue(Struct, frozen=True, kw_only=True):
 
 
 class Sampled(Struct, frozen=True, kw_only=True):
-    """`age`: seconds since the end of the sampled minute. None: nobody has sampled the queues lately."""
+    """`age`: seconds since the end of the sampled minute. None: nobody has sampled the queues lately. `left_out`: how many
+    queues there are beyond those that are told of, which have the most jobs."""
 
     age: float | None
     queues: tuple[SampledQueue, ...]
+    left_out: int
 
 
 async def sampled(client: Client) -> Sampled:
@@ -45,14 +49,16 @@ async def sampled(client: Client) -> Sampled:
     _, counts = await by_queue(client, last, now)
     rows = {row.name: row for row in await driver.read(AllQueues())}
     held = {hold.queue for hold in await driver.read(AllHolds()) if is_valid(hold, now)}
-    names = sorted(samples.keys() | counts.keys() | rows.keys() | held)[:QUEUES]
+    names = samples.keys() | counts.keys() | rows.keys() | held
+    busiest = sorted(names, key=lambda name: (-sum(counts.get(name, {}).values()), name))[:QUEUES]
     queues = [
         _queue(
             name, counts.get(name, {}), name in rows and rows[name].paused_at is not None, name in held, samples.get(name)
         )
-        for name in names
+        for name in sorted(busiest)
     ]
-    return Sampled(age=max(now - last[0].minute - MINUTE, 0) / SECOND if last else None, queues=tuple(queues))
+    age = max(now - last[0].minute - MINUTE, 0) / SECOND if last else None
+    return Sampled(age=age, queues=tuple(queues), left_out=len(names) - len(queues))
 
 
 def _queue(name: str, counts: dict[str, int], paused: bool, held: bool, sample: QueueSample | None) -> SampledQueue:

@@ -29,7 +29,7 @@ from windlass.errors import StoreForbidden, WindlassError
 from windlass.records import Webhook
 from windlass.runlogs import root_of
 from windlass.types import Micros
-from windlass.urls import redacted, scheme_of
+from windlass.urls import is_loopback, redacted, scheme_of
 
 DAY: Final = 86_400 * SECOND
 OLD: Final = 365 * DAY  # a token that was made so long ago should be made anew
@@ -66,8 +66,7 @@ async def _stored(client: Client) -> list[Check]:
 def _way(url: str) -> Iterator[Check]:
     if scheme_of(url) != "http":
         return
-    host = urlsplit(url).hostname or ""
-    if host in ("localhost", "127.0.0.1", "::1"):
+    if is_loopback(urlsplit(url).hostname or ""):
         yield Check("way to the server", "ok", "does not leave this machine")
     else:
         yield Check(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from windlass.cli.output import OK, REFUSED
 from windlass.cli.session import Common, Flag, check_there, file_of
@@ -17,7 +17,7 @@ from windlass.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
     from windlass.config import Migrate
-    from windlass.copying import Copy, Plan, Report
+    from windlass.copying import Copy, Plan, Report, Show
     from windlass.drivers.copying import End
 
 
@@ -180,11 +180,6 @@ def _given_up(done: bool, source: End, reached: bool, common: Common) -> int:
 # --------------------------------------------------------------------------------------------------------------- progress
 
 
-class Display(Protocol):
-    def phase(self, what: str, total: int = 0) -> None: ...
-    def done(self, rows: int) -> None: ...
-
-
 class Lines:
     """For a pipe or a log, on stderr."""
 
@@ -213,7 +208,7 @@ class Bar:
 
 
 @contextmanager
-def _display(common: Common) -> Iterator[Display]:
+def _display(common: Common) -> Iterator[Show]:
     if common.json or not sys.stderr.isatty():
         yield Lines(common)
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 from windlass.cli.output import FAILED, OK
 from windlass.cli.reloading import Sources
 from windlass.cli.serve import PORT, run
-from windlass.cli.session import Common, Flag, opened_app
+from windlass.cli.session import Common, Flag, opened_app, passed_on, with_what_was_passed_on
 from windlass.cli.worker import log_to_stderr
 from windlass.errors import BrokenModule, InvalidInput
 from windlass.loading import load_app
@@ -38,15 +38,17 @@ def dev(
         verbose: log everything
     """
     log_to_stderr(logging.DEBUG if verbose else logging.INFO)
+    common = with_what_was_passed_on(common)
     changed = asyncio.run(_until_changed(app, host, port, concurrency, common))
     if changed is None:
         return OK
     common.out.note(f"{os.path.relpath(changed)} has changed")
     sys.stdout.flush()
-    options = {"--host": host, "--port": port, "--concurrency": concurrency, "--store": common.store}
+    options = {"--host": host, "--port": port, "--concurrency": concurrency}
     said = [word for name, value in options.items() if value is not None for word in (name, str(value))]
     flags = [name for name, given in (("--verbose", verbose), ("--json", common.json)) if given]
-    return os.execv(sys.executable, [sys.executable, "-m", "windlass", "dev", app, *said, *flags])  # noqa: S606  # ourselves
+    command = [sys.executable, "-m", "windlass", "dev", app, *said, *flags]
+    return os.execve(sys.executable, command, {**os.environ, **passed_on(common)})  # noqa: S606  # ourselves
 
 
 async def _until_changed(app: str, host: str, port: int, concurrency: int | None, common: Common) -> Path | None:

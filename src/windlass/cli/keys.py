@@ -10,7 +10,7 @@ from cyclopts import App
 from windlass.cli.session import Common, Flag, epilogue
 from windlass.clock import moment, wall
 from windlass.errors import InvalidInput
-from windlass.sealing import new_line, ring_of
+from windlass.sealing import keys_in, new_line
 
 app = App(name="keys", help="The key ring that payloads and results are encrypted with.")
 
@@ -28,9 +28,11 @@ def add(path: str, /, *, name: str | None = None, next: Flag = False, common: Co
     """
     called = name or moment(wall()).strftime("%Y-%m-%d")
     there = Path(path).exists()
-    ring = ring_of(path) if there else None
-    if ring is not None and called in ring.names:
+    keys, waiting = keys_in(path) if there else ({}, set())
+    if called in keys:
         raise InvalidInput("name", f"{path} has a key {called!r}; give another: --name")
+    if next and not keys.keys() - waiting:
+        raise InvalidInput("next", "another key has to encrypt meanwhile, and there is none; add one without --next first")
     line = new_line(called, waiting=next)
     text = Path(path).read_text() if there else ""
     try:

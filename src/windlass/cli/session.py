@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import unquote, urlsplit
 
 from cyclopts import Group, Parameter
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.admin import Admin
     from windlass.app import Windlass
 
+PARENT_STORE: Final = "WINDLASS_PARENT_STORE"
 EVERYWHERE = Group("Everywhere", sort_key=99)
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 
@@ -50,6 +51,18 @@ class Common:
         """A command to type next, on the same store; `url`: that of a program, which may have its own."""
         used = self.store or url or self.url
         return f"windlass {command}" + (f" --store {redacted(used)}" if self.store or used != Common().url else "")
+
+
+def passed_on(common: Common) -> dict[str, str]:
+    """What --store said, in the environment of a process that is the same command again: the URL may hold a password, and
+    everybody can read a process's arguments."""
+    return {} if common.store is None else {PARENT_STORE: common.store}
+
+
+def with_what_was_passed_on(common: Common) -> Common:
+    """In that process. It is taken out of the environment: what a handler starts has no use for it."""
+    store = os.environ.pop(PARENT_STORE, None)
+    return common if store is None or common.store is not None else replace(common, store=store)
 
 
 @Parameter(name="*")

@@ -12,7 +12,7 @@ from typing import Literal
 from windlass.admin.wording import in_words
 from windlass.app import Windlass
 from windlass.cli.output import OK, STUCK, Output
-from windlass.cli.session import Common, Flag, described, opened_app
+from windlass.cli.session import Common, Flag, described, opened_app, passed_on, with_what_was_passed_on
 from windlass.clock import duration
 from windlass.config import check_leases
 from windlass.errors import InvalidInput, StoreError, WindlassError
@@ -76,6 +76,7 @@ async def worker(
     lines = log_to_stderr(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO, log_format)
     if processes < 1:
         raise InvalidInput("processes", f"must be at least 1, got {processes}")
+    common = with_what_was_passed_on(common)
     address = None if metrics is None else place_of(metrics, offset=supervised_place() or 0)
     async with opened_app(app, common) as loaded:
         _settle(loaded, grace, lease)
@@ -92,7 +93,7 @@ async def worker(
         if processes > 1:
             command = _child_command(
                 app, queues=queues, concurrency=concurrency, threads=threads, children=children, drain=drain, grace=grace,
-                lease=lease, metrics=metrics, log_format=log_format, quiet=quiet, verbose=verbose, store=common.store,
+                lease=lease, metrics=metrics, log_format=log_format, quiet=quiet, verbose=verbose,
             )  # fmt: skip
             return await _supervise(loaded, command, processes, drain, common)
         return await _serve(made, drain, address, common.out)
@@ -100,7 +101,7 @@ async def worker(
 
 async def _supervise(app: Windlass, command: list[str], processes: int, drain: bool, common: Common) -> int:
     await _check_store(app)
-    supervisor = Supervisor(app.client, command, processes, drain=drain)
+    supervisor = Supervisor(app.client, command, processes, drain=drain, environment=passed_on(common))
     async with announced(service_manager(), supervisor.started, supervisor.stopping, f"{processes} processes"):
         code = await supervisor.run()
     if common.json:

@@ -29,6 +29,7 @@ MOVED_TO: Final = "moved_to"
 SAYS: Final = "copy_says"  # what everybody is told who is refused
 MOVED: Final = "this store has moved to "  # what refuses a write says this, and where to
 BUSY: Final = "this store is being "
+OTHER_COPIER: Final = "another copier has taken over, or the copy was given up; look with --dry-run"
 FRESH: Final[Micros] = 15_000_000  # a copier that was not heard of for so long is gone
 
 
@@ -224,22 +225,30 @@ def filled_because(other: str) -> str:
 Step = Literal["begin", "receive", "clear", "drain", "copy", "open", "done"]
 
 
-def next_step(source: Mark | None, target: Mark | None, target_id: str, source_id: str) -> Step | str:
-    """What a copier does next, by what both stores say; any other text is why it may not."""
+class Refusal(Struct, frozen=True):
+    """Why a copier may not go on."""
+
+    why: str
+
+
+def next_step(source: Mark | None, target: Mark | None, target_id: str, source_id: str) -> Step | Refusal:
+    """What a copier does next, by what both stores say."""
     if target is not None and target.phase == "receiving" and target.other_id != source_id:
-        return f"the target is being filled from another store ({target.other})"
+        return Refusal(f"the target is being filled from another store ({target.other})")
     if source is None:
         return "begin"
     if source.other_id != target_id:
         word = "has moved to" if source.phase == "handed" else "is being moved to"
-        return f"the source {word} another store: {source.other}"
+        return Refusal(f"the source {word} another store: {source.other}")
     ours = target is not None and target.copy_id == source.copy_id
     if source.phase == "handed":
         if not ours:
-            return "the source was handed over, and the target knows nothing of it: is it the same store?"
+            return Refusal("the source was handed over, and the target knows nothing of it: is it the same store?")
         return "done" if target is not None and target.phase == "opened" else "open"
     if source.phase == "moved":
-        return "copy" if ours else "the target was emptied or replaced since the copy began; give it up with --back"
+        if not ours:
+            return Refusal("the target was emptied or replaced since the copy began; give it up with --back")
+        return "copy"
     if ours:
         return "drain"
     return "clear" if target is not None and target.phase == "receiving" else "receive"

@@ -53,10 +53,6 @@ def refill(tokens: float, burst: float, per_second: float, elapsed: Micros) -> f
     return min(burst, tokens + per_second * max(elapsed, 0) / SECOND)
 
 
-def spend(tokens: float, wanted: float = 1.0) -> float | None:
-    return tokens - wanted if tokens >= wanted else None
-
-
 def wait_for(tokens: float, per_second: float, wanted: float = 1.0) -> Micros:
     """How long until `wanted` tokens are there, rounded up so that nobody wakes a microsecond early."""
     missing = wanted - tokens

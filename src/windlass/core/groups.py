@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, get_args
+from typing import Literal
 
 from msgspec import Struct
 
@@ -11,7 +11,6 @@ from windlass.core.changes import Ending
 from windlass.types import AfterRule, Group, GroupMode, Job, MemberCount, OnFailure
 
 GroupStatus = Literal["pending", "running", "completed", "partial", "failed", "cancelled"]
-GROUP_STATUSES: Final[tuple[GroupStatus, ...]] = get_args(GroupStatus)
 
 
 class Progress(Struct, frozen=True, kw_only=True):

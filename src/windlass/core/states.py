@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from windlass.types import TERMINAL, State
+from windlass.types import State
 
 Cause = Literal["enqueue", "claim", "ack", "retry", "fail", "snooze", "release", "cancelled", "expire", "cancel", "replay"]
 
@@ -30,7 +30,3 @@ MOVES: Final[dict[tuple[State | None, Cause], frozenset[State]]] = {
 
 def may_move(before: State | None, cause: Cause, after: State) -> bool:
     return after in MOVES.get((before, cause), ())
-
-
-def is_terminal(state: State) -> bool:
-    return state in TERMINAL

@@ -18,6 +18,7 @@ except ImportError:
     from django_tasks.base import TASK_MAX_PRIORITY, TASK_MIN_PRIORITY, TaskError
 
 from windlass.clock import moment
+from windlass.sealing import readable
 from windlass.types import Job, Micros, Run
 
 STATUS: Final = {
@@ -35,7 +36,7 @@ def at(instant: Micros | None) -> datetime | None:
 
 
 def as_result(task: Any, alias: str, job: Job, runs: Sequence[Run]) -> Any:
-    given = msgspec.json.decode(job.payload)
+    given = msgspec.json.decode(readable(job.payload, "payload"))
     begun = [run for run in runs if run.status != "skipped"]  # the one that is on may not have told its start yet
     result = TaskResult(
         task=_as_enqueued(task, job), id=runs[0].job_id if runs else job.id, status=STATUS[job.state],
@@ -45,7 +46,7 @@ def as_result(task: Any, alias: str, job: Job, runs: Sequence[Run]) -> Any:
         worker_ids=[run.worker_id or "" for run in begun],
     )  # fmt: skip
     if job.state == "succeeded" and job.result is not None:
-        object.__setattr__(result, "_return_value", msgspec.json.decode(job.result))
+        object.__setattr__(result, "_return_value", msgspec.json.decode(readable(job.result, "result")))
     return result
 
 

@@ -12,25 +12,8 @@ Where = Literal["serve", "worker"]
 
 # Seconds. From a job that a hot queue starts at once to one that waited for an hour.
 BOUNDS: Final = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    300.0,
-    900.0,
-    3600.0,
-)
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
+)  # fmt: skip
 
 
 class Family(NamedTuple):
@@ -77,6 +60,9 @@ PAUSED: Final = _serve(
     "queue_paused", "gauge", "1 while nothing of the queue is claimed because somebody paused it.", "queue"
 )
 HELD: Final = _serve("queue_held", "gauge", "1 while the queue is held for direct execution.", "queue")
+LEFT_OUT: Final = _serve(
+    "queues_left_out", "gauge", "Queues that are not told of here: there are more than 1,000, and others have more jobs."
+)
 SAMPLE_AGE: Final = _serve("sample_age_seconds", "gauge", "Age of the last sample; none while nobody samples.")
 WORKERS: Final = _serve("workers", "gauge", "Workers that are alive.")
 SLOTS: Final = _serve("slots", "gauge", "What these workers can run at once.")

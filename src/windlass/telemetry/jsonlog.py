@@ -66,7 +66,11 @@ class JsonLines(logging.Formatter):
             line["traceback"] = scrub(self.formatException(record.exc_info))
         try:
             return _encode(line).decode()
-        except (TypeError, UnicodeError):  # text or keys that are none: told as far as they can be
+        except (
+            TypeError,
+            ValueError,
+            RecursionError,
+        ):  # text or keys that are none, or no end: told as far as it goes
             return json.dumps({name: str(value) for name, value in line.items()})
 
 

@@ -97,7 +97,6 @@ class Testing:
         self.app: Final = app
         self.clock: Final = clock
         self.faults: Final = Faults(clock, lambda: self._store)
-        self._app = app
         self._raise_errors = raise_errors
 
     # ------------------------------------------------------------------------------------------------------------- time
@@ -107,8 +106,8 @@ class Testing:
         self._advance(duration(by, field="advance"))
 
     def _advance(self, by: Micros) -> None:
-        if self._app.crons:  # a schedule counts from when it is stored, which otherwise the first worker does
-            apart(lambda: declare(self._app.client, self._app.crons))
+        if self.app.crons:  # a schedule counts from when it is stored, which otherwise the first worker does
+            apart(lambda: declare(self.app.client, self.app.crons))
         self.clock.advance(by)
 
     async def run_for(self, time: Duration) -> Stats:
@@ -146,13 +145,13 @@ class Testing:
             return await self._drain_all(retries)
 
     async def _drain_all(self, retries: bool) -> Stats:
-        total = await self._drain(self._app.tasks)
+        total = await self._drain(self.app.tasks)
         for _ in range(ROUNDS if retries else 0):
             due = [job.run_at for job in await self._queued() if job.attempts and job.run_at is not None]
             if not due:
                 return total
             self.clock.advance(max(min(due) - self.clock.now(), 0))
-            _add(total, await self._drain(self._app.tasks))
+            _add(total, await self._drain(self.app.tasks))
         if retries:
             raise AssertionError(f"after {ROUNDS:,} rounds there are still retries to come; bound them with Retry(...)")
         return total
@@ -171,13 +170,13 @@ class Testing:
                 return total
             served |= queues
             worker = Worker(
-                self._app.client,
+                self.app.client,
                 tasks,
                 queues=sorted(served),
-                target=self._app.child_target(),
-                crons=self._app.crons,
-                hooks=self._app.hooks,
-                resources=self._app.resources,
+                target=self.app.child_target(),
+                crons=self.app.crons,
+                hooks=self.app.hooks,
+                resources=self.app.resources,
             )
             died = not await self._lives(worker)
             _add(total, worker.stats)
@@ -197,13 +196,13 @@ class Testing:
                 if not life.over or _is_cancelled():
                     raise
         if life.over:
-            await take_back(self._app.client, worker.id)
+            await take_back(self.app.client, worker.id)
         return not life.over
 
     @property
     def _store(self) -> Driver:
         """The store itself: whatever is wrong with the way to it, the test may look."""
-        driver = self._app.client.driver
+        driver = self.app.client.driver
         return driver.driver if isinstance(driver, Faulty) else driver
 
     async def _queued(self) -> list[Job]:
@@ -216,7 +215,7 @@ class Testing:
 
     async def _run_inline(self, ids: Sequence[str]) -> None:
         errors: list[Exception] = []
-        tasks: Mapping[str, Task[..., Any]] = self._app.tasks
+        tasks: Mapping[str, Task[..., Any]] = self.app.tasks
         if self._raise_errors:
             tasks = {name: _telling(task, errors.append) for name, task in tasks.items()}
         await self._drain(tasks)
@@ -244,7 +243,7 @@ class Testing:
     def enqueued(self, task: Task[..., Any] | None = None) -> list[EnqueuedJob]:
         """What was enqueued so far, in order, whether it has run by now or not."""
         return [
-            read(job, self._app.tasks)
+            read(job, self.app.tasks)
             for job in self.jobs()
             if job.retry_of is None and (task is None or job.type == task.name)
         ]

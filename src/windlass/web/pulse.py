@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from msgspec.structs import replace
-from starlette.requests import Request as HttpRequest
 
 from windlass.admin import Admin
 from windlass.admin.views import Overview
-
-if TYPE_CHECKING:
-    from windlass.web.site import Site
 
 SPACING: Final = 1.0
 REST: Final = 19  # times as long as a look took
@@ -51,7 +47,3 @@ class Pulse:
         self._not_before = time() + max(SPACING, (time() - began) * REST)
         if self._latest is None or replace(found, at=self._latest.at) != self._latest:
             self._latest, self._number = found, self._number + 1
-
-
-def pulse_of(http: HttpRequest) -> Pulse:
-    return cast("Site", http.app.state.site).pulse

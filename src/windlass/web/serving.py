@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import signal
 import socket
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from starlette.types import ASGIApp
 
 from windlass.admin import Admin
 from windlass.errors import InvalidInput
+from windlass.urls import is_loopback
 from windlass.web.access import LOCAL, LOOPBACK, Access, is_closed
 
 PARTING: Final = 3  # seconds that open requests and streams have when we stop
@@ -26,13 +26,6 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class Tls:
     certificate: str
     key: str
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def guarded(admin: Admin, host: str, names: Sequence[str] = ()) -> Access:

@@ -8,15 +8,12 @@ import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from starlette.requests import Request as HttpRequest
 
 from windlass.principal import Principal
 from windlass.types import Micros
-
-if TYPE_CHECKING:
-    from windlass.web.site import Site
 
 LIFE: Final = 12 * 3600 * 1_000_000
 MOST: Final = 1_000  # the oldest makes room
@@ -72,7 +69,3 @@ def csrf_of(name: str) -> str:
 def cookie_of(http: HttpRequest) -> str:
     """Browsers take `__Host-` cookies over TLS only; without it we are on loopback."""
     return SESSION_COOKIES[http.url.scheme != "https"]
-
-
-def sessions_of(http: HttpRequest) -> Sessions:
-    return cast("Site", http.app.state.site).sessions

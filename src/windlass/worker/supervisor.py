@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -50,10 +50,15 @@ def is_lasting(error: WindlassError) -> bool:
 
 
 class Supervisor:
-    def __init__(self, client: Client, command: Sequence[str], processes: int, *, drain: bool = False) -> None:
+    def __init__(
+        self, client: Client, command: Sequence[str], processes: int, *, drain: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """`environment` is added to this process's own for each child."""
         self._client = client
         self._command = list(command)
         self._processes = processes
+        self._environment = dict(environment or {})
         self._drain = drain  # children that end well are not replaced
         self._children: dict[str, asyncio.subprocess.Process] = {}
         self._signals = 0
@@ -125,7 +130,8 @@ class Supervisor:
         return code, was_ready
 
     async def _life(self, worker_id: str, ready_fd: int) -> int:
-        environment = {**os.environ, WORKER_ID: worker_id, PARENT_FD: str(self._pipe_in), READY_FD: str(ready_fd)}
+        told = {WORKER_ID: worker_id, PARENT_FD: str(self._pipe_in), READY_FD: str(ready_fd)}
+        environment = {**os.environ, **self._environment, **told}
         try:
             child = await asyncio.create_subprocess_exec(
                 *self._command, env=environment, pass_fds=(self._pipe_in, ready_fd),

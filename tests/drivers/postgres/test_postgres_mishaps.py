@@ -101,6 +101,23 @@ def test_a_call_waits_for_the_threads_that_there_are(lane: Lane) -> None:
     assert (first.result(20), second.result(20)) == (True, [(1,)])
 
 
+def test_a_thread_that_finds_no_other_to_help_it_goes_on_alone(lane: Lane) -> None:
+    begun, free = threading.Event(), threading.Event()
+
+    def wait(link: Link) -> bool:
+        begun.set()
+        return free.wait(20)
+
+    first = lane.post(wait)
+    assert begun.wait(20), "its thread, and that of its deadline, are there"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _refuse)
+        others = [lane.post(one) for _ in range(3)]
+        free.set()
+        assert [call.result(5) for call in (first, *others)] == [True, [(1,)], [(1,)], [(1,)]]
+    assert lane.submit_sync(one) == [(1,)]
+
+
 def _refuse(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 

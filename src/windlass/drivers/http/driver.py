@@ -55,7 +55,6 @@ from windlass.errors import (
     OutcomeUnknown,
     StoreError,
     StoreUnavailable,
-    StoreUnreachable,
     WrongConnection,
 )
 from windlass.records import WorkerInfo
@@ -142,9 +141,13 @@ class HttpDriver:
             except DuplicateId:
                 if not is_lost:
                     raise
+            except StoreError:
+                if is_lost:  # the try before may still be on its way
+                    raise OutcomeUnknown(self.place.where) from None
+                raise
             try:
                 stored = await self._stored(new)
-            except StoreUnreachable:
+            except StoreError:
                 raise OutcomeUnknown(self.place.where) from None
             if stored:
                 rest = tuple(job for job in new if job.id not in stored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -10,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from windlass.errors import UnknownStore
-from windlass.urls import redacted
+from windlass.urls import is_loopback, redacted
 
 KNOWN: Final = "https://TOKEN@host/ (or the token in WINDLASS_TOKEN), http://127.0.0.1:8080/"
 log: Final = logging.getLogger("windlass.http")
@@ -41,13 +40,6 @@ class Place(Struct, frozen=True, kw_only=True):
         shown = f"[{host}]" if ":" in host else host
         base = f"{parts.scheme.lower()}://{shown}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
         found = cls(where=redacted(url), base=base, token=(unquote(said) if said else token) or None)
-        if parts.scheme.lower() == "http" and found.token is not None and not _is_here(host):
+        if parts.scheme.lower() == "http" and found.token is not None and not is_loopback(host):
             log.warning("%s: the token and all jobs travel unencrypted; use https://", found.where)
         return found
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

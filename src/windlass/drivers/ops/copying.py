@@ -17,6 +17,7 @@ from windlass.core.copying import (
     IN,
     MOVED,
     MOVED_TO,
+    OTHER_COPIER,
     OUT,
     SAYS,
     TABLES,
@@ -38,7 +39,6 @@ from windlass.types import Micros
 
 Guard = Literal["claims", "writes"]
 KEY: Final = "copier"
-OTHER_COPIER: Final = "another copier has taken over, or the copy was given up; look with --dry-run"
 COUNTED: Final = tuple(table for table in TABLES if table.counted)
 
 
@@ -294,6 +294,8 @@ def open_(hand: Hand, db: Dialect, was: Mark, mark: Mark, now: Micros) -> Op[boo
 
 
 def _check_receiving(hand: Hand, copy_id: str) -> Op[None]:
+    """And stays so until the transaction ends: whoever gives the copy up meanwhile waits for that."""
+    yield from hand.hold_marks()
     mark = yield from mark_of(hand, IN)
     if mark is None or mark.copy_id != copy_id or mark.phase != "receiving":
         raise CopyRefused(OTHER_COPIER)

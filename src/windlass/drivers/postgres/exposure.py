@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,6 +11,7 @@ from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Finding
 from windlass.drivers.statement import Op, Row
+from windlass.urls import is_loopback
 
 ROLES: Final = "psql -f deploy/postgres/roles.sql, then a login of your own in one of its roles"
 
@@ -45,12 +45,8 @@ def travel(place: Place, *, encrypted: bool) -> Iterator[Finding]:
 
 
 def is_elsewhere(host: str) -> bool:
-    if not host or host.startswith(("/", "@")) or host == "localhost":
-        return False
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return True
+    """Nothing, a directory and an abstract name are sockets of this machine."""
+    return bool(host) and not host.startswith(("/", "@")) and not is_loopback(host)
 
 
 def rights(place: Place, facts: Row) -> Iterator[Finding]:

@@ -131,21 +131,26 @@ class Lane:
             self._calls.append(call)
             try:
                 self._wake()
-            except RuntimeError:  # no thread can be started
-                if not self._threads:
-                    self._calls.remove(call)  # nobody will ever do it, and whoever asked is told
-                    raise
+            except RuntimeError:
+                self._calls.remove(call)  # nobody will ever do it, and whoever asked is told
+                raise
         return call.future
 
     def _wake(self) -> None:
         """A thread for each call that waits: one that was just told still counts as idle. A thread may be idle although
-        calls wait, while all connections are lent: whoever gives one back tells it."""
+        calls wait, while all connections are lent: whoever gives one back tells it. Where no thread can be started, those
+        that there are do it in turn; `RuntimeError` when there are none."""
         self._changed.notify()
         if self._idle < len(self._calls) and len(self._threads) < self._size:
             name = f"windlass-{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            try:
+                thread.start()
+            except RuntimeError:
+                if not self._threads:
+                    raise
+            else:
+                self._threads.append(thread)
 
     # ------------------------------------------------------------------------------------------------------- connections
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from windlass.web.openapi import described
 from windlass.web.request import Request
-
-if TYPE_CHECKING:
-    from windlass.web.site import Site
+from windlass.web.site import site_of
 
 
 async def openapi(request: Request[None, None]) -> dict[str, Any]:
     """This description."""
-    site = cast("Site", request.http.app.state.site)
-    return described(site.routes, [request.url("") or "/"])
+    return described(site_of(request.http).routes, [request.url("") or "/"])

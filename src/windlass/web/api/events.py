@@ -11,8 +11,8 @@ from msgspec import Meta, Struct
 from windlass.web.answers import Events
 from windlass.web.identity import is_narrow
 from windlass.web.problems import Trouble
-from windlass.web.pulse import pulse_of
 from windlass.web.request import Request
+from windlass.web.site import site_of
 
 
 class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +36,7 @@ async def stream(request: Request[EventsQuery, None]) -> Events:
 
 
 async def _queues(request: Request[Any, Any]) -> AsyncIterator[tuple[str, Any]]:
-    pulse, seen = pulse_of(request.http), 0
+    pulse, seen = site_of(request.http).pulse, 0
     while True:
         seen, overview = await pulse.next(seen)
         yield "queues", overview

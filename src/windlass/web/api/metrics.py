@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
 
 from windlass.admin.overview import Latencies
 from windlass.admin.sampled import Sampled
@@ -12,14 +11,12 @@ from windlass.telemetry import families as of
 from windlass.telemetry.exposition import MEDIA_TYPE, Sample, page, plain
 from windlass.web.answers import Text
 from windlass.web.request import Request
-
-if TYPE_CHECKING:
-    from windlass.web.site import Site
+from windlass.web.site import Site, site_of
 
 
 async def scrape(request: Request[None, None]) -> Text:
     """Queues as they were sampled last, workers that live, and what this server answered."""
-    site = cast("Site", request.http.app.state.site)
+    site = site_of(request.http)
     admin = site.admin()  # whoever asks: what was counted for one need not be counted again for the next
     sampled, fleet = await admin.sampled(), await admin.workers()
     return Text(page((*_queues(sampled), *_fleet(fleet), *_server(site))), MEDIA_TYPE)
@@ -30,6 +27,7 @@ def _queues(sampled: Sampled) -> Iterator[str]:
     yield from plain(of.JOBS, [((one.name, label), jobs) for one in queues for label, jobs in sorted(one.counts.items())])
     yield from plain(of.PAUSED, [((one.name,), one.paused) for one in queues])
     yield from plain(of.HELD, [((one.name,), one.held) for one in queues])
+    yield from plain(of.LEFT_OUT, [((), sampled.left_out)])
     yield from plain(of.SAMPLE_AGE, [] if sampled.age is None else [((), sampled.age)])
     yield from plain(of.OLDEST, [((one.name,), one.oldest) for one in queues if one.oldest is not None])
     yield from plain(of.ENDED, [((one.name, status), runs) for one in queues for status, runs in sorted(one.ended.items())])

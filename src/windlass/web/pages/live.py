@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from windlass.web.answers import Page
 from windlass.web.request import Request
-
-if TYPE_CHECKING:
-    from windlass.web.site import Site
+from windlass.web.site import site_of
 
 PAUSE: Final = 2.0  # seconds between two looks
 endless = partial(repeat, None)
@@ -29,7 +27,7 @@ async def fragments(
     """`show` is the page's own handler. `rows` adds fragments of their own: an id in the page, a template, what it shows.
     Everything is sent once at the beginning: what changed since the page was loaded, or while nobody listened, is made good
     by that."""
-    site = cast("Site", request.http.app.state.site)
+    site = site_of(request.http)
     sent: dict[str, str] = {}
     for _ in endless():
         page = await show(request)

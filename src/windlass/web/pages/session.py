@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from windlass.web.answers import Page, Redirect
 from windlass.web.request import Request
-from windlass.web.sessions import cookie_of, sessions_of
+from windlass.web.sessions import cookie_of
+from windlass.web.site import site_of
 
 
 class Next(Struct, frozen=True):
@@ -23,7 +24,7 @@ async def ask(request: Request[Next, None]) -> Page:
 
 
 async def sign_in(request: Request[None, SignIn]) -> Page | Redirect:
-    sessions, path = sessions_of(request.http), local(request.body.next)
+    sessions, path = site_of(request.http).sessions, local(request.body.next)
     found = await sessions.begin(request.body.token.strip())
     who = None if found is None else await sessions.who(found)
     if found is None or who is None:
@@ -34,7 +35,7 @@ async def sign_in(request: Request[None, SignIn]) -> Page | Redirect:
 
 async def sign_out(request: Request[None, None]) -> Redirect:
     cookie = cookie_of(request.http)
-    sessions_of(request.http).end(request.http.cookies.get(cookie, ""))
+    site_of(request.http).sessions.end(request.http.cookies.get(cookie, ""))
     return Redirect("/sign-in", {cookie: None})
 
 

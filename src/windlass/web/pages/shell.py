@@ -16,8 +16,8 @@ from windlass.types import LABELS, TERMINAL
 from windlass.web.answers import Page, Redirect
 from windlass.web.identity import is_narrow
 from windlass.web.pages.formats import query
-from windlass.web.pulse import pulse_of
 from windlass.web.request import Request
+from windlass.web.site import site_of
 
 THEME: Final = "windlass-theme"
 ZONE: Final = "windlass-zone"
@@ -65,7 +65,7 @@ async def beside(request: Request[Any, Any]) -> dict[str, Any]:
     narrow = is_narrow(request.principal)
     if narrow or not request.principal.may("read"):
         return {"tallies": {}, "leader": None, "narrow": narrow}
-    queues = (await pulse_of(request.http).recent()).queues
+    queues = (await site_of(request.http).pulse.recent()).queues
     counts = {label: sum(queue.counts.get(label, 0) for queue in queues) for label in LABELS}
     fleet = await request.admin.workers()
     tallies = {
