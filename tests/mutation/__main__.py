@@ -4,6 +4,7 @@
     --seconds=600        as many as there is time for; the next run goes on
     --survivors          those that no test failed for, once more
     --shard=1/4          every fourth
+    --tests=150          at most so many for each: a first, coarse run; `--survivors` then tries those that are left on all
     --file=leases        only files whose name holds the word; --place=claim only such blocks and functions
     --page               write docs/design/mutation.md from what is known, and nothing else
 
@@ -53,7 +54,9 @@ def keep(mutant: Mutant, verdict: Verdict) -> None:
 def main(words: list[str]) -> int:
     options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
     parts = [word for word in words if not word.startswith("--")] or list(PARTS)
-    if strange := sorted((options.keys() - {"seconds", "survivors", "shard", "file", "place", "page"}) | (set(parts) - set(PARTS))):
+    if strange := sorted(
+        (options.keys() - {"seconds", "survivors", "shard", "tests", "file", "place", "page"}) | (set(parts) - set(PARTS))
+    ):
         print(f"{' '.join(strange)}?\n\n{__doc__}")
         return 2
     HERE.mkdir(exist_ok=True)
@@ -71,22 +74,24 @@ def try_part(part: str, options: dict[str, str], until: float) -> None:
     found = known()
     chosen = [
         mutant for number, mutant in enumerate(every(part))
-        if number % int(of) == int(nth) - 1 and options.get("file", "") in mutant.file and options.get("place", "") in mutant.place
+        if number % int(of) == int(nth) - 1
+        and options.get("file", "") in mutant.file and options.get("place", "") in mutant.place
         and (mutant.key in found and found[mutant.key]["by"] is None if "survivors" in options else mutant.key not in found)
     ]  # fmt: skip
     caught = Counter((f"{line['file']}:{line['place']}", str(line["by"])) for line in found.values() if line["by"])
     suite = suites.SUITES[part]
+    most = int(options["tests"]) if "tests" in options else None
     print(f"{part}: {len(chosen)} mutants", flush=True)
     if not chosen or time.monotonic() > until:
         return
-    course = Course(chosen, keep, until, HERE / f"reach-{part}.json", suite.between, caught)
+    course = Course(chosen, keep, until, HERE / f"reach-{part}.json", suite.between, caught, most)
     options_of_pytest = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-W", QUIET, "--no-header"]
     loop = Loop(course)
     suite.start()
     pytest.main([*options_of_pytest, "--hypothesis-seed=0", *suite.tests], plugins=[loop])
     suite.stop()
     if loop.again:
-        os.execv(sys.executable, [sys.executable, "-m", "mutation", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-m", "mutation", *sys.argv[1:]])  # noqa: S606  ourselves
 
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ def turns(node: ast.AST) -> Iterator[Bug]:
     if isinstance(node, ast.Compare):
         for index, op in enumerate(node.ops):
             new = FLIPPED[type(op)]
-            yield f"{new.__name__} for {type(op).__name__}: {told(node)}", lambda i=index, n=new: node.ops.__setitem__(i, n())  # type: ignore[misc]
+            what = f"{new.__name__} for {type(op).__name__}: {told(node)}"
+            yield what, lambda i=index, n=new: node.ops.__setitem__(i, n())  # type: ignore[misc]
     if isinstance(node, ast.If | ast.While | ast.IfExp | ast.match_case):
         name = "guard" if isinstance(node, ast.match_case) else "test"
         test = getattr(node, name)

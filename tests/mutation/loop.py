@@ -1,7 +1,7 @@
 """A pytest plugin that runs the collected tests not once but once for each mutant, in a forked child each time.
 
-The parent has imported and collected everything, so a child costs a fork and the tests that come to its mutant, in the order:
-those that caught another in the same place, then the quick ones, until one fails. A child that says nothing for a while hangs,
+The parent has imported and collected everything, so a child costs a fork and the tests that come to its mutant: first those
+that caught another in the same place, then the quick ones, until one fails. A child that says nothing for a while hangs,
 which is also a way to be caught.
 """
 
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ from mutation.reach import Reach
 HERE = ROOT / ".mutation"
 PATIENCE = 40.0  # seconds that one test may take, on a machine with other things to do
 settings.register_profile(
-    "mutation", phases=[Phase.explicit, Phase.generate], database=None, deadline=None, suppress_health_check=list(HealthCheck),
-    derandomize=True,
+    "mutation", phases=[Phase.explicit, Phase.generate], database=None, deadline=None, derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
 
@@ -52,6 +53,7 @@ class Course:
     reached: Path
     between: Callable[[], None] = lambda: None
     caught: Counter[tuple[str, str]] = field(default_factory=Counter)
+    most: int | None = None  # tests for one mutant
 
 
 class Loop:
@@ -78,7 +80,7 @@ class Loop:
                 break
             able = by_place.get(mutant.reach, [])
             killers = self.course.caught
-            able = sorted(able, key=lambda i: (-killers[mutant.reach, i.nodeid], costs[i.nodeid]))
+            able = sorted(able, key=lambda i: (-killers[mutant.reach, i.nodeid], costs[i.nodeid]))[: self.course.most]
             verdict = self._judged(mutant, able)
             if verdict.by is not None:
                 killers[mutant.reach, verdict.by] += 1
@@ -126,8 +128,8 @@ class Loop:
         """Whoever fails has to show that it passes on healthy code, once, in a child like this one."""
         verdict = self._tried(mutant, [item for item in items if item.nodeid not in self._useless])
         while verdict.by is not None and verdict.by not in self._trusted:
-            [failed] = [item for item in items if item.nodeid == verdict.by] or [None]
-            if failed is None or self._tried(None, [failed]).by is None:
+            failed = [item for item in items if item.nodeid == verdict.by]
+            if not failed or self._tried(None, failed).by is None:
                 self._trusted.add(verdict.by)
                 break
             print(f"fails on healthy code: {verdict.by}", flush=True)
@@ -171,7 +173,7 @@ class Loop:
                     failed, ended = name, True
                 elif word == "passed":
                     ended, current = True, ""
-        with _gone():
+        with suppress(ProcessLookupError):  # it may have ended
             os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return failed or current or None, tests
@@ -185,7 +187,10 @@ class Loop:
             tempfile.tempdir = directory
             if mutant is not None:
                 plant(mutant)
-            say = lambda word: os.write(writer, f"{word}\n".encode())  # noqa: E731
+
+            def say(word: str) -> None:
+                os.write(writer, f"{word}\n".encode())
+
             chosen = list(items)
             config = chosen[0].config
             config._tmp_path_factory._basetemp = Path(directory)  # type: ignore[attr-defined]
@@ -201,13 +206,3 @@ class Loop:
             time.sleep(60)
         finally:
             os._exit(0)
-
-
-class _gone:
-    """Whoever is to be ended may have done so."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, *_: Any) -> bool:
-        return kind is not None and issubclass(kind, ProcessLookupError)

@@ -1,6 +1,7 @@
 """Plant a mutant in this very process: nothing is written, and nobody else notices.
 
-A block of SQL gets another text. A function gets another code object, so that whoever imported it by name has the mutant too.
+A block of SQL gets another text. A function gets another code object, so that whoever imported it by name has the mutant
+too.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def code_of(mutant: Mutant, file: str) -> CodeType:
     place = dict(functions(tree))[mutant.place]
     place.body, place.decorator_list = new.body, []
     code = compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
-    return next(inner for inner in codes(code) if inner.co_qualname == mutant.place and inner.co_firstlineno == place.lineno)
+    return next(
+        inner for inner in codes(code) if inner.co_qualname == mutant.place and inner.co_firstlineno == place.lineno
+    )
 
 
 def codes(code: CodeType) -> list[CodeType]:

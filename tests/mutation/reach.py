@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 from mutation.mutant import PACKAGE
+from mutation.sql import blocks as named
 from windlass.drivers.postgres.sql import SQL as POSTGRES
 from windlass.drivers.sqlite.sql import SQL as SQLITE
 from windlass.drivers.statement import Block, Blocks
@@ -19,8 +20,6 @@ OF_INTEREST = tuple(f"{PACKAGE}/{part}/" for part in ("core", "drivers/ops", "dr
 
 def files_of(blocks: Blocks, store: str) -> dict[int, str]:
     """Under which name each block is known, by its identity."""
-    from mutation.sql import blocks as named  # noqa: PLC0415
-
     return {
         id(getattr(blocks, name)): f"drivers/{store}/sql/{path.name}:{name}"
         for path in (PACKAGE / "drivers" / store / "sql").glob("*.sql")
@@ -31,7 +30,6 @@ def files_of(blocks: Blocks, store: str) -> dict[int, str]:
 class Reach:
     def __init__(self) -> None:
         self._names = files_of(SQLITE, "sqlite") | files_of(POSTGRES, "postgres")
-        self._texts = {block.sql: self._names[id(block)] for blocks in (SQLITE, POSTGRES) for block in blocks}
         self._codes: dict[Any, str | None] = {}
         self._found: set[str] = set()
 
@@ -46,14 +44,14 @@ class Reach:
                 found.add(self._names.get(id(block), ""))
             return plain(block, name)
 
-        Block.__getattribute__ = looked_at  # type: ignore[method-assign]
+        Block.__getattribute__ = looked_at  # type: ignore[method-assign, assignment]
         threading.setprofile(self._called)
         sys.setprofile(self._called)
         try:
             yield found
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
             Block.__getattribute__ = plain  # type: ignore[method-assign]
 
     def _called(self, frame: FrameType, event: str, _: Any) -> None:

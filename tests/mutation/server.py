@@ -16,7 +16,8 @@ from postgres.server import Server
 from postgres.shelf import Connection, Shelf, _empty, _shape
 
 READY = 4  # stores on the shelf: more than one test takes at a time
-OTHERS = "select pg_terminate_backend(pid, 2000) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'"
+OTHERS = """select pg_terminate_backend(pid, 2000) from pg_stat_activity
+ where pid <> pg_backend_pid() and backend_type = 'client backend'"""
 SCHEMAS = "select nspname from pg_namespace where nspname !~ '^pg_' and nspname not in ('public', 'information_schema')"
 
 
@@ -57,7 +58,9 @@ class OneServer:
 
     def _fill(self) -> None:
         assert self.shelf is not None
-        missing = [self.shelf.take() for _ in range(READY - len(self.shelf._shapes))] if len(self.shelf._shapes) < READY else []
+        missing = (
+            [self.shelf.take() for _ in range(READY - len(self.shelf._shapes))] if len(self.shelf._shapes) < READY else []
+        )
         self.shelf._ready = list(dict.fromkeys([*self.shelf._ready, *missing, *self.shelf._shapes]))
         if self.shelf._kept is not None:  # each child makes its own
             self.shelf._kept.close()

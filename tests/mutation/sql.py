@@ -1,7 +1,7 @@
 """Mutants of SQL: every guard dropped, every comparison turned, every change that rides along in a `with` left out.
 
-A guard is a member of an `and` or `or`, or all that stands behind `where`, `on`, `having`, `when`. It is not cut out but made
-true (or, in an `or`, false), so that parameters stay where they are.
+A guard is a member of an `and` or `or`, or all that stands behind `where`, `on`, `having`, `when`. It is not cut out but
+made true (or, in an `or`, false), so that parameters stay where they are.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TURNED = {
 }  # fmt: skip
 CONDITIONS = {"where", "on", "having", "when"}
 BOUNDS = CONDITIONS | {
-    "select", "from", "set", "returning", "group", "order", "by", "limit", "union", "all", "then", "else", "as", "join", "left",
-    "cross", "inner", "lateral", "values", "offset", "for", "with", "insert", "into", "update", "delete", "using", "do",
-    "conflict", "nothing", ",", ";", "materialized", "over", "distinct", "recursive", "filter",
+    "select", "from", "set", "returning", "group", "order", "by", "limit", "union", "all", "then", "else", "as", "join",
+    "left", "cross", "inner", "lateral", "values", "offset", "for", "with", "insert", "into", "update", "delete", "using",
+    "do", "conflict", "nothing", ",", ";", "materialized", "over", "distinct", "recursive", "filter",
 }  # fmt: skip
 CONSTANT = {"true", "false", "1", "0"}
 CHANGES = {"update", "insert", "delete"}
@@ -136,7 +136,12 @@ def guards(parts: Sequence[Part], sql: str, made: str) -> Iterator[Edit]:
     if text.lower() in CONSTANT:
         return
     bare = [part for part in parts if word(part) != "not"]
-    if len(bare) == 3 and word(bare[0]) == "(" and isinstance(bare[1], Level) and word(bare[1].parts[0]) not in ("select", "with"):
+    if (
+        len(bare) == 3
+        and word(bare[0]) == "("
+        and isinstance(bare[1], Level)
+        and word(bare[1].parts[0]) not in ("select", "with")
+    ):
         yield from guards(bare[1].parts, sql, made)
     joined = "or" if made == "true" else "and"
     yield start, end, f"({text} {joined} {made})", f"{short(text)} → {made}"

@@ -18,6 +18,32 @@ class OrderPromises(Suite):
         assert [job.id for job in await t.claim()] == ids
 
     @promise
+    async def test_a_job_whose_time_has_come_brings_nobody_along(self, t: Trial) -> None:
+        """Neither one that is to run later, nor one that waits for another or for a permit, nor one of another queue."""
+        await t.alter(PutLimit("k", 0))
+        parent = await t.running(queue="parents")
+        later = await t.enqueue(run_at=t.now + MINUTE)
+        blocked = await t.enqueue(after=(parent.id,), run_at=t.now + 1)
+        parked = await t.enqueue(limit_keys=("k",))
+        elsewhere = await t.enqueue(queue="other", run_at=t.now + 1)
+        assert await t.claim() == []
+        before = [await t.job(job) for job in (later, blocked, parked, elsewhere, parent.id)]
+        due = await t.enqueue(run_at=t.now + 1)
+        t.clock.advance(1)
+        assert [job.id for job in await t.claim()] == [due]
+        assert [await t.job(job.id) for job in before] == before
+
+    @promise
+    async def test_a_claim_of_some_types_of_several_queues_takes_what_is_ready_there(self, t: Trial) -> None:
+        """Nothing that is to run later, nothing of a queue that it did not name."""
+        wanted = [await t.enqueue(queue=queue, type="x") for queue in ("a", "b")]
+        await t.enqueue(queue="c", type="x")
+        await t.enqueue(queue="a", type="x", run_at=t.now + MINUTE)
+        await t.enqueue(queue="b", type="y")
+        assert [job.id for job in await t.claim("a", "b", types=("x",))] == wanted
+        assert await t.claim("a", "b", types=("x",)) == []
+
+    @promise
     async def test_higher_priority_goes_first(self, t: Trial) -> None:
         """Larger numbers are more urgent; negative ones are less."""
         low, high, normal = await t.enqueue(priority=-1), await t.enqueue(priority=5), await t.enqueue()
