@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from mutation import page, suites
 from mutation.every import PARTS, every
-from mutation.loop import HERE, Course, Loop, Verdict
+from mutation.loop import HERE, NOT_PLANTED, Course, Loop, Verdict
 from mutation.mutant import Mutant
 
 RESULTS = HERE / "results.jsonl"
@@ -41,6 +41,9 @@ def known() -> dict[str, dict[str, object]]:
 
 
 def keep(mutant: Mutant, verdict: Verdict) -> None:
+    if verdict.by == NOT_PLANTED:
+        print(f"{NOT_PLANTED}: {mutant.reach}: {mutant.what}", flush=True)
+        return
     line = {
         "key": mutant.key, "file": mutant.file, "place": mutant.place, "what": mutant.what, "by": verdict.by,
         "tests": verdict.tests, "seconds": verdict.seconds,

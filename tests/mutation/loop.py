@@ -29,6 +29,7 @@ from mutation.planting import plant
 from mutation.reach import Reach
 
 HERE = ROOT / ".mutation"
+NOT_PLANTED = "it could not be planted"
 PATIENCE = 40.0  # seconds that one test may take, on a machine with other things to do
 settings.register_profile(
     "mutation", phases=[Phase.explicit, Phase.generate], database=None, deadline=None, derandomize=True,
@@ -158,7 +159,7 @@ class Loop:
 
     def _listen(self, reader: int, pid: int) -> tuple[str | None, int]:
         """Until the child has ended, or says nothing any more."""
-        said, current, tests, failed, ended = b"", "it could not be planted", 0, None, False
+        said, current, tests, failed, ended = b"", NOT_PLANTED, 0, None, False
         while not ended:
             readable, _, _ = select.select([reader], [], [], PATIENCE)
             heard = os.read(reader, 65536) if readable else b""

@@ -54,7 +54,19 @@ def function_at(module: Any, place: str) -> FunctionType:
     while hasattr(found, "__wrapped__"):
         found = found.__wrapped__
     assert isinstance(found, FunctionType), f"{place} is a {type(found)}"
-    return found
+    return found if found.__code__.co_qualname == place else wrapped_in(found, place)
+
+
+def wrapped_in(found: FunctionType, place: str) -> FunctionType:
+    """What a decorator of ours has put away in a function of its own."""
+    for cell in found.__closure__ or ():
+        inner = cell.cell_contents
+        if hasattr(inner, "cache_clear"):
+            inner.cache_clear()
+        inner = getattr(inner, "__wrapped__", inner)
+        if isinstance(inner, FunctionType) and inner.__code__.co_qualname == place:
+            return inner
+    raise LookupError(f"{place} is out of reach")
 
 
 def code_of(mutant: Mutant, file: str) -> CodeType:
