@@ -8,6 +8,7 @@ import pytest
 
 from windlass.core.admission import (
     BATCH_LIMIT,
+    KEY_LIMIT,
     LARGEST,
     NAME_LIMIT,
     PAYLOAD_LIMIT,
@@ -160,7 +161,12 @@ def test_a_job_that_is_unlike_the_one_before_is_looked_at_whole() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "field"),
-    [({"group_id": " "}, "group_id"), ({"name": 5}, "name"), ({"mode": "spiral"}, "mode"), ({"on_failure": "weep"}, "on_failure")],
+    [
+        ({"group_id": " "}, "group_id"),
+        ({"name": 5}, "name"),
+        ({"mode": "spiral"}, "mode"),
+        ({"on_failure": "weep"}, "on_failure"),
+    ],
 )
 def test_a_group_that_a_job_opens_is_looked_at(fields: dict[str, Any], field: str) -> None:
     group = NewGroup(**{"group_id": "g", **fields})
@@ -171,3 +177,10 @@ def test_a_group_that_a_job_opens_is_looked_at(fields: dict[str, Any], field: st
 def test_the_end_of_a_key_is_a_time() -> None:
     with pytest.raises(InvalidInput, match="idempotency_expires_at"):
         check_job(new(idempotency_key="k", idempotency_scope="s", idempotency_expires_at=-1))
+
+
+@pytest.mark.parametrize("key", ["x" * (KEY_LIMIT + 1), "\ud800", "a\udfff"])
+def test_a_key_is_text_that_can_be_stored_and_not_too_long(key: str) -> None:
+    check_job(new(dedupe_key="x" * KEY_LIMIT))
+    with pytest.raises(InvalidInput, match="dedupe_key"):
+        check_job(new(dedupe_key=key))

@@ -121,6 +121,22 @@ class OrderPromises(Suite):
         assert [job.position for job in (await t.jobs(ids))[:3]] == [GAP, 2 * GAP, GAP]
 
     @promise
+    async def test_a_dense_place_is_behind_all_that_wait_in_its_queue_and_priority(self, t: Trial) -> None:
+        """Whatever they wait for; those of another priority or queue have places of their own."""
+        for queue in ("d", "e"):
+            await t.alter(PutQueue(queue, positions="dense"))
+        await t.alter(PutLimit("k", 0))
+        parent = await t.running(queue="parents")
+        kinds = [{"run_at": t.now + MINUTE}, {"after": (parent.id,)}, {"limit_keys": ("k",)}, {"type": "ready"}]
+        places = []
+        for queue, priority in (("d", 1), ("e", 0), ("d", 0)):
+            for fields in kinds:
+                job_id = await t.enqueue(queue=queue, priority=priority, **fields)
+                assert await t.claim(queue, types=("work",)) == [], "or it is parked only now"
+                places.append((await t.job(job_id)).position)
+        assert places == [GAP, 2 * GAP, 3 * GAP, 4 * GAP] * 3
+
+    @promise
     async def test_a_duplicate_takes_no_dense_place(self, t: Trial) -> None:
         """The largest position of those that wait, plus the gap: also beside a duplicate in the same batch."""
         await t.alter(PutQueue("d", positions="dense"))
