@@ -20,18 +20,21 @@ HEAD = """# Mutation testing
 
 Made by `make mutation` from what it has tried so far; explanations are kept in `tests/mutation/survivors.toml`.
 
-Beside the bugs that people planted (`tests/mutants.py`), a generator makes every one that a few operators can make, in each SQL
-block of both dialects, in core, and in the statements that operations send along:
+Beside the bugs that people planted (`tests/mutants.py`), a generator makes every one that a few operators can make,
+in each SQL block of both dialects, in core, and in the statements that operations send along:
 
-- **SQL**: each member of an `and` or `or` and each condition made true (in an `or`: false); each comparison turned (`<` to `<=`,
-  `=` to `<>`, `is null` to `is not null`, `in` to `not in`, `exists` to `not exists`); each change inside a `with` left out.
-- **Python of core**: each comparison turned, each condition negated, each member of an `and` or `or` left out, each statement
-  that stands for itself skipped, each set of riders left at home.
+- **SQL**: each member of an `and` or `or` and each condition made true (in an `or`: false); each comparison turned
+  (`<` to `<=`, `=` to `<>`, `is null` to `is not null`, `in` to `not in`, `exists` to `not exists`); each change
+  inside a `with` left out.
+- **Python of core**: each comparison turned, each condition negated, each member of an `and` or `or` left out, each
+  statement that stands for itself skipped, each set of riders left at home.
 - **Python of operations**: each statement that stands for itself skipped, which is how riders travel there.
 
-Each is planted in a forked child that runs the tests which come to that block or function, quick ones first, until one fails.
-The random histories of the model and the simulator are not among them: what survives here may still be caught there. Not
-mutated are SQL that is put together at run time, functions and checks of the schema, and constants at module level.
+Each is planted in a forked child that runs the tests which come to that block or function, quick ones first, until
+one fails. The random histories of the model and the simulator are not among them: what survives here may still be
+caught there. In a first, coarse run the number of tests may be bounded; how many were tried stands behind each
+survivor. Not mutated are SQL that is put together at run time, functions and checks of the schema, and constants at
+module level.
 """
 
 

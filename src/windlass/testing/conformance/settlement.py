@@ -49,7 +49,7 @@ class SettlementPromises(Suite):
         await t.enqueue()
         job = await t.take(start=False)
         before = await t.job(job.id)
-        assert await t.ack(job, started_at=t.now, token="other") == "mismatch"
+        assert await t.ack(job, started_at=t.now, token="other") == "mismatch"  # noqa: S106
         t.clock.advance(LEASE)
         assert await t.ack(job, started_at=t.now) == "expired"
         assert await t.job(job.id) == before
