@@ -83,7 +83,7 @@ def planted(mutant: Mutant) -> Iterator[None]:
 def test_what_is_planted_acts_wherever_the_function_was_imported() -> None:
     rounds = guards.rounds
     healthy = list(rounds([(1, "a"), (1, "b")]))
-    outcomes = []
+    outcomes = list[object]()
     for mutant in code.mutants_of("core/guards.py"):
         if mutant.place == "rounds":
             with planted(mutant):

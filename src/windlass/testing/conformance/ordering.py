@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from windlass.core.alterations import Move, PutLimit, PutQueue, RunNow
+from windlass.core.alterations import Cancel, Move, PutLimit, PutQueue, RunNow
 from windlass.core.positions import GAP
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
@@ -19,18 +20,22 @@ class OrderPromises(Suite):
 
     @promise
     async def test_a_job_whose_time_has_come_brings_nobody_along(self, t: Trial) -> None:
-        """Neither one that is to run later, nor one that waits for another or for a permit, nor one of another queue."""
+        """Neither one that is to run later, nor one that waits for another or for a permit, nor one of another queue, nor one
+        that was cancelled. Nor is one that is ready already made so again."""
         await t.alter(PutLimit("k", 0))
         parent = await t.running(queue="parents")
         later = await t.enqueue(run_at=t.now + MINUTE)
         blocked = await t.enqueue(after=(parent.id,), run_at=t.now + 1)
-        parked = await t.enqueue(limit_keys=("k",))
+        parked = await t.enqueue(limit_keys=("k",), run_at=t.now)
+        cancelled = await t.enqueue(run_at=t.now + 1)
+        await t.alter(Cancel(cancelled))
         elsewhere = await t.enqueue(queue="other", run_at=t.now + 1)
         assert await t.claim() == []
-        before = [await t.job(job) for job in (later, blocked, parked, elsewhere, parent.id)]
-        due = await t.enqueue(run_at=t.now + 1)
+        ready = await t.enqueue(run_at=t.now)
+        before = [await t.job(job) for job in (later, blocked, parked, elsewhere, cancelled, ready, parent.id)]
+        due = await t.enqueue(run_at=t.now + 1, priority=9)
         t.clock.advance(1)
-        assert [job.id for job in await t.claim()] == [due]
+        assert [job.id for job in await t.claim(limit=1)] == [due]
         assert [await t.job(job.id) for job in before] == before
 
     @promise
@@ -127,7 +132,12 @@ class OrderPromises(Suite):
             await t.alter(PutQueue(queue, positions="dense"))
         await t.alter(PutLimit("k", 0))
         parent = await t.running(queue="parents")
-        kinds = [{"run_at": t.now + MINUTE}, {"after": (parent.id,)}, {"limit_keys": ("k",)}, {"type": "ready"}]
+        kinds: list[dict[str, Any]] = [
+            {"run_at": t.now + MINUTE},
+            {"after": (parent.id,)},
+            {"limit_keys": ("k",)},
+            {"type": "ready"},
+        ]
         places = []
         for queue, priority in (("d", 1), ("e", 0), ("d", 0)):
             for fields in kinds:
