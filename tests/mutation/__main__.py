@@ -6,6 +6,7 @@
     --shard=1/4          every fourth
     --tests=150          at most so many for each: a first, coarse run; `--survivors` then tries those that are left on all
     --file=leases        only files whose name holds the word; --place=claim only such blocks and functions
+    --only=WORDS         on tests that these words choose, as with pytest's -k: quicker than to run all of them first
     --page               write docs/design/mutation.md from what is known, and nothing else
 
 What is found is kept in .mutation/results.jsonl, by a key that changes with the code.
@@ -58,7 +59,8 @@ def main(words: list[str]) -> int:
     options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
     parts = [word for word in words if not word.startswith("--")] or list(PARTS)
     if strange := sorted(
-        (options.keys() - {"seconds", "survivors", "shard", "tests", "file", "place", "page"}) | (set(parts) - set(PARTS))
+        (options.keys() - {"seconds", "survivors", "shard", "tests", "file", "place", "only", "page"})
+        | (set(parts) - set(PARTS))
     ):
         print(f"{' '.join(strange)}?\n\n{__doc__}")
         return 2
@@ -91,7 +93,7 @@ def try_part(part: str, options: dict[str, str], until: float) -> None:
     options_of_pytest = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-W", QUIET, "--no-header"]
     loop = Loop(course)
     suite.start()
-    pytest.main([*options_of_pytest, "--hypothesis-seed=0", *suite.tests], plugins=[loop])
+    pytest.main([*options_of_pytest, "--hypothesis-seed=0", *suite.chosen(options.get("only"))], plugins=[loop])
     suite.stop()
     if loop.again:
         os.execv(sys.executable, [sys.executable, "-m", "mutation", *sys.argv[1:]])  # noqa: S606  ourselves

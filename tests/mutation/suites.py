@@ -19,6 +19,11 @@ class Suite:
     start: Callable[[], None] = nothing  # once, in the parent
     between: Callable[[], None] = nothing  # in the parent, after each mutant
     stop: Callable[[], None] = nothing
+    words: str = ""  # by which tests are chosen
+
+    def chosen(self, only: str | None) -> list[str]:
+        words = " and ".join(f"({words})" for words in (self.words, only) if words)
+        return [*self.tests, *(("-k", words) if words else ())]
 
 
 CONFORMANCE = ("tests/drivers/test_conformance.py", "tests/drivers/sqlite/test_transactions.py")
@@ -36,8 +41,8 @@ LOCAL = "not (postgres or Stdlib or Inline or http or wakes or wait or thousand)
 MODEL = "tests/drivers/test_model.py"
 
 SUITES = {
-    "core": Suite(("tests/core", *CONFORMANCE, *OTHERS, "-k", LOCAL)),
-    "sqlite": Suite((*CONFORMANCE, *OTHERS, "-k", f"{LOCAL} and not (memory or Memory)")),
+    "core": Suite(("tests/core", *CONFORMANCE, *OTHERS), words=LOCAL),
+    "sqlite": Suite((*CONFORMANCE, *OTHERS), words=f"{LOCAL} and not (memory or Memory)"),
     "postgres": Suite(
         tests=(*(f"tests/drivers/postgres/test_postgres_{name}.py" for name in OF_POSTGRES), *STEPS),
         start=ONE.start, between=ONE.tidy, stop=ONE.stop,

@@ -20,8 +20,8 @@ class OrderPromises(Suite):
 
     @promise
     async def test_a_job_whose_time_has_come_brings_nobody_along(self, t: Trial) -> None:
-        """Neither one that is to run later, nor one that waits for another or for a permit, nor one of another queue, nor one
-        that was cancelled. Nor is one that is ready already made so again."""
+        """Neither one that is to run later, nor one that waits for another or for a permit, nor one of another queue, nor
+        one that was cancelled. Nor is one that is ready already made so again."""
         await t.alter(PutLimit("k", 0))
         parent = await t.running(queue="parents")
         later = await t.enqueue(run_at=t.now + MINUTE)

@@ -1,4 +1,4 @@
-"""Jobs that were claimed before their handler began: their success brings the true start along, and is fenced all the same."""
+"""Jobs that were claimed before their handler began: their success brings the true start along, and is fenced as ever."""
 
 from __future__ import annotations
 
