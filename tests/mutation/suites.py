@@ -37,7 +37,7 @@ OTHERS = (
 )  # fmt: skip
 OF_POSTGRES = "conformance steps fences cursor listing numbers sql_enqueue partitions health gathering".split()
 STEPS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/drivers/postgres/test_postgres_steps_of_*.py"))
-LOCAL = "not (postgres or Stdlib or Inline or http or wakes or wait or thousand)"
+LOCAL = "not (postgres or Stdlib or Inline or http or wakes or who_waits or the_wait or thousand)"
 MODEL = "tests/drivers/test_model.py"
 
 SUITES = {
