@@ -16,7 +16,7 @@ PG_VERSIONS := 16 18 $(if $(wildcard /usr/lib/postgresql/15/bin/postgres),15)
 REFERENCES := contract cli_reference http_reference metrics_reference settings_reference errors_reference events_reference \
               states_reference schema_reference requirements
 
-.PHONY: help demo audit test test-all faults browser debian-packages check lint mutants simulate bench bench-compare references docs clean
+.PHONY: help demo audit test test-all faults browser debian-packages check lint mutants mutation simulate bench bench-compare references docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -61,6 +61,10 @@ audit: .venv/.ready  ## does a package of the lock file have a known vulnerabili
 
 mutants: .venv/.ready  ## plant bugs and see that the suites catch each of them
 	$(BIN)/python tests/mutants.py
+
+mutation: .venv/.ready  ## every bug that a generator can plant, from where it stopped (SECONDS=600 PARTS=core SHARD=1/4), and its page
+	PYTHONPATH=tests $(BIN)/python -m mutation $(PARTS) --seconds=$(or $(SECONDS),600) --shard=$(or $(SHARD),1/1)
+	PYTHONPATH=tests $(BIN)/python -m mutation --page
 
 simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under every fault, judged after each call
 	$(BIN)/python -m windlass.testing.simulator --seeds 0:10000 --reach-all

@@ -8,17 +8,20 @@ import pytest
 
 from windlass.core.admission import (
     BATCH_LIMIT,
+    KEY_LIMIT,
     LARGEST,
     NAME_LIMIT,
     PAYLOAD_LIMIT,
     check_id,
     check_job,
+    check_jobs,
     check_lease,
     check_limit,
     check_progress,
     check_queues,
 )
 from windlass.errors import InvalidInput
+from windlass.types import NewGroup
 
 from .make import NOW, new
 
@@ -134,3 +137,50 @@ def test_progress_outside_is_refused(progress: float) -> None:
 def test_the_id_of_a_caller_is_kept_as_it_is() -> None:
     for good in ("1", "a b", "ü", "0190-…"):
         check_id(good)
+
+
+def test_a_batch_says_whether_its_jobs_differ_in_id_and_payload_alone() -> None:
+    assert check_jobs([new(id="a"), new(id="b", payload=b"2")])
+    assert not check_jobs([new(id="a"), new(id="b", priority=1)])
+    assert not check_jobs([])
+
+
+@pytest.mark.parametrize(("fields", "field"), [({"id": ""}, "id"), ({"payload": b"x" * (PAYLOAD_LIMIT + 1)}, "payload")])
+@pytest.mark.parametrize("priority", [0, 1])
+def test_a_job_is_looked_at_whether_or_not_it_is_like_the_one_before(
+    fields: dict[str, Any], field: str, priority: int
+) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        check_jobs([new(id="a"), new(**{"id": "b", "priority": priority, **fields})])
+
+
+def test_a_job_that_is_unlike_the_one_before_is_looked_at_whole() -> None:
+    with pytest.raises(InvalidInput, match="max_lost"):
+        check_jobs([new(id="a"), new(id="b", max_lost=-1)])
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"group_id": " "}, "group_id"),
+        ({"name": 5}, "name"),
+        ({"mode": "spiral"}, "mode"),
+        ({"on_failure": "weep"}, "on_failure"),
+    ],
+)
+def test_a_group_that_a_job_opens_is_looked_at(fields: dict[str, Any], field: str) -> None:
+    group = NewGroup(**{"group_id": "g", **fields})
+    with pytest.raises(InvalidInput, match=field):
+        check_job(new(group_id=group.group_id, opens=group))
+
+
+def test_the_end_of_a_key_is_a_time() -> None:
+    with pytest.raises(InvalidInput, match="idempotency_expires_at"):
+        check_job(new(idempotency_key="k", idempotency_scope="s", idempotency_expires_at=-1))
+
+
+@pytest.mark.parametrize("key", ["x" * (KEY_LIMIT + 1), "\ud800", "a\udfff"])
+def test_a_key_is_text_that_can_be_stored_and_not_too_long(key: str) -> None:
+    check_job(new(dedupe_key="x" * KEY_LIMIT))
+    with pytest.raises(InvalidInput, match="dedupe_key"):
+        check_job(new(dedupe_key=key))

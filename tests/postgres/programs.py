@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from windlass.clock import SECOND
 from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
-from windlass.core.changes import Answer
+from windlass.core.changes import Answer, Settlement
 from windlass.core.settle import Execution, Succeeded
 from windlass.core.settle import settle as decide
 from windlass.drivers.ops import people
@@ -89,7 +89,15 @@ def claimed(stage: Stage, *queues: str, now: int = NOW, **fields: Any) -> list[C
 
 
 def settle(jobs: list[Claimed], outcome: Any = None, now: int = NOW) -> Op[list[Answer]]:
-    units = [decide(job, outcome or Succeeded(), Execution(at=now, child_id=f"{job.id}-next")) for job in jobs]
+    return (
+        yield from settled(
+            [decide(job, outcome or Succeeded(), Execution(at=now, child_id=f"{job.id}-next")) for job in jobs], now
+        )
+    )
+
+
+def settled(units: Sequence[Settlement], now: int) -> Op[list[Answer]]:
+    """As the driver settles: what can be one statement, then what nobody holds, then what is left."""
     simple = settlement.is_simple(units, now)
     told = yield from settlement.ack_at_once(units, now) if simple else transaction(settlement.settle_free(units, now))
     left = [unit for unit, answer in zip(units, told, strict=True) if answer is None]

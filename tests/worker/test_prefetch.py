@@ -102,7 +102,7 @@ def test_one_half_is_claimed_while_the_other_is_worked_off(prefetch: int, waitin
     assert wish.room == room
 
 
-class Line(Lineup):
+class RealLine(Lineup):
     def _wake(self) -> None: ...
 
 
@@ -114,7 +114,7 @@ def in_line(*jobs: str) -> list[Held]:
 
 
 def test_what_is_more_urgent_overtakes_what_already_waits_for_a_handler() -> None:
-    line = Line(size=1)
+    line = RealLine(size=1)
     for claimed in (["a5", "b0", "c0"], ["d0", "e0"], ["f9", "g5", "h0", "i0"], []):
         line.accept(in_line(*claimed))
     line.accept(in_line("z0"), first=True)

@@ -35,6 +35,7 @@ from windlass.testing.conformance.limits import LimitPromises
 from windlass.testing.conformance.listings import ListingPromises
 from windlass.testing.conformance.ordering import OrderPromises
 from windlass.testing.conformance.people import PeoplePromises
+from windlass.testing.conformance.prefetching import PrefetchPromises
 from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
 from windlass.testing.conformance.regressions import RegressionPromises
@@ -56,6 +57,7 @@ class DriverConformance(
     HoldPromises,
     LeasePromises,
     SettlementPromises,
+    PrefetchPromises,
     RecoveryPromises,
     ChainPromises,
     UniquenessPromises,
@@ -107,6 +109,7 @@ __all__ = [
     "ListingPromises",
     "OrderPromises",
     "PeoplePromises",
+    "PrefetchPromises",
     "RecoveryPromises",
     "RegressionPromises",
     "ReorderPromises",

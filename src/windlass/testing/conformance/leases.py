@@ -145,6 +145,16 @@ class LeasePromises(Suite):
         assert (await t.job(third.id)).lease_expires_at == t.now + 2 * LEASE
 
     @promise
+    async def test_an_extension_moves_the_lease_that_it_names_and_no_other_of_its_claim(self, t: Trial) -> None:
+        """Jobs of one claim have one token, and each its own lease."""
+        await t.enqueue()
+        await t.enqueue()
+        first, second = await t.claim()
+        assert first.token == second.token
+        assert (await t.extend(first, lease_for=2 * LEASE)).expires_at == t.now + 2 * LEASE
+        assert (await t.job(second.id)).lease_expires_at == t.now + LEASE
+
+    @promise
     async def test_a_claim_tells_since_when_a_job_was_due(self, t: Trial) -> None:
         """From its enqueue, or from its time where it had one: what a wait is measured from. A retry waits anew."""
         queued = t.now

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from windlass.core.alterations import Move, PutLimit, PutQueue, RunNow
+from windlass.core.alterations import Cancel, Move, PutLimit, PutQueue, RunNow
 from windlass.core.positions import GAP
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
@@ -16,6 +17,36 @@ class OrderPromises(Suite):
         ids = [await t.enqueue() for _ in range(3)]
         ids += [a.id for a in await t.driver.enqueue([t.new() for _ in range(3)], now=t.now)]
         assert [job.id for job in await t.claim()] == ids
+
+    @promise
+    async def test_a_job_whose_time_has_come_brings_nobody_along(self, t: Trial) -> None:
+        """Neither one that is to run later, nor one that waits for another or for a permit, nor one of another queue, nor
+        one that was cancelled. Nor is one that is ready already made so again."""
+        await t.alter(PutLimit("k", 0))
+        parent = await t.running(queue="parents")
+        later = await t.enqueue(run_at=t.now + MINUTE)
+        blocked = await t.enqueue(after=(parent.id,), run_at=t.now + 1)
+        parked = await t.enqueue(limit_keys=("k",), run_at=t.now)
+        cancelled = await t.enqueue(run_at=t.now + 1)
+        await t.alter(Cancel(cancelled))
+        elsewhere = await t.enqueue(queue="other", run_at=t.now + 1)
+        assert await t.claim() == []
+        ready = await t.enqueue(run_at=t.now)
+        before = [await t.job(job) for job in (later, blocked, parked, elsewhere, cancelled, ready, parent.id)]
+        due = await t.enqueue(run_at=t.now + 1, priority=9)
+        t.clock.advance(1)
+        assert [job.id for job in await t.claim(limit=1)] == [due]
+        assert [await t.job(job.id) for job in before] == before
+
+    @promise
+    async def test_a_claim_of_some_types_of_several_queues_takes_what_is_ready_there(self, t: Trial) -> None:
+        """Nothing that is to run later, nothing of a queue that it did not name."""
+        wanted = [await t.enqueue(queue=queue, type="x") for queue in ("a", "b")]
+        await t.enqueue(queue="c", type="x")
+        await t.enqueue(queue="a", type="x", run_at=t.now + MINUTE)
+        await t.enqueue(queue="b", type="y")
+        assert [job.id for job in await t.claim("a", "b", types=("x",))] == wanted
+        assert await t.claim("a", "b", types=("x",)) == []
 
     @promise
     async def test_higher_priority_goes_first(self, t: Trial) -> None:
@@ -118,6 +149,27 @@ class OrderPromises(Suite):
         batch = [t.new(queue="d"), t.new(queue="d"), t.new(queue="d", priority=5), t.new()]
         ids = [a.id for a in await t.driver.enqueue(batch, now=t.now)]
         assert [job.position for job in (await t.jobs(ids))[:3]] == [GAP, 2 * GAP, GAP]
+
+    @promise
+    async def test_a_dense_place_is_behind_all_that_wait_in_its_queue_and_priority(self, t: Trial) -> None:
+        """Whatever they wait for; those of another priority or queue have places of their own."""
+        for queue in ("d", "e"):
+            await t.alter(PutQueue(queue, positions="dense"))
+        await t.alter(PutLimit("k", 0))
+        parent = await t.running(queue="parents")
+        kinds: list[dict[str, Any]] = [
+            {"run_at": t.now + MINUTE},
+            {"after": (parent.id,)},
+            {"limit_keys": ("k",)},
+            {"type": "ready"},
+        ]
+        places = []
+        for queue, priority in (("d", 1), ("e", 0), ("d", 0)):
+            for fields in kinds:
+                job_id = await t.enqueue(queue=queue, priority=priority, **fields)
+                assert await t.claim(queue, types=("work",)) == [], "or it is parked only now"
+                places.append((await t.job(job_id)).position)
+        assert places == [GAP, 2 * GAP, 3 * GAP, 4 * GAP] * 3
 
     @promise
     async def test_a_duplicate_takes_no_dense_place(self, t: Trial) -> None:

@@ -190,3 +190,17 @@ class UniquenessPromises(Suite):
         await t.ack(await t.take())
         assert await t.alter(Replay(dead.id, "unused")) == "applied"
         assert (await t.take(lease_for=LEASE)).id == dead.id
+
+    @promise
+    async def test_a_duplicate_changes_the_job_that_holds_its_key_and_no_other(self, t: Trial) -> None:
+        """Neither to touch nor to replace one reaches another job; one that waits for its parent goes on waiting."""
+        parent = await t.running(queue="parents")
+        other = await t.job(await t.enqueue(payload=b"1"))
+        await t.enqueue(dedupe_key="touched")
+        waiting = await t.enqueue(dedupe_key="replaced", after=(parent.id,))
+        t.clock.advance(5)
+        await t.driver.enqueue([t.new(dedupe_key="touched", on_duplicate="touch")], now=t.now)
+        await t.driver.enqueue([t.new(dedupe_key="replaced", on_duplicate="replace", payload=b"2")], now=t.now)
+        assert await t.job(other.id) == other
+        assert (await t.job(waiting)).payload == b"2"
+        assert waiting not in {job.id for job in await t.claim()}

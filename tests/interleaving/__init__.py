@@ -1,0 +1,1 @@
+"""Short programs of two, in every order, judged by what memory says."""
