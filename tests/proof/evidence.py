@@ -15,6 +15,7 @@ class Tried:
     test: str
     passed: int = 0
     skipped: int = 0
+    seconds: float = 0.0  # of all of them, one after the other
     failed: list[str] = field(default_factory=list)  # which of them, and the last lines of why
 
     @property

@@ -40,7 +40,8 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when != "call" and report.outcome == "passed":
             return
-        line = [dict(report.user_properties).get(FILE, ""), report.nodeid, report.outcome, report.longreprtext[-LAST_WORDS:]]
+        file, words = dict(report.user_properties).get(FILE, ""), report.longreprtext[-LAST_WORDS:]
+        line = [file, report.nodeid, report.outcome, report.duration, words]
         with self._told.open("a") as out:
             out.write(json.dumps(line) + "\n")
 

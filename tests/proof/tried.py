@@ -57,9 +57,10 @@ def gathered(named: Sequence[Named], told: str) -> list[Promise]:
     reports = [json.loads(line) for line in told.splitlines()]
     for one in named:
         tried = Tried(one.test)
-        for file, nodeid, outcome, words in reports:
+        for file, nodeid, outcome, seconds, words in reports:
             if Path(file) not in one.files or one.test not in recorder.names_of(nodeid):
                 continue
+            tried.seconds += seconds
             if outcome == "passed":
                 tried.passed += 1
             elif outcome == "skipped":
