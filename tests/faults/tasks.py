@@ -119,6 +119,37 @@ async def written(ctx: Context, number: int) -> None:
 
 
 @app.task(queue="steady")
+async def fat(text: str) -> None:
+    """Its arguments take room."""
+    write("start")
+    write("done")
+
+
+@app.task(queue="steady")
+async def hungry(size: int) -> int:
+    write("start")
+    return len(bytearray(size))
+
+
+@app.task(queue="steady")
+def hoarding(gate: str) -> None:
+    """Takes every file descriptor that its process may have, until that file exists."""
+    write("start")
+    taken: list[int] = []
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        Path(f"{gate}.taken").symlink_to(str(len(taken)))  # a link needs none
+    deadline = time.monotonic() + 120
+    while not os.access(gate, os.F_OK) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for fd in taken:
+        os.close(fd)
+    write("done")
+
+
+@app.task(queue="steady")
 async def poison() -> None:
     """Takes its process with it, as a segmentation fault would."""
     write("start")
