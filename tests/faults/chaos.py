@@ -26,6 +26,9 @@ class Producer:
     def kill_and_go_on(self, after: int) -> None:
         self._fleet.until(f"{after} enqueues are acknowledged", lambda: self.acknowledged() >= after)
         self._fleet.kill(self.process)
+        self.go_on()
+
+    def go_on(self) -> None:
         self.process = self._start(self._first + self.acknowledged())
 
 

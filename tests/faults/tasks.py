@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -154,6 +155,29 @@ async def poison() -> None:
     """Takes its process with it, as a segmentation fault would."""
     write("start")
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@app.task(queue="steady")
+async def lethal(how: str) -> None:
+    """Takes its process with it, in one of the ways in which code can."""
+    write("start")
+    match how:
+        case "exit":
+            os._exit(3)
+        case "abort":
+            os.abort()
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop the loop":
+            asyncio.get_running_loop().stop()
+        case "cancel everything":
+            for task in asyncio.all_tasks():
+                task.cancel()
+        case "exit in a thread":
+            threading.Thread(target=os._exit, args=(4,)).start()
+        case "call a null pointer":
+            ctypes.CFUNCTYPE(None)(0)()
+    await asyncio.sleep(60)
 
 
 @app.task(queue="apart", run="process")

@@ -49,7 +49,8 @@ class Storm:
         while time.monotonic() < deadline:
             self._then(self._dice.choices([one for one, _ in blows], [weight for _, weight in blows])[0])
         self._wake(everybody=True)
-        self.fleet.kill(self._producer.process)
+        self._tend()
+        self._producer.process.popen.kill()
 
     def calm(self) -> str | None:
         """Let everything come to its end. Answers what is in the way, if something is."""
@@ -65,9 +66,20 @@ class Storm:
     # ---------------------------------------------------------------------------------------------------------- the blows
 
     def _then(self, blow: Callable[[], None]) -> None:
+        self._tend()
         blow()
         self._wake()
         time.sleep(self._dice.uniform(*PAUSE))
+
+    def _tend(self) -> None:
+        """Whoever was started while the store was away has said so and ended, as it should: somebody starts it again."""
+        unborn = "started while the store was away, and again"
+        for worker in [one for one in self.workers if one.popen.poll() is not None and one.pid not in self.fleet.pids()]:
+            self.hits[unborn] += 1
+            self._replace(worker)
+        if self._producer.process.popen.poll() is not None:
+            self.hits[unborn] += 1
+            self._producer.go_on()
 
     def _victim(self) -> Process:
         holders = [worker for worker in self.workers if held_by(self.fleet, worker)]

@@ -17,7 +17,7 @@ from . import recorder
 from .evidence import Promise, Tried
 from .promises import ROOT, Named
 
-TOGETHER: Final = ("-n", "2", "--dist", "worksteal")
+TOGETHER: Final = ("-n", "3", "--dist", "worksteal")  # they wait a third of their time
 TIDYING: Final = 20.0  # seconds that pytest has to end its servers when its time is over
 
 
