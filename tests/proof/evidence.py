@@ -78,3 +78,4 @@ class Evidence:
     simulated: Simulated | None = None
     killed: list[Killed] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)  # parts of the proof that could not be done at all
+    left_out: list[str] = field(default_factory=list)  # parts that nobody asked for

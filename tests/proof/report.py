@@ -17,7 +17,12 @@ MOST = 20  # failures that are told in full
 
 def as_json(evidence: Evidence) -> str:
     found = failures(evidence)
-    return json.dumps({"proved": not found, "failures": found, **vars(evidence)}, default=vars, indent=1) + "\n"
+    return (
+        json.dumps(
+            {"proved": not found and not evidence.left_out, "failures": found, **vars(evidence)}, default=vars, indent=1
+        )
+        + "\n"
+    )
 
 
 def as_markdown(evidence: Evidence) -> str:
@@ -25,7 +30,7 @@ def as_markdown(evidence: Evidence) -> str:
         "# Evidence", "",
         f"Windlass {evidence.version}, {evidence.date}, {evidence.machine}. Written by `make proof` in "
         f"{evidence.took:,.0f} s; what each promise says is on [the guarantees page](guarantees.md).", "",
-        *_verdict(failures(evidence)), *_promises(evidence.promises), *_killed(evidence.killed),
+        *_verdict(failures(evidence), evidence.left_out), *_promises(evidence.promises), *_killed(evidence.killed),
         *_simulated(evidence.simulated), *_again(evidence),
     ])  # fmt: skip
 
@@ -41,9 +46,12 @@ def _row(cells: Sequence[object]) -> str:
     return "| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells) + " |"
 
 
-def _verdict(found: list[str]) -> Iterator[str]:
+def _verdict(found: list[str], left_out: list[str]) -> Iterator[str]:
+    if left_out:
+        yield f"**Only a part of the proof: left out were {', '.join(left_out)}.**"
+        yield ""
     if not found:
-        yield "**Every promise held. No job was lost.**"
+        yield f"**{'Nothing that was tried failed' if left_out else 'Every promise held'}. No job was lost.**"
     else:
         yield f"**NOT PROVED: {len(found)} failures.**"
         yield ""
@@ -58,6 +66,8 @@ def _one_line(text: str) -> str:
 
 
 def _promises(promises: list[Promise]) -> Iterator[str]:
+    if not promises:
+        return
     yield "## The tests of each promise"
     yield ""
     yield "A test counts once for each store, fault or point of a worker's life that it is run for."

@@ -49,6 +49,16 @@ def test_a_run_without_failures_is_told_as_a_proof(tmp_path: Path) -> None:
     assert "| within, slowest | 3.00 s |" in page
 
 
+def test_a_part_of_a_proof_is_not_told_as_the_whole(tmp_path: Path) -> None:
+    evidence = sound()
+    evidence.promises, evidence.left_out = [], ["tests"]
+    assert told(evidence, tmp_path) == 0, "nothing failed"
+    page = (tmp_path / "report.md").read_text()
+    assert "Only a part of the proof: left out were tests." in page
+    assert "Every promise held" not in page
+    assert json.loads((tmp_path / "report.json").read_text())["proved"] is False
+
+
 def campaign(evidence: Evidence) -> Simulated:
     assert evidence.simulated is not None
     return evidence.simulated
