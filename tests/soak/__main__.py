@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
             stack.callback(stages[-1].close)
         seen = soaked(stages, 60 * options.minutes)
         problems = [problem for stage in stages for problem in stage.problems()]
-    soak = Soak(windlass.__version__, f"{datetime.now(UTC):%Y-%m-%d}", options.minutes, haste, seen, problems)
+    soak = Soak(windlass.__version__, f"{datetime.now(UTC):%Y-%m-%d}", options.minutes, haste, options.rate, seen, problems)
     return told(soak, options.out)
 
 

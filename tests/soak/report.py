@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from .flatness import FEWEST, Line, line_of, settled
 from .stage import Sample
 
+SPEED = "jobs a second"
+ENOUGH = 0.8  # of what is offered; where less is done, what waits grows, and rows with it
 LEFT_OUT = ("second", "ended")
 
 
@@ -32,6 +34,7 @@ class Soak:
     date: str
     minutes: float
     haste: float
+    rate: float  # jobs a second that were offered to each store
     seen: list[Seen]
     problems: list[str] = field(default_factory=list)
 
@@ -42,6 +45,11 @@ class Soak:
             if kept < FEWEST:
                 found.append(f"{seen.store}: {kept} samples are too few to tell anything")
                 continue
+            [speed] = [line.mean for line in seen.lines() if line.name == SPEED] or [0.0]
+            if speed < ENOUGH * self.rate:
+                found.append(
+                    f"{seen.store}: it did {speed:.1f} jobs a second of {self.rate:g}, so that more and more waits"
+                )
             if seen.kills == 0:
                 found.append(f"{seen.store}: nobody was killed")
             found += [

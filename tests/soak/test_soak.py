@@ -49,10 +49,10 @@ def test_what_comes_and_goes_is_flat() -> None:
 
 def sound() -> Soak:
     samples = [
-        {"second": second, "ended": 60 * second, MEMORY: memory, ROWS: 3_600.0}
+        {"second": second, "ended": 60 * second, SPEED: 60.0, MEMORY: memory, ROWS: 3_600.0}
         for second, memory in zip(SECONDS, noisy(60), strict=True)
     ]  # fmt: skip
-    return Soak("1.0", "2026-01-01", 30, 1, [Seen("SQLite", samples, kills=7)])
+    return Soak("1.0", "2026-01-01", 30, 1, 60.0, [Seen("SQLite", samples, kills=7)])
 
 
 def test_a_soak_that_was_flat_says_so(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_soak_that_was_flat_says_so(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report.json").read_text())["flat"] is True
 
 
-@pytest.mark.parametrize("plant", ["a leak", "somebody ended", "nobody was killed", "too short"])
+@pytest.mark.parametrize("plant", ["a leak", "somebody ended", "nobody was killed", "too slow", "too short"])
 def test_a_soak_that_was_not_flat_fails(tmp_path: Path, plant: str) -> None:
     soak = sound()
     [seen] = soak.seen
@@ -72,6 +72,8 @@ def test_a_soak_that_was_not_flat_fails(tmp_path: Path, plant: str) -> None:
         soak.problems.append("SQLite: worker 7 ended with 1")
     elif plant == "nobody was killed":
         seen.kills = 0
+    elif plant == "too slow":
+        soak.rate = 100.0
     else:
         del seen.samples[4:]
     assert told(soak, tmp_path) == 1
