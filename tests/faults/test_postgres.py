@@ -211,25 +211,6 @@ def one_way_holes(stage: Scene) -> int:
     return 2
 
 
-def refusals(stage: Scene) -> int:
-    """Nobody listens, and who has a connection loses it."""
-    for _ in range(3):
-        stage.proxy.refuse()
-        stage.proxy.cut()
-        time.sleep(0.7)
-        stage.proxy.heal()
-        time.sleep(0.3)
-    return 3
-
-
-def slow_line(stage: Scene) -> int:
-    """A kilobyte a second."""
-    stage.proxy.delay(0, bytes_per_second=1_000)
-    before = stage.proxy.counts["bytes_to_client"]
-    time.sleep(4)
-    return int(stage.proxy.counts["bytes_to_client"] > before)
-
-
 def cut_commits(stage: Scene) -> int:
     traps = []
     for n in range(6):
@@ -244,8 +225,7 @@ QUICK = {"terminated sessions": (terminated_sessions, 10), "cut commits": (cut_c
 FULL = {
     "killed backends": (killed_backends, 2), "immediate stops": (immediate_stops, 2), "black holes": (black_holes, 2),
     "resets": (resets, 4), "latency of 200 ms": (latency, 1), "fast restarts": (fast_restarts, 2), "an outage": (outage, 1),
-    "backends that stand still": (standing_still, 2), "one-way holes": (one_way_holes, 2), "refusals": (refusals, 3),
-    "a slow line": (slow_line, 1),
+    "backends that stand still": (standing_still, 2), "one-way holes": (one_way_holes, 2),
 }  # fmt: skip
 
 

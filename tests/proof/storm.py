@@ -81,7 +81,13 @@ class Storm:
             self.hits[unborn] += 1
             self._producer.go_on()
 
+    def _all_there(self) -> bool:
+        self._tend()
+        return {worker.pid for worker in self.workers} <= set(self.fleet.pids())
+
     def _victim(self) -> Process:
+        """What is promised is promised while somebody lives who can take over: on a busy machine births are waited for."""
+        self.fleet.until("everybody has come to life", self._all_there)
         holders = [worker for worker in self.workers if held_by(self.fleet, worker)]
         return self._dice.choice(holders or self.workers)
 

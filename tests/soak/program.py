@@ -23,7 +23,7 @@ TICK: Final = 0.25  # seconds
 
 def hurry(times: float) -> None:
     """What is old goes when it has been counted, five minutes later, once a minute. A run that is shorter than half an hour
-    has no time for that: there all of it comes sooner by as much. Logs of runs go after an hour: no run has time for that."""
+    has no time for that: there all of it comes sooner by as much. Logs of runs go after an hour: none has time for it."""
     logkeeping.EVERY = logkeeping.YOUNG = round(60 * SECOND / times)  # type: ignore[misc]  # as said
     for module, name in ((bites, "EVERY"), (bites, "SETTLED_AFTER"), (usage, "LATE")):
         setattr(module, name, round(getattr(module, name) / times))
