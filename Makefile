@@ -16,7 +16,7 @@ PG_VERSIONS := 16 18 $(if $(wildcard /usr/lib/postgresql/15/bin/postgres),15)
 REFERENCES := contract cli_reference http_reference metrics_reference settings_reference errors_reference events_reference \
               states_reference schema_reference requirements
 
-.PHONY: help demo audit test test-all faults browser debian-packages check lint mutants mutation simulate bench bench-compare references docs clean
+.PHONY: help demo audit test test-all faults browser debian-packages check lint mutants mutation simulate proof soak bench bench-compare references docs clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -68,6 +68,15 @@ mutation: .venv/.ready  ## every bug that a generator can plant, from where it s
 
 simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under every fault, judged after each call
 	$(BIN)/python -m windlass.testing.simulator --seeds 0:10000 --reach-all
+
+proof: export PYTHONPATH = tests
+proof: .venv/.ready  ## every guarantee tried, fleets simulated, processes killed; a report in proof/ (SECONDS=570)
+	@tools/debian_packages.sh faketime
+	$(BIN)/python -m proof --seconds $(or $(SECONDS),570) $(if $(FIRST),--first $(FIRST))
+
+soak: export PYTHONPATH = tests
+soak: .venv/.ready  ## a steady load for MINUTES=30, workers killed now and then: are speed, memory and sizes flat?
+	$(BIN)/python -m soak --minutes $(or $(MINUTES),30)
 
 check: export WINDLASS_SIM_SECONDS = 20
 check: lint test  ## lint, all tests, planted bugs: what must pass before a change lands

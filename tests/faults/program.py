@@ -7,10 +7,12 @@ import dataclasses
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from windlass.drivers.sqlite import SqliteDriver
@@ -77,6 +79,14 @@ def enqueue(first: str, last: str) -> None:
         time.sleep(0.003)  # a steady stream rather than a burst
 
 
+def bound() -> None:
+    """By what FAULTS_LIMITS says: `RLIMIT_NOFILE=64 RLIMIT_AS=+200000000`, a plus meaning more than now."""
+    for word in os.environ.get("FAULTS_LIMITS", "").split():
+        name, _, number = word.partition("=")
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") if number[0] == "+" else 0
+        resource.setrlimit(getattr(resource, name), (now + int(number), now + int(number)))
+
+
 def report(stats: Stats) -> None:
     print(json.dumps(dataclasses.asdict(stats)))
 
@@ -84,6 +94,7 @@ def report(stats: Stats) -> None:
 def main(deed: str, *rest: str) -> None:
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {os.getpid()} %(name)s %(message)s")
     _ = tasks.app.client.driver  # opened before anybody is told that this process is ready
+    bound()
     if deed != "supervise":
         tasks.tell("born")
     if "FAULTS_WAITS" in os.environ:

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -119,10 +120,64 @@ async def written(ctx: Context, number: int) -> None:
 
 
 @app.task(queue="steady")
+async def fat(text: str) -> None:
+    """Its arguments take room."""
+    write("start")
+    write("done")
+
+
+@app.task(queue="steady")
+async def hungry(size: int) -> int:
+    write("start")
+    return len(bytearray(size))
+
+
+@app.task(queue="steady")
+def hoarding(gate: str) -> None:
+    """Takes every file descriptor that its process may have, until that file exists."""
+    write("start")
+    taken: list[int] = []
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        Path(f"{gate}.taken").symlink_to(str(len(taken)))  # a link needs none
+    deadline = time.monotonic() + 120
+    while not os.access(gate, os.F_OK) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for fd in taken:
+        os.close(fd)
+    write("done")
+
+
+@app.task(queue="steady")
 async def poison() -> None:
     """Takes its process with it, as a segmentation fault would."""
     write("start")
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@app.task(queue="steady")
+async def lethal(how: str) -> None:
+    """Takes its process with it, in one of the ways in which code can."""
+    write("start")
+    match how:
+        case "exit":
+            os._exit(3)
+        case "abort":
+            os.abort()
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop the loop":
+            asyncio.get_running_loop().stop()
+        case "cancel everything":
+            for task in asyncio.all_tasks():
+                task.cancel()
+        case "exit in a thread":
+            threading.Thread(target=os._exit, args=(4,)).start()
+        case "call a null pointer":
+            ctypes.CFUNCTYPE(None)(0)()
+    await asyncio.sleep(60)
 
 
 @app.task(queue="apart", run="process")

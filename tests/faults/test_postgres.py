@@ -6,19 +6,23 @@ speed comes back; every job comes to its end; and the history checker finds stor
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from postgres.pgbouncer import PgBouncer
 from postgres.proxy import Proxy
 from postgres.server import Server
+from windlass import Windlass
 from windlass.clock import SECOND
+from windlass.errors import StoreError
 
 from . import tasks
 from .fleet import Fleet, Process
@@ -31,6 +35,7 @@ JOBS = 400
 AGAIN = 200  # jobs that measure the speed before and after
 LYING = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), Path("libfaketimeMT.so.1"))
 SPEED = 3.0  # at most so many times slower than before: the machine is shared
+SAYS = "does not exist; make the schema with: windlass migrate"
 SECONDS_OF_SPEED = 5.0  # below this nobody compares
 
 
@@ -166,6 +171,46 @@ def latency(stage: Scene) -> int:
     return int(stage.proxy.counts["bytes_to_client"] > before)
 
 
+def fast_restarts(stage: Scene) -> int:
+    for _ in range(2):
+        stage.server.stop("fast")
+        stage.server.start()
+        time.sleep(0.5)
+    return 2
+
+
+def outage(stage: Scene) -> int:
+    """For longer than any lease lasts."""
+    stage.server.stop("fast")
+    time.sleep(LEASE / SECOND + 2)
+    stage.server.start()
+    return 1
+
+
+def standing_still(stage: Scene) -> int:
+    """Backends that answer nothing and drop nobody."""
+    stopped = sessions(stage)[:4]
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(4)
+    finally:
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    return len(stopped)
+
+
+def one_way_holes(stage: Scene) -> int:
+    """What is asked arrives, and no answer comes back; and the other way round."""
+    for direction in ("to_client", "to_server"):
+        stage.proxy.blackhole(direction)
+        time.sleep(2.5)
+        stage.proxy.heal()
+        time.sleep(0.5)
+    return 2
+
+
 def cut_commits(stage: Scene) -> int:
     traps = []
     for n in range(6):
@@ -179,7 +224,8 @@ def cut_commits(stage: Scene) -> int:
 QUICK = {"terminated sessions": (terminated_sessions, 10), "cut commits": (cut_commits, 4)}
 FULL = {
     "killed backends": (killed_backends, 2), "immediate stops": (immediate_stops, 2), "black holes": (black_holes, 2),
-    "resets": (resets, 4), "latency of 200 ms": (latency, 1),
+    "resets": (resets, 4), "latency of 200 ms": (latency, 1), "fast restarts": (fast_restarts, 2), "an outage": (outage, 1),
+    "backends that stand still": (standing_still, 2), "one-way holes": (one_way_holes, 2),
 }  # fmt: skip
 
 
@@ -188,6 +234,50 @@ def test_nothing_is_lost_and_speed_comes_back_after(tmp_path: Path, name: str, t
     fault, hits = {**QUICK, **FULL}[name]
     with Server() as server, scene(server, tmp_path) as stage:
         trial(stage, name, fault, hits=hits, tell=tell_summary)
+
+
+@pytest.mark.full
+def test_a_pooler_that_is_restarted_under_load_loses_nothing(tmp_path: Path, tell_summary: Told) -> None:
+    with Server() as server, PgBouncer(server) as pooler:
+        store = PostgresStore(server)
+        with Proxy(pooler.port) as way, Fleet(tmp_path, store, **SETTINGS, pooler="transaction") as fleet:
+            url = store.direct.replace(str(server.port), str(pooler.port))
+            stage = Scene(server, way, fleet, [fleet.start("run", url=url) for _ in range(2)])
+
+            def restarts(_: Scene) -> int:
+                for _number in range(3):
+                    pooler.restart()
+                    time.sleep(0.5)
+                return 3
+
+            trial(stage, "restarts of a pooler", restarts, hits=3, tell=tell_summary)
+
+
+@pytest.mark.full
+def test_a_server_without_our_rows_is_refused_and_not_taken_for_the_store(tmp_path: Path) -> None:
+    """The address leads to another server, which is empty: a standby that never was one, a restored machine."""
+    with Server() as ours, Server() as empty:
+        store = PostgresStore(ours)
+        name = store.direct.rpartition("/")[2]
+        empty.create_database(name)
+        with Proxy(ours.port) as way, Fleet(tmp_path, store, **SETTINGS) as fleet:
+            worker = fleet.start("run", url=way.dsn(name))
+            fleet.until_born(worker)
+            accepted = [tasks.quick.enqueue_sync(n).id for n in range(20)]
+            fleet.until_ended()
+            way.upstream = empty.port
+            way.cut()
+            with pytest.raises(StoreError, match="windlass migrate"):
+                _ = Windlass(way.dsn(name), migrate="never").client.driver
+            fleet.until("it says what it meets", lambda: SAYS in worker.errors.read_text())
+            way.upstream = ours.port
+            way.cut()
+            accepted += [tasks.quick.enqueue_sync(n).id for n in range(20)]
+            fleet.until_ended() if worker.popen.poll() is None else fleet.finish()
+            history = fleet.history()
+        made = empty.execute("select count(*) from pg_namespace where nspname = 'windlass'")
+    assert history.problems(accepted) == []
+    assert made == [(0,)], "a running worker made an empty store of it"
 
 
 @pytest.mark.full

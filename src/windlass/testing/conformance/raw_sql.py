@@ -70,6 +70,21 @@ class SqlPromises(Suite):
         self._refused(t, "insert into jobs (queue) values ('q')", "insert into jobs (type) values ('')")
 
     @promise
+    async def test_lists_and_headers_that_cannot_be_read_are_refused(self, t: Trial) -> None:
+        """A claim reads those of all jobs at once: one that it could not read would stop everybody."""
+        job_id = await t.enqueue()
+        for column in ("limit_keys", "tags", "headers"):
+            other = "[]" if column == "headers" else "{}"
+            some = '{"a": 1}' if column == "headers" else '["a", 1]'
+            for text in ("nonsense", "7", "null", '"text"', other, some):
+                self._refused(
+                    t,
+                    f"insert into jobs (type, {column}) values ('by hand', '{text}')",  # noqa: S608
+                    f"update jobs set {column} = '{text}' where id = '{job_id}'",  # noqa: S608
+                )
+        assert [job.id for job in await t.claim()] == [job_id]
+
+    @promise
     async def test_identity_and_origin_never_change(self, t: Trial) -> None:
         """id, type, org, template, schedule, group, retry_of, created_at, queued_at, policies."""
         job = await t.job(await t.enqueue(org_id="o", template_id="t", group_id="g"))

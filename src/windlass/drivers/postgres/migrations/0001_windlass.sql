@@ -112,7 +112,12 @@ create table windlass.jobs (
                                        and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
   constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
   constraint superseded_by_one  check (dead_kind is distinct from 'superseded' or superseded_by is not null),
-  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
+  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null)),
+  -- What a claim has to read, for all jobs at once: one that cannot be read would stop everybody.
+  constraint lists_are_lists    check ((limit_keys is null or (jsonb_typeof(limit_keys) = 'array' and not limit_keys @? '$[*] ? (@.type() != "string")'))
+                                       and (tags is null or (jsonb_typeof(tags) = 'array' and not tags @? '$[*] ? (@.type() != "string")'))
+                                       and (permits is null or jsonb_typeof(permits) = 'array')
+                                       and (headers is null or (jsonb_typeof(headers) = 'object' and not headers @? '$.* ? (@.type() != "string")')))
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05,
         autovacuum_vacuum_cost_limit = 1000);               -- docs/adr/0020
 

@@ -93,7 +93,10 @@ create table jobs (
                                        and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
   constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
   constraint superseded_by_one  check (dead_kind is not 'superseded' or superseded_by is not null),
-  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
+  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null)),
+  constraint lists_are_lists    check ((limit_keys is null or json_type(limit_keys) = 'array') and (tags is null or json_type(tags) = 'array')
+                                       and (permits is null or json_type(permits) = 'array')
+                                       and (headers is null or json_type(headers) = 'object'))
 ) strict;
 
 -- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
@@ -138,6 +141,19 @@ begin select raise(abort, 'this column of a job never changes'); end;
 create trigger jobs_payload_frozen after update of payload, codec, headers on jobs
   when old.executions > 0 and (new.payload <> old.payload or new.codec <> old.codec or new.headers is not old.headers)
 begin select raise(abort, 'the payload is frozen once a job has been claimed'); end;
+
+-- What a claim has to read, for all jobs at once: one that cannot be read would stop everybody.
+create trigger jobs_made_of_texts after insert on jobs
+  when (new.limit_keys is not null and exists (select 1 from json_each(new.limit_keys) where type <> 'text'))
+    or (new.tags is not null and exists (select 1 from json_each(new.tags) where type <> 'text'))
+    or (new.headers is not null and exists (select 1 from json_each(new.headers) where type <> 'text'))
+begin select raise(abort, 'limit_keys, tags and headers hold texts only'); end;
+
+create trigger jobs_kept_of_texts after update of limit_keys, tags, headers on jobs
+  when (new.limit_keys is not null and exists (select 1 from json_each(new.limit_keys) where type <> 'text'))
+    or (new.tags is not null and exists (select 1 from json_each(new.tags) where type <> 'text'))
+    or (new.headers is not null and exists (select 1 from json_each(new.headers) where type <> 'text'))
+begin select raise(abort, 'limit_keys, tags and headers hold texts only'); end;
 
 create trigger jobs_order_frozen after update of priority, position on jobs
   when old.state <> 'queued' and (new.priority <> old.priority or new.position is not old.position)
