@@ -6,7 +6,9 @@ import os
 import uuid
 from random import Random
 
-from windlass.ids import Ids
+import pytest
+
+from windlass.ids import Ids, SystemBits
 
 NOW = 1_794_786_834_123_456
 
@@ -56,3 +58,18 @@ def test_all_random_bits_of_ids_and_tokens_are_used() -> None:
             ones |= value
             zeros |= ~value
         assert ones & 2**bits - 1 == zeros & 2**bits - 1 == 2**bits - 1
+
+
+def test_numbers_of_the_system_are_spread_evenly_and_fetched_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetches: list[int] = []
+    fetch = os.urandom
+
+    def counted(size: int) -> bytes:
+        fetches.append(size)
+        return fetch(size)
+
+    monkeypatch.setattr(os, "urandom", counted)
+    rolls = [SystemBits().random() for _ in range(2_560)]
+    assert len(fetches) <= 11, "256 at a time"
+    assert all(0 <= roll < 1 for roll in rolls)
+    assert all(180 < sum(part <= roll * 10 < part + 1 for roll in rolls) < 340 for part in range(10))

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from postgres.calling import Lag, timed
-from windlass import Secret, Windlass
+from windlass import Secret, Windlass, redaction
 from windlass.codec import Arguments, Results
 from windlass.errors import InvalidInput, Undecodable
 from windlass.principal import new_token
@@ -303,3 +305,19 @@ def test_what_is_large_is_left_out_of_lists_and_shown_with_its_job() -> None:
             assert (whole.payload, whole.redacted) == ({"text": "word " * 4_000}, False)
 
     asyncio.run(main())
+
+
+PIECES = [
+    "Bearer", "BASIC", "bearer ", " abcdefgh12345678", "://", "user", ":", "@host", "wl_", "whsec_", "A" * 49, "a" * 20,
+    "password", "PWD", "pa\u017f\u017fword", "to\u212aen", "=", "'", '"', " ", "api_key", "Secret", "x_token", "token",
+    "cookie", "authorization", "\\", "ü", "\n",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+@settings(max_examples=500, deadline=None)
+def test_words_that_are_looked_for_first_hide_nothing_from_the_patterns(text: str) -> None:
+    expected = text
+    for _, pattern, instead in redaction._PATTERNS:
+        expected = pattern.sub(instead, expected)
+    assert redact_text(text) == expected

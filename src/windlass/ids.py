@@ -30,6 +30,9 @@ class SystemBits(SystemRandom):
             _fetched.extend(_AT_ONCE.unpack(os.urandom(_AT_ONCE.size)))
             return self.getrandbits(k)
 
+    def random(self) -> float:
+        return self.getrandbits(53) * 2**-53
+
 
 class Ids:
     def __init__(self, random: Random | None = None) -> None:

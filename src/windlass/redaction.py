@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from windlass.principal import LOOKS
+from windlass.principal import LOOKS, PREFIX
 from windlass.urls import HIDDEN
 
 T_co = TypeVar("T_co", covariant=True)
@@ -43,12 +43,15 @@ _NAME: Final = (
     r"(?:passw(?:or)?d|passphrase|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|credentials?|cookie|authorization"
     r"|[_-]token|token(?=[\"']|\s*=))"
 )
-_PATTERNS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
-    (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\g<1> {HIDDEN}"),
-    (re.compile(r"(://[^\s/@:'\"]{0,200}):[^\s@'\"]{1,500}@"), rf"\g<1>:{HIDDEN}@"),
-    (LOOKS, HIDDEN),
-    (re.compile(r"\bwhsec_[A-Za-z0-9+/=]{16,}"), HIDDEN),
+# Each with words of which one is in every text that it fits: to look for those is a hundred times quicker. Where a text is
+# not ASCII they prove nothing (`ſ` fits an `s` when case is ignored).
+_PATTERNS: Final[tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...]] = (
+    (("bearer", "basic"), re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\g<1> {HIDDEN}"),
+    (("://",), re.compile(r"(://[^\s/@:'\"]{0,200}):[^\s@'\"]{1,500}@"), rf"\g<1>:{HIDDEN}@"),
+    ((PREFIX.lower(),), LOOKS, HIDDEN),
+    (("whsec_",), re.compile(r"\bwhsec_[A-Za-z0-9+/=]{16,}"), HIDDEN),
     (
+        ("passw", "passphrase", "pwd", "secret", "key", "credential", "cookie", "authorization", "token"),
         re.compile(
             rf"({_NAME}[\"']?\s{{0,5}}[:=]\s{{0,5}})"
             r"(\"(?:[^\"\\]|\\.){0,20000}(?:\"|\\?\Z)|'(?:[^'\\]|\\.){0,20000}(?:'|\\?\Z)"  # or it was cut off
@@ -186,8 +189,10 @@ def is_redacted(value: Any) -> bool:
 
 def redact_text(text: str) -> str:
     """The same for words: passwords in URLs, `password=…`, bearer tokens and our own."""
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+    looked_for = text.lower() if text.isascii() else None
+    for words, pattern, instead in _PATTERNS:
+        if looked_for is None or any(word in looked_for for word in words):
+            text = pattern.sub(instead, text)
     return text
 
 

@@ -6,12 +6,12 @@ may harm the worker, and all of it must leave words that help.
 
 from __future__ import annotations
 
-import traceback
 from typing import Final
 
 from windlass.core.settle import Failed, Outcome, Rejected, Snoozed, WasCancelled
 from windlass.policies import error_types
 from windlass.signals import Cancel, Reject, RetryAfter, Signal, Snooze
+from windlass.worker.frames import format_error
 
 TEXT_LIMIT: Final = 4_000
 TRACE_LIMIT: Final = 32_000
@@ -58,8 +58,7 @@ def trace(error: BaseException) -> str | None:
     try:
         if _signal_in(error) is not None:
             return None
-        lines = traceback.format_exception(error, limit=-50)
-        text = "".join(lines)
+        text = format_error(error)
     except BaseException as failed:  # an exception may break the very code that prints it
         return f"(no traceback: {_name(failed)} while formatting {_name(error)})"
     return text if len(text) <= TRACE_LIMIT else "…\n" + text[-TRACE_LIMIT:]
