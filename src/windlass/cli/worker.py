@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from typing import Literal
@@ -80,8 +79,7 @@ async def worker(
     address = None if metrics is None else place_of(metrics, offset=supervised_place() or 0)
     async with opened_app(app, common) as loaded:
         _settle(loaded, grace, lease)
-        names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
-        _question(names or (), loaded, common.out)
+        names = None if queues is None else _queues_in(queues, loaded, common.out)
         made = loaded.worker(
             queues=names, concurrency=concurrency, threads=threads, children=children, worker_id=supervised_worker_id(),
             measures=None if address is None else Measures(),
@@ -148,12 +146,14 @@ async def tick(app: str, /, *, limit: int = 10, common: Common = Common()) -> No
         _report(await loaded.tick(limit), common.out)
 
 
-def _question(names: Sequence[str], app: Windlass, out: Output) -> None:
+def _queues_in(listed: str, app: Windlass, out: Output) -> list[str] | None:
     """A queue that no task uses may be right, since a job can be put anywhere; more often it is a typing error."""
+    names = [name.strip() for name in listed.split(",") if name.strip()]
     used = {task.queue for task in app.tasks.values()}
     for name in names:
         if name not in used:
             out.note(f"warning: no task of this app uses the queue {name!r}{did_you_mean(name, used)}")
+    return names or None
 
 
 def _settle(app: Windlass, grace: str | None, lease: str | None) -> None:

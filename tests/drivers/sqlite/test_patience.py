@@ -19,7 +19,7 @@ class Hours:
         self.now = 100.0
         self.slept: list[float] = []
 
-    def monotonic(self) -> float:
+    def ticking(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
@@ -30,6 +30,7 @@ class Hours:
 def test_it_is_looked_often_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = Hours()
     monkeypatch.setattr(library, "time", hours)
+    monkeypatch.setattr(library, "ticking", hours.ticking)
     patience = Patience(0.01)
     for _ in range(2):  # each wait has its own time
         looks = 0

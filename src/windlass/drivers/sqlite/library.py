@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 import apsw
 
+from windlass.clock import ticking
 from windlass.copy_errors import StoreMoved, StoreMoving
 from windlass.core.copying import BUSY as BEING_COPIED
 from windlass.core.copying import MOVED
@@ -58,7 +59,7 @@ class Patience:
         self._until = 0.0
 
     def __call__(self, looks: int) -> bool:
-        now = time.monotonic()
+        now = ticking()
         if looks == 0:
             self._until = now + self.seconds
         if now >= self._until:
