@@ -73,6 +73,7 @@ TIERS = {
     "worker": [
         f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")
     ],
+    "lapsed": ["tests/worker/test_lapsed.py"],
     "running": ["tests/worker/test_running.py"],
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
     "lines": ["tests/worker/test_process_lines.py"],

@@ -244,6 +244,8 @@ POSTGRES: list[Planted] = [
      "return None if wish.sure and not taken else taken", "return taken", ("cursor: no_proof",)),
     ("pg cursor: nothing found is never proof enough", PG + "claiming.py",
      "return None if wish.sure and not taken else taken", "return taken or None", ("cursor: need_not_be_sure",)),
+    ("claimer: who was robbed does not rest", "worker/claimer.py",
+     "            await self._rest_a_while()\n", "            await asyncio.sleep(0)\n", ("lapsed: robbed",)),
     ("claimer: who drains need not be sure", "worker/claimer.py", "        self._until_empty = until_empty\n", "", ("running: to_be_sure",)),
     ("pg cursor: priorities in between are forgotten", PG + "cursor.py",
      "found += [Span(level, level, self._floors[level]), Span(lower, level, 0)]",

@@ -89,3 +89,34 @@ def test_a_job_that_comes_back_to_the_same_worker_does_not_run_twice_there(url: 
             assert (worker.stats.leases_lost, worker.stats.settled_late) == (1, 0)
 
     on_stage(url, play, lease="30s")
+
+
+def test_who_was_robbed_by_a_clock_that_is_ahead_rests_before_the_next_claim() -> None:
+    """Otherwise the two would pass the job to and fro as fast as they can: the robber cannot run it, and takes it back at
+    each look."""
+
+    async def play(stage: Stage) -> None:
+        go = asyncio.Event()
+        begun: list[None] = []
+
+        @stage.app.task
+        async def long() -> None:
+            begun.append(None)
+            await go.wait()
+
+        job = await long.enqueue()
+        async with stage.working(concurrency=3) as worker:
+            await stage.until(lambda: len(begun) == 1)
+            await stage.store.driver.expire(now=stage.clock.now() + 2 * LEASE, limit=10)
+            worker._claimer.changed()
+            await stage.until(lambda: len(begun) == 2)
+            claims = stage.store.calls["claim"]
+            await stage.store.driver.expire(now=stage.clock.now() + 2 * LEASE, limit=10)
+            for _ in range(20):
+                worker._claimer.changed()
+                await asyncio.sleep(0.002)
+            assert stage.store.calls["claim"] == claims, "it rests"
+            assert (await stage.fetch(job.id)).lost == 2
+            go.set()  # and to be told to stop ends its rest
+
+    on_stage("memory://", play, poll="1h")

@@ -260,10 +260,12 @@ class Claimer:
         self._stats.claimed += len(jobs)
         client, kit = self._client, self._holdings.kit
         held = [Held(client, job, group.tasks[job.type], begun=begins, kit=kit) for job in jobs]
+        robbed = False
         for one in held:
             before = self._holdings.add(one)
             if before is not None and not before.ended:
                 self._lose(before)
+                robbed = True
         suspects = [one for one in held if is_suspect(one.job)]
         group.runner.accept(self._kept([one for one in held if one not in suspects]), first=wish.first)
         self._one_by_one = bool(suspects)
@@ -271,6 +273,8 @@ class Claimer:
             self._hand_back(one)
         if suspects:
             await self._run_alone(group.runner, suspects[0])
+        elif robbed:
+            await self._rest_a_while()
         elif len(jobs) <= free:
             await asyncio.sleep(0)  # they begin before more is asked for
         return True
@@ -283,6 +287,13 @@ class Claimer:
             await self._once(lambda: self._holdings.get(suspect.job.id) is not suspect)
         elif not suspect.ended:
             self._put_off(suspect)
+
+    async def _rest_a_while(self) -> None:
+        """Somebody took back what is held here, and may do so again: whose clock is ahead by more than a lease does it at
+        each look. Two of them would pass the job to and fro without pause, and it would be started each time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._client.settings.poll / SECOND):
+                await self._told_to_stop.wait()
 
     async def _once(self, happened: Callable[[], bool]) -> bool:
         """Whether it happens within a third of a lease. When the worker is told to stop there is nothing to wait for."""
