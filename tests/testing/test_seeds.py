@@ -41,7 +41,7 @@ ONCE_FAILED: Final = {
     1023: "a handler ran on beside its successor, because its worker did not stop it when it could not renew",
     3967: "a worker that was told to stop while it made itself heard claimed on",
     7535: "two whose clocks differ let a job through and parked it again, for ever",
-    1003473: "a worker whose clock was ahead took a job back at each look, and its owner claimed it again at once, for ever",
+    1003473: "a worker whose clock was ahead took a job back at each look, its owner claimed it again at once, for ever",
 }  # fmt: skip
 
 
