@@ -55,7 +55,7 @@ def test_a_zombie_is_interrupted_and_its_settlements_are_refused(
 
 
 def test_a_zombie_cannot_end_a_job_that_another_worker_is_running(new_fleet: FleetMaker, tmp_path: Path) -> None:
-    with new_fleet(lease="1s") as fleet:
+    with new_fleet(lease="4s") as fleet:  # a busy disk may keep a worker from renewing for seconds
         jobs = [tasks.gated.enqueue_sync(str(tmp_path / "gate")).id for _ in range(3)]
         zombie, other = fleet.start("run"), fleet.start("run", waits=True)
         fleet.until_born(zombie, other)
