@@ -9,8 +9,9 @@ import pytest
 
 from faults import summary
 from postgres.fixtures import empty_store, fresh_database, fresh_schema, postgres_driver, postgres_server, shelf
+from stories import any_driver
 
-__all__ = ["empty_store", "fresh_database", "fresh_schema", "postgres_driver", "postgres_server", "shelf"]
+__all__ = ["any_driver", "empty_store", "fresh_database", "fresh_schema", "postgres_driver", "postgres_server", "shelf"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from stories import teller
 from windlass.admin import Admin
 from windlass.admin.capacity import CapacityView
 from windlass.client import Client
@@ -18,10 +17,7 @@ from windlass.core.alterations import PutQueue, SetPaused
 from windlass.core.duties import SampleQueues
 from windlass.core.sampling import MINUTE
 from windlass.core.settle import Execution, Succeeded, settle
-from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Claim, Driver
-from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import InvalidInput
 from windlass.records import WorkerInfo
 from windlass.types import NewJob
@@ -70,27 +66,9 @@ class Shop:
 Story = Callable[[Shop], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def tell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Story], None]:
-    def driver() -> Driver:
-        if request.param == "postgres":
-            dsn, schema = request.getfixturevalue("fresh_schema")
-            return PostgresDriver(dsn, schema=schema)
-        if request.param == "sqlite":
-            return SqliteDriver(str(tmp_path / "jobs.db"), durability="relaxed")
-        return MemoryDriver()
-
-    def run(story: Story) -> None:
-        async def whole() -> None:
-            shop = Shop(driver())
-            try:
-                await story(shop)
-            finally:
-                await shop.client.close()
-
-        asyncio.run(whole())
-
-    return run
+@pytest.fixture
+def tell(any_driver: Callable[[], Driver]) -> Callable[[Story], None]:
+    return teller(lambda: Shop(any_driver()))
 
 
 def test_a_queue_that_grows_says_by_how_much_and_what_it_would_take(tell: Callable[[Story], None]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
+from stories import teller
 from windlass.admin import Admin, Filter, audit, bulk, counting
 from windlass.admin.bulk import Progress
 from windlass.client import Client
@@ -21,9 +20,7 @@ from windlass.core.duties import SampleQueues
 from windlass.core.sampling import MINUTE
 from windlass.core.settle import Execution, Failed, Outcome, Succeeded, settle
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Claim, Driver, Renewal
-from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import InvalidInput
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, NewGroup, NewJob
@@ -78,27 +75,9 @@ class Place:
 Story = Callable[[Place], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def tell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Story], None]:
-    def driver() -> Driver:
-        if request.param == "postgres":
-            dsn, schema = request.getfixturevalue("empty_store")
-            return PostgresDriver(dsn, schema=schema)
-        if request.param == "sqlite":
-            return SqliteDriver(str(tmp_path / "jobs.db"), durability="relaxed")
-        return MemoryDriver()
-
-    def run(story: Story) -> None:
-        async def whole() -> None:
-            place = Place(driver())
-            try:
-                await story(place)
-            finally:
-                await place.client.close()
-
-        asyncio.run(whole())
-
-    return run
+@pytest.fixture
+def tell(any_driver: Callable[[], Driver]) -> Callable[[Story], None]:
+    return teller(lambda: Place(any_driver()))
 
 
 Tell = Callable[[Story], None]

@@ -27,7 +27,7 @@ select value from json_each(:queues)
    and not exists (select 1 from reservations indexed by reservations_active where queue = value and status = 'ACTIVE');
 
 -- name: pick
--- The first of each queue in the one total order (core/eligibility.py: dispatch_order), answered from the index alone.
+-- The first of each queue in the one total order (core/eligibility.py: dispatch_order), found in the index alone.
 select -priority, position, created_at, seq, asked.key from json_each(:queues) as asked cross join jobs
  where seq in (
    select first.seq from jobs as first indexed by jobs_ready
