@@ -31,7 +31,8 @@ demo: .venv/.ready  ## a thousand jobs on a fresh SQLite file, workers killed on
 	@$(BIN)/python -m windlass demo
 
 test: .venv/.ready browser  ## all tests but the slow ones, on one PostgreSQL
-	$(BIN)/python -m pytest $(TOGETHER) || $(BIN)/python tools/again.py
+	@rm -f .pytest_cache/v/cache/lastfailed
+	$(BIN)/python -m pytest $(TOGETHER) || $(BIN)/python tools/again.py $$?
 
 test-all: export WINDLASS_ALL_ORDERS = 1
 test-all: export WINDLASS_MODEL_EXAMPLES = 150

@@ -36,6 +36,7 @@ def test_a_failure_that_does_not_repeat_is_named_and_one_that_does_stays(
         return subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert run("-m", "pytest", "-q").returncode == 1
-    again = run(str(ROOT / "tools" / "again.py"))
+    assert run(str(ROOT / "tools" / "again.py"), "137").returncode == 137, "who was killed has not run them all"
+    again = run(str(ROOT / "tools" / "again.py"), "1")
     assert (again.returncode, said in again.stdout) == (answer, True), again.stdout
     assert "test_flaky.py::test_one[0]" in again.stdout or answer

@@ -108,6 +108,13 @@ def test_a_remembered_traceback_is_the_one_that_would_have_been_made(case: Calla
         assert format_error(error) == "".join(traceback.format_exception(error, limit=-DEEPEST))
 
 
+def test_the_same_code_in_two_files_is_told_apart() -> None:
+    for name in ("acme/tasks.py", "globex/tasks.py"):
+        scope: dict[str, Any] = {}
+        exec(compile("def work():\n    raise ValueError('no')", name, "exec"), scope)  # noqa: S102
+        assert f'File "{name}", line 2, in work' in format_error(raised_by(scope["work"]))
+
+
 def test_an_error_that_was_never_raised_has_no_frames() -> None:
     assert format_error(ValueError("no")) == "ValueError: no\n"
 

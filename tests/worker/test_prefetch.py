@@ -107,19 +107,29 @@ class RealLine(Lineup):
 
 
 def in_line(*jobs: str) -> list[Held]:
-    """`b5`: of priority 5."""
+    """`b5`: of priority 5; `c…` is careful work."""
     return [
-        cast("Held", SimpleNamespace(name=name, ended=False, job=SimpleNamespace(priority=int(name[1:])))) for name in jobs
+        cast(
+            "Held",
+            SimpleNamespace(
+                name=name,
+                ended=False,
+                job=SimpleNamespace(priority=int(name[1:])),
+                task=SimpleNamespace(careful=name[0] == "c"),
+            ),
+        )
+        for name in jobs
     ]
 
 
 def test_what_is_more_urgent_overtakes_what_already_waits_for_a_handler() -> None:
     line = RealLine(size=1)
-    for claimed in (["a5", "b0", "c0"], ["d0", "e0"], ["f9", "g5", "h0", "i0"], []):
+    line.accept(in_line("a5", "b0"))
+    line.accept(in_line("c0"), first=True)
+    for claimed in (["d0", "e0"], ["f9", "g5", "h0", "i0"], []):
         line.accept(in_line(*claimed))
-    line.accept(in_line("z0"), first=True)
     names = [cast("Any", held).name for held in line.take_back()]
-    assert names == ["z0", "f9", "a5", "g5", "b0", "c0", "d0", "e0", "h0", "i0"]
+    assert names == ["c0", "f9", "a5", "g5", "b0", "d0", "e0", "h0", "i0"], "and careful work stays where it is"
 
 
 def test_the_first_claim_asks_for_free_slots_only(url: str) -> None:

@@ -30,6 +30,7 @@ from windlass.worker.stats import Stats
 
 LARGEST: Final = 500  # jobs of one claim: what is urgent waits for the one that is under way
 REST: Final = 20  # times as long as looking in vain took: at most a twentieth of the time goes into it
+LONGEST_REST: Final = 1.0  # seconds, of one who was robbed
 log: Final = logging.getLogger("windlass.worker")
 
 
@@ -292,7 +293,7 @@ class Claimer:
         """Somebody took back what is held here, and may do so again: whose clock is ahead by more than a lease does it at
         each look. Two of them would pass the job to and fro without pause, and it would be started each time."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._client.settings.poll / SECOND):
+            async with asyncio.timeout(min(self._client.settings.poll / SECOND, LONGEST_REST)):
                 await self._told_to_stop.wait()
 
     async def _once(self, happened: Callable[[], bool]) -> bool:

@@ -12,7 +12,8 @@ REPEATED: Final = 3  # frames in a row that are alike: the standard library tell
 MOST: Final = 1_000  # places that are remembered
 HEAD: Final = "Traceback (most recent call last):\n"
 
-_places: Final[dict[tuple[CodeType, int], str]] = {}
+# Code is equal where its bytes are, whatever file it stands in; and whoever makes frames by hand may give them any line.
+_places: Final[dict[tuple[str, int | None, CodeType, int], str]] = {}
 
 
 def format_error(error: BaseException) -> str:
@@ -29,7 +30,8 @@ def _remembered(error: BaseException) -> list[str] | None:
     lines, last, alike = [HEAD], None, 0
     entry: TracebackType | None = error.__traceback__
     while entry is not None:
-        place = (entry.tb_frame.f_code, entry.tb_lasti)
+        code = entry.tb_frame.f_code
+        place = (code.co_filename, entry.tb_lineno, code, entry.tb_lasti)
         alike = alike + 1 if place == last else 0
         if len(lines) > DEEPEST or alike >= REPEATED:
             return None

@@ -9,8 +9,9 @@ from itertools import chain
 from windlass.worker.holdings import Held
 
 
-def _urgency(held: Held) -> int:
-    return -held.job.priority
+def _urgency(held: Held) -> tuple[bool, int]:
+    """Careful work has come first, and stays there: it holds what others wait for."""
+    return not held.task.careful, -held.job.priority
 
 
 class Lineup:

@@ -62,17 +62,17 @@ class Claiming:
         return took
 
     def _short(self, cursor: Cursor, wish: Claim, now: Micros) -> Op[list[Claimed] | None]:
-        """None when a whole one is to be made: it is due, or this one found nothing and one wants to be sure."""
+        """None when a whole one is to be made: it is due, or this one met limits, or found nothing and must be sure."""
         began = self._time()
         spans = cursor.spans(began)
         if spans is None:
             return None
-        taken, reached = yield from leases.claim_short(wish, now, spans)
+        taken, reached, todo = yield from leases.claim_short(wish, now, spans)
         if taken:
             if cursor.was_short(self._time(), self._time() - began):
                 self._tell(wish.queues[0], cursor.took)
             cursor.reached(reached, full=len(taken) == wish.limit)
-        return None if wish.sure and not taken else taken
+        return None if not taken and (wish.sure or todo == leases.LIMITED) else taken
 
     def _measure(self, cursor: Cursor, wish: Claim, took: leases.Took, began: float) -> Op[None]:
         """After a whole claim: how long it took, and how far it came."""

@@ -58,8 +58,8 @@ def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement
     return SQL.claim_many(queues=Texts(queues), each=first_share(wish.limit, len(queues)), **params)
 
 
-def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[list[Claimed], dict[int, int]]]:
-    """From the floors of a cursor. Answers what it got, and the last position by priority."""
+def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[list[Claimed], dict[int, int], int]]:
+    """From the floors of a cursor. Answers what it got, the last position by priority, what kept it from getting any."""
     check_claim(wish, now)
     rows = yield SQL.claim_short(
         queue=wish.queues[0], lows=Ints(span.low for span in spans), highs=Ints(span.high for span in spans),
@@ -67,11 +67,12 @@ def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[lis
         unhandled=wish.unhandled, limit=wish.limit, token=wish.token, worker_id=wish.worker_id, now=now,
         expires_at=now + wish.lease_for, started_at=now if wish.start else None, prefix=run_prefix(wish.token, now),
     )  # fmt: skip
+    todo = rows[0][0] if rows else NOTHING_ELSE
     if not rows or rows[0][1] is None:
-        return [], {}
+        return [], {}, todo
     taken = all_claimed_in(rows, run_prefix(wish.token, now), wish.token, now, now + wish.lease_for, first=2)
     reached = {job.priority: row[1] for job, row in zip(taken, rows, strict=True)}  # they come in order
-    return taken, reached
+    return taken, reached, todo
 
 
 def claimed(rows: list[Row], wish: Claim, now: Micros) -> list[Claimed]:

@@ -110,7 +110,7 @@ def pick(queues: list[str], wish: Claim) -> Op[list[int]]:
     each = first_share(wish.limit, len(queues))
     found = sorted((yield heads(queues, wish, each)))
     if each < wish.limit:
-        deep = [key for key, count in Counter(row[4] for row in found[: wish.limit]).items() if count == each]
+        deep = {key for key, count in Counter(row[4] for row in found[: wish.limit]).items() if count == each}
         if deep:
             found = [row for row in found if row[4] not in deep]
             found = sorted(found + (yield heads([queues[key] for key in deep], wish, wish.limit)))

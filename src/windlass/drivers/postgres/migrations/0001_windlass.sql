@@ -114,10 +114,10 @@ create table windlass.jobs (
   constraint superseded_by_one  check (dead_kind is distinct from 'superseded' or superseded_by is not null),
   constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null)),
   -- What a claim has to read, for all jobs at once: one that cannot be read would stop everybody.
-  constraint lists_are_lists    check ((limit_keys is null or (jsonb_typeof(limit_keys) = 'array' and not limit_keys @? '$[*] ? (@.type() != "string")'))
-                                       and (tags is null or (jsonb_typeof(tags) = 'array' and not tags @? '$[*] ? (@.type() != "string")'))
+  constraint lists_are_lists    check ((limit_keys is null or (jsonb_typeof(limit_keys) = 'array' and not limit_keys @? 'strict $[*] ? (@.type() != "string")'))
+                                       and (tags is null or (jsonb_typeof(tags) = 'array' and not tags @? 'strict $[*] ? (@.type() != "string")'))
                                        and (permits is null or jsonb_typeof(permits) = 'array')
-                                       and (headers is null or (jsonb_typeof(headers) = 'object' and not headers @? '$.* ? (@.type() != "string")')))
+                                       and (headers is null or (jsonb_typeof(headers) = 'object' and not headers @? 'strict $.* ? (@.type() != "string")')))
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05,
         autovacuum_vacuum_cost_limit = 1000);               -- docs/adr/0020
 

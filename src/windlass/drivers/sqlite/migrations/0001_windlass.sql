@@ -94,9 +94,10 @@ create table jobs (
   constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
   constraint superseded_by_one  check (dead_kind is not 'superseded' or superseded_by is not null),
   constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null)),
-  constraint lists_are_lists    check ((limit_keys is null or json_type(limit_keys) = 'array') and (tags is null or json_type(tags) = 'array')
-                                       and (permits is null or json_type(permits) = 'array')
-                                       and (headers is null or json_type(headers) = 'object'))
+  constraint lists_are_lists    check ((limit_keys is null or (json_valid(limit_keys) and json_type(limit_keys) = 'array'))
+                                       and (tags is null or (json_valid(tags) and json_type(tags) = 'array'))
+                                       and (permits is null or (json_valid(permits) and json_type(permits) = 'array'))
+                                       and (headers is null or (json_valid(headers) and json_type(headers) = 'object')))
 ) strict;
 
 -- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
