@@ -76,7 +76,8 @@ class SqlPromises(Suite):
         for column in ("limit_keys", "tags", "headers"):
             other = "[]" if column == "headers" else "{}"
             some = '{"a": 1}' if column == "headers" else '["a", 1]'
-            for text in ("nonsense", "7", "null", '"text"', other, some):
+            nested, loose = ('{"a": ["b"]}', '{a: "b"}') if column == "headers" else ('[["a"]]', '["a",]')
+            for text in ("nonsense", "7", "null", '"text"', other, some, nested, loose):
                 self._refused(
                     t,
                     f"insert into jobs (type, {column}) values ('by hand', '{text}')",  # noqa: S608
