@@ -271,3 +271,14 @@ def test_a_daily_rule_keeps_its_time_on_the_wall() -> None:
     zone = ZoneInfo("Australia/Lord_Howe")
     year = islice(times_after("15 9 * * *", str(zone), at("2026-01-01")), 365)
     assert {moment(one).astimezone(zone).strftime("%H:%M") for one in year} == {"09:15"}
+
+
+@pytest.mark.parametrize("zone", ["UTC", NEW_YORK, "Pacific/Kiritimati"])
+@pytest.mark.parametrize("rule", ["0 9 * * *", "*/5 * * * *", "0 0 29 2 *", "every 15m"])
+def test_the_end_of_the_calendar_is_the_end_of_a_rule_whichever_way_one_walks(rule: str, zone: str) -> None:
+    """A clock that is wrong by millennia gets an answer, and the same one forward and backward."""
+    beyond = at("9999-12-31T23:59:59")
+    last = next(times_until(rule, zone, beyond))
+    assert next_after(rule, zone, last - 1) == last
+    assert [next_after(rule, zone, later) for later in (last, beyond, beyond + HOUR)] == [None, None, None]
+    assert due_times(rule, zone, beyond, beyond + HOUR, 3) == [beyond]

@@ -28,6 +28,7 @@ SHORTEST_EVERY: Final = SECOND
 LONGEST_EVERY: Final = 366 * 86_400 * SECOND
 DAY: Final = 86_400 * SECOND
 LAST_YEAR: Final = 9_000  # the end of what a calendar can say, and some room
+END: Final = instant(datetime(LAST_YEAR, 1, 1, tzinfo=UTC))  # no rule has a time after it, whichever way one walks
 ALIASES: Final = {
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
     "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
@@ -81,7 +82,7 @@ def times_after(text: str, zone: str, after: Micros, anchor: Micros = 0) -> Iter
     every = interval_of(text)
     if every is not None:
         at = anchor + ((after - anchor) // every + 1) * every
-        while at <= instant(datetime(LAST_YEAR, 1, 1, tzinfo=UTC)):
+        while at <= END:
             yield at
             at += every
         return
@@ -95,7 +96,7 @@ def times_until(text: str, zone: str, until: Micros, anchor: Micros = 0) -> Iter
     """The same backwards: every time up to and including an instant, latest first."""
     every = interval_of(text)
     if every is not None:
-        at = anchor + (until - anchor) // every * every
+        at = anchor + (min(until, END) - anchor) // every * every
         while at >= 0:
             yield at
             at -= every
@@ -187,6 +188,7 @@ def _walk(text: str, zone: tzinfo, start: Micros, *, reverse: bool) -> Iterator[
     """Times of a cron expression as they follow each other on the wall: not always in the order of time."""
     fields = fields_of(text)
     rule, minute, hour = " ".join(fields), fields[-5], fields[-4]
+    start = min(start, END + 2 * DAY)  # past the end on every wall, and with room for the hours that are added to it
     if zone is not UTC and (minute.startswith("*") or hour.startswith("*")):
         yield from _rhythm(rule, zone, start, reverse=reverse)
         return
@@ -237,6 +239,8 @@ def _change(zone: tzinfo, here: Micros, there: Micros) -> Micros | None:
 def _by_the_wall(rule: str, wall: datetime, *, reverse: bool) -> Iterator[datetime]:
     from cronsim import CronSim
 
+    if reverse:  # what is past the end is stepped over: it is where the walk forward ends
+        wall = min(wall, datetime(LAST_YEAR, 1, 1))  # noqa: DTZ001 - as the wall shows it
     times = iter(CronSim(rule, wall, reverse=reverse))
     while (at := _next(times)) is not None:
         yield at
