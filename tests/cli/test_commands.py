@@ -114,6 +114,25 @@ def test_init_goes_into_a_directory_that_has_a_readme(cli: Cli, tmp_path: Path) 
     assert (tmp_path / "shop" / ".gitignore").exists()
 
 
+@pytest.mark.parametrize("directory", ["shop", "shop/inner", "shop/inner/most"])
+def test_init_says_which_part_of_a_path_is_a_file(directory: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "shop").write_text("mine")
+    done = cli("init", directory)
+    assert done.code == 3
+    assert f"shop is a file, so that no project can be put into {directory}; nothing was written" in done.err
+    assert "try: windlass init ANOTHER_DIRECTORY" in done.err
+    assert "Errno" not in done.err
+    assert (tmp_path / "shop").read_text() == "mine"
+
+
+def test_init_says_what_the_system_said_of_a_place_that_cannot_be_made(cli: Cli) -> None:
+    place = f"{'long' * 100}/inner"
+    done = cli("init", place)
+    assert done.code == 3
+    assert "cannot be made: File name too long" in done.err
+    assert "try: windlass init ANOTHER_DIRECTORY" in done.err
+
+
 def test_init_names_the_project_as_its_directory_unless_told(cli: Cli, tmp_path: Path) -> None:
     cli("init", "shop")
     cli("init", "market", "--name", "The {market}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -114,17 +116,16 @@ def init(directory: Path = Path(), /, *, name: str | None = None, common: Common
         directory: where to put it, made when it is not there; else here
         name: what the README calls it, else as the directory
     """
-    for file in PROGRAM:
-        if (directory / file).exists():
-            message = f"{directory / file} is there already and was left alone; nothing was written"
-            return common.out.fail(message, "windlass init ANOTHER_DIRECTORY", REFUSED)
-    directory.mkdir(parents=True, exist_ok=True)
-    called = " ".join((name or directory.resolve().name or "jobs").split())
-    kept = [file for file in BESIDE if (directory / file).exists()]
-    written = {**PROGRAM, **{file: text for file, text in BESIDE.items() if file not in kept}}
-    for file, text in written.items():
-        with (directory / file).open("x", encoding="utf-8") as made:
-            made.write(text.replace("{name}", called) if file in BESIDE else text)
+    try:
+        for file in PROGRAM:
+            if (directory / file).exists():
+                return _refused(common, f"{directory / file} is there already and was left alone; nothing was written")
+        directory.mkdir(parents=True, exist_ok=True)
+        kept = [file for file in BESIDE if (directory / file).exists()]
+        written = [file for file in (*PROGRAM, *BESIDE) if file not in kept]
+        _write(directory, written, name)
+    except OSError as error:
+        return _refused(common, _no_place(directory, error))
     steps = _steps(directory)
     if common.json:
         common.out.emit(written=[str((directory / file).resolve()) for file in written], kept=kept, next=steps)
@@ -136,6 +137,25 @@ def init(directory: Path = Path(), /, *, name: str | None = None, common: Common
     for step in steps:
         common.out.line("  ", (step, "bold"))
     return OK
+
+
+def _write(directory: Path, files: Sequence[str], name: str | None) -> None:
+    called = " ".join((name or directory.resolve().name or "jobs").split())
+    for file in files:
+        with (directory / file).open("x", encoding="utf-8") as made:
+            made.write(PROGRAM[file] if file in PROGRAM else BESIDE[file].replace("{name}", called))
+
+
+def _refused(common: Common, message: str) -> int:
+    return common.out.fail(message, "windlass init ANOTHER_DIRECTORY", REFUSED)
+
+
+def _no_place(directory: Path, error: OSError) -> str:
+    """A file on the way is the usual cause, and the system does not say which part of the path it is."""
+    for place in (directory, *directory.parents):
+        if os.path.isfile(place):  # which answers also for a name that is too long
+            return f"{place} is a file, so that no project can be put into {directory}; nothing was written"
+    return f"{error.filename or directory} cannot be made: {error.strerror or error}"
 
 
 def _steps(directory: Path) -> list[str]:
