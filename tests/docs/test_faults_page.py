@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-ROWS = re.findall(r"^\| (\d+) \| (.+?) \| (.+) \|$", (ROOT / "docs" / "operations" / "faults.md").read_text(), re.M)
+PAGE = (ROOT / "docs" / "operations" / "faults.md").read_text()
+ROWS = re.findall(r"^\| (\d+) \| (.+?) \| (.+) \|$", PAGE, re.M)
 FILES = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "src" / "windlass" / "testing").rglob("*.py")]
 THERE = {name for file in FILES for name in re.findall(r"def (test_\w+)", file.read_text())}
+WHOLE_FILE_IS_SLOW = re.compile(r"^pytestmark = .*mark\.full", re.M)
 
 
 def test_no_fault_is_left_out() -> None:
@@ -22,3 +24,14 @@ def test_a_fault_is_made_by_tests_that_exist(number: str, fault: str, made_by: s
     named = set(re.findall(r"`(test_\w+)`", made_by))
     assert named
     assert named <= THERE
+
+
+def test_the_page_says_which_command_runs_the_slow_ones() -> None:
+    """`make faults` runs those of tests/faults; of a file elsewhere that is slow as a whole, they are named."""
+    says = PAGE[PAGE.index("## Which test breaks what") : PAGE.index("| no. | fault |")]
+    named = {name for _, _, made_by in ROWS for name in re.findall(r"`(test_\w+)`", made_by)}
+    slow_files = [file for file in FILES if WHOLE_FILE_IS_SLOW.search(file.read_text()) and "faults" not in file.parts]
+    slow = named & {name for file in slow_files for name in re.findall(r"def (test_\w+)", file.read_text())}
+    assert "`make faults` runs all of" in says
+    assert set(re.findall(r"`(test_\w+)`", says)) == slow
+    assert ("`make test-all`" in says) is bool(slow)

@@ -41,9 +41,10 @@ def maker(kind: str, request: pytest.FixtureRequest, directory: Path) -> FleetMa
 
 @pytest.fixture
 def tell_summary(record_property: Callable[[str, object], None]) -> Told:
-    """For the table at the end of a run."""
+    """For the table at the end of a run. A fault that did not hit has shown nothing."""
 
     def tell(name: str, hits: int, history: History, accepted: Collection[str]) -> None:
+        assert hits >= 1, f"{name}: the fault did not hit"
         record_property(PROPERTY, row(name, hits, history, accepted))
 
     return tell

@@ -13,6 +13,7 @@ import pytest
 from . import tasks
 from .fleet import Fleet
 from .history import History, Line, read_log
+from .summary import Told
 
 
 class Sample(NamedTuple):
@@ -144,3 +145,9 @@ def test_a_line_that_is_being_written_is_left_for_later(copied: Sample) -> None:
     with copied.log.open("a") as log:
         log.write("start half-a-li")
     assert problems(copied) == []
+
+
+def test_a_fault_that_did_not_hit_is_not_told_of(sample: Sample, tell_summary: Told) -> None:
+    history = History.read(sample.store, sample.log)
+    with pytest.raises(AssertionError, match="a flood: the fault did not hit"):
+        tell_summary("a flood", 0, history, sample.jobs.values())

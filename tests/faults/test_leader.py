@@ -10,6 +10,7 @@ from windlass.clock import SECOND
 from . import tasks
 from .conftest import FleetMaker
 from .fleet import Fleet, Process
+from .summary import Told
 
 LEADER_LEASE, WORKER_TIMEOUT = SECOND, 3 * SECOND // 2
 SETTINGS = {"leader_lease": "1s", "worker_timeout": "1500ms", "lease": "60s", "grace": "200ms"}  # no lease lapses in a test
@@ -45,7 +46,9 @@ def until_registered(fleet: Fleet, *processes: Process) -> None:
     fleet.until("they are registered, and nobody else is", lambda: registered(fleet) == wanted)
 
 
-def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(new_fleet: FleetMaker) -> None:
+def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(
+    new_fleet: FleetMaker, tell_summary: Told
+) -> None:
     with new_fleet(**SETTINGS) as fleet:
         workers = [fleet.start("run"), fleet.start("run")]
         until_registered(fleet, *workers)
@@ -78,9 +81,10 @@ def test_a_killed_leader_is_succeeded_and_removed_and_its_long_leases_end(new_fl
         assert taken_back.finished_at is not None
         assert taken_back.finished_at - killed_at <= LEADER_LEASE + WORKER_TIMEOUT + 2 * SECOND
     assert left == set(), "the other one signed off"
+    tell_summary(f"a killed leader, {fleet.on.name}", second.epoch - first.epoch, history, [line.job for line in held])
 
 
-def test_a_leader_that_slept_is_refused_in_the_middle_of_its_duty(new_fleet: FleetMaker) -> None:
+def test_a_leader_that_slept_is_refused_in_the_middle_of_its_duty(new_fleet: FleetMaker, tell_summary: Told) -> None:
     with new_fleet(**SETTINGS) as fleet:
         zombie = fleet.start("stop", "before_duty")
         fleet.until("it stands still", zombie.is_stopped)
@@ -99,6 +103,8 @@ def test_a_leader_that_slept_is_refused_in_the_middle_of_its_duty(new_fleet: Fle
             assert process.wait() == 0
         history = fleet.history()
 
-    assert "leads no longer" in zombie.errors.read_text()
-    assert "has failed" not in zombie.errors.read_text()
+    said = zombie.errors.read_text()
+    assert "leads no longer" in said
+    assert "has failed" not in said
     assert history.problems([fresh]) == []
+    tell_summary(f"a leader that slept, {fleet.on.name}", said.count("was refused under epoch 1"), history, [fresh])
