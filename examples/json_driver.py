@@ -22,6 +22,7 @@ from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.drivers import protocol as p
 from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
@@ -137,7 +138,8 @@ class JsonDriver(p.Untransactional):
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         return self._write(lambda t: duties.maintain(t, duty, epoch, now))
     async def get(self, ids: Sequence[str]) -> list[Job | None]: return self._read(lambda t: inspect.get(t, ids))
-    async def runs(self, job_id: str) -> list[Run]: return self._read(lambda t: inspect.runs(t, job_id))
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+        return self._read(lambda t: inspect.runs(t, job_id, before, limit))
     async def find(self, query: p.JobQuery) -> p.Page: return self._read(lambda t: inspect.find(t, query))
     async def count(self, *, now: Micros) -> list[p.Count]: return self._read(lambda t: inspect.count(t, now))
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[p.WaitingType]:

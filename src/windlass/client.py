@@ -15,6 +15,7 @@ from windlass.apart import apart
 from windlass.clock import SECOND, Clock, SystemClock
 from windlass.config import NONE, Settings
 from windlass.core.alterations import AlterAnswer, Alteration
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.settle import Outcome
 from windlass.drivers import HTTP, POSTGRES, open_driver
 from windlass.drivers.protocol import Driver, Enqueued
@@ -26,7 +27,7 @@ from windlass.results import ResultWatch
 from windlass.runlogs import RunLogs, root_of
 from windlass.sealing import KeyRing, ring_of
 from windlass.subscriptions import Subscriptions
-from windlass.types import Claimed, Job, Micros, NewJob
+from windlass.types import Claimed, Job, Micros, NewJob, Run
 from windlass.urls import redacted, scheme_of
 
 if TYPE_CHECKING:
@@ -297,6 +298,16 @@ class Client:
                 return job
             job_id = job.superseded_by
         raise JobNotFound(job_id)
+
+    async def newest_runs(self, links: Sequence[str], limit: int = RUNS_LIMIT) -> dict[str, list[Run]]:
+        """The newest executions of a retry chain, by its links, each first to last. What came before is left out."""
+        found: dict[str, list[Run]] = {}
+        for job_id in reversed(links):
+            if limit == 0:
+                break
+            found[job_id] = await self.driver.runs(job_id, limit=limit)
+            limit -= len(found[job_id])
+        return found
 
     async def alter_head(
         self, job_id: str, make: Callable[[str], Alteration], what: str, why: str

@@ -9,8 +9,10 @@ import msgspec
 
 from windlass.apart import apart
 from windlass.clock import duration
+from windlass.core.admission import check_limit
 from windlass.core.alterations import Cancel, Delete, Replay, RunNow
 from windlass.core.eligibility import label_of
+from windlass.core.history import RUNS_LIMIT
 from windlass.errors import InvalidInput, JobCancelled, JobDead
 from windlass.placing import Placed
 from windlass.policies import Duration
@@ -70,21 +72,23 @@ class JobHandle(Placed, Generic[R]):
         """The same, blocking."""
         return apart(lambda: self.fetch())
 
-    async def runs(self) -> list[Run]:
-        """Every execution, of all links of the chain, first to last."""
-        runs: list[Run] = []
+    async def runs(self, *, limit: int = RUNS_LIMIT) -> list[Run]:
+        """The newest `limit` executions, of all links of the chain, first to last."""
+        check_limit(limit)
+        links: list[str] = []
         job_id: str | None = self.id
         while job_id is not None:
             [job] = await self._client.driver.get([job_id])
             if job is None:
                 break
-            runs += await self._client.driver.runs(job_id)
+            links.append(job_id)
             job_id = job.superseded_by
-        return runs
+        found = await self._client.newest_runs(links, limit)
+        return [run for link in links for run in found.get(link, ())]
 
-    def runs_sync(self) -> list[Run]:
+    def runs_sync(self, *, limit: int = RUNS_LIMIT) -> list[Run]:
         """The same, blocking."""
-        return apart(lambda: self.runs())
+        return apart(lambda: self.runs(limit=limit))
 
     async def words(self, system: System) -> Words:
         """The job's state in the words of one of the source systems."""

@@ -298,7 +298,7 @@ def test_what_is_encrypted_for_others_is_said_to_be() -> None:
     locked = b"\x00WL1\x032030" + bytes(40)
     for part in ({"payload": locked}, {"result": locked}):
         with pytest.raises(Undecodable, match="encrypted with the key '203'"):
-            as_result(add, "default", replace(job, **part), [])
+            as_result(add, "default", replace(job, **part), [], job.id)
 
 
 def test_async_tasks_and_async_calls() -> None:

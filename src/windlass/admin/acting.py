@@ -18,6 +18,7 @@ from windlass.core.acting import By, beyond, is_theirs, within
 from windlass.core.alterations import AlterAnswer, Alteration, Note
 from windlass.core.dependencies import unknown_parent
 from windlass.core.duties import Done, Duty, Mend
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.core.uniqueness import apart
 from windlass.drivers.protocol import Capabilities, Count, Driver, Enqueued, JobQuery, Page, WaitingType
@@ -119,10 +120,10 @@ class ActingDriver:
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return [job if is_theirs(self._by, job) else None for job in await self._inner.get(ids)]
 
-    async def runs(self, job_id: str) -> list[Run]:
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
         if self._by.bounded and (await self.get([job_id])) == [None]:
             raise JobNotFound(job_id)
-        return await self._inner.runs(job_id)
+        return await self._inner.runs(job_id, before=before, limit=limit)
 
     async def find(self, query: JobQuery) -> Page:
         by = self._by

@@ -11,7 +11,7 @@ from typing import Final
 from windlass.admin.showing import scrub_of
 from windlass.admin.views import LogView
 from windlass.client import Client
-from windlass.core.history import unkept_run
+from windlass.core.history import earlier_runs, unkept_run
 from windlass.errors import InvalidInput
 from windlass.redaction import Scrubber
 from windlass.runlogs import below, log_path
@@ -19,16 +19,17 @@ from windlass.types import TERMINAL, Job, Run
 
 LOOK: Final = 0.2
 PIECE: Final = 1 << 20
+FEW: Final = 20  # runs that are named one by one
 
 
 async def read(client: Client, chain: Sequence[tuple[Job, Sequence[Run]]], job_id: str, number: int | None) -> LogView:
     """The log of one run: the `number`th of this job, else the last of its chain that has one."""
     told = [(job, _all_of(job, runs)) for job, runs in chain]
     if number is not None:
-        wanted = [run for job, runs in told if job.id == job_id for run in runs if run.attempt_no == number]
+        [(asked, runs)] = [(job, runs) for job, runs in told if job.id == job_id]
+        wanted = [run for run in runs if run.attempt_no == number] or await _older(client, asked, number)
         if not wanted:
-            known = ", ".join(str(run.attempt_no) for job, runs in told if job.id == job_id for run in runs)
-            raise InvalidInput("run", f"this job has no run {number}; it has {known or 'none yet'}")
+            raise InvalidInput("run", f"this job has no run {number}; it has {_numbers(asked, runs) or 'none yet'}")
     else:
         wanted = [run for _, runs in told for run in runs][::-1]
     scrub = scrub_of(chain[0][0])  # all links have the same payload
@@ -46,7 +47,7 @@ async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
     current = ""
     while True:
         job = await client.head(job_id)
-        runs = _all_of(job, await client.driver.runs(job.id))
+        runs = _all_of(job, await client.driver.runs(job.id, limit=1))
         if runs and runs[-1].run_id != current:
             current = runs[-1].run_id
             file = _file(client, runs[-1])
@@ -61,6 +62,19 @@ async def follow(client: Client, job_id: str) -> AsyncIterator[str]:
                 yield rest
             return
         await asyncio.sleep(LOOK)
+
+
+async def _older(client: Client, job: Job, number: int) -> list[Run]:
+    """A run that is not among the newest."""
+    if not 1 <= number <= job.executions:
+        return []
+    return [run for run in await client.driver.runs(job.id, before=number + 1, limit=1) if run.attempt_no == number]
+
+
+def _numbers(job: Job, runs: Sequence[Run]) -> str:
+    if earlier_runs(job, runs) or len(runs) > FEW:
+        return f"1 to {job.executions:,}"
+    return ", ".join(str(run.attempt_no) for run in runs)
 
 
 def _all_of(job: Job, runs: Sequence[Run]) -> list[Run]:

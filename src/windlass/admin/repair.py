@@ -59,7 +59,7 @@ async def repair(client: Client, found: Sequence[Fault]) -> Mended:
 async def _decided(client: Client, job_id: str, webhooks: Sequence[Webhook]) -> Settlement | None:
     now = client.now()
     [job] = await client.driver.get([job_id])
-    runs = await client.driver.runs(job_id)
+    runs = await client.driver.runs(job_id, limit=1)
     if job is None or job.state != "running" or job.lease_token is None or not runs:
         return None  # it has ended meanwhile
     claimed = as_claimed(job, runs[-1].run_id, job.id)

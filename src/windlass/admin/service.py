@@ -46,7 +46,7 @@ from windlass.admin.wording import UNKEPT
 from windlass.client import CHAIN_LIMIT, Client
 from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
-from windlass.core.history import unkept_run
+from windlass.core.history import earlier_runs, unkept_run
 from windlass.core.holds import is_valid
 from windlass.core.queries import AllHolds, AllQueues, InOrder, SeenLately
 from windlass.drivers import migrate, migrations_of
@@ -91,6 +91,7 @@ class Admin(Access, Finding, WebhookAdmin):
         return JobDetail(
             at=moment(now), job=views[job_id], head=views[head.id], links=tuple(links),
             chain=tuple(link_view(job, now) for job, _ in chain), runs=runs, timeline=timeline(chain, now),
+            earlier_runs=sum(earlier_runs(*link) for link in chain),
             unkept=UNKEPT if unkept_run(*chain[-1]) is not None else None,
             parents=await groups.parents(self.client, job_id),
             dependants=await groups.dependants(self.client, head.id),
@@ -124,7 +125,8 @@ class Admin(Access, Finding, WebhookAdmin):
             if after is None:
                 break
             links.append(after)
-        return [(job, await driver.runs(job.id)) for job in links]
+        runs = await self.client.newest_runs([job.id for job in links])
+        return [(job, runs.get(job.id, [])) for job in links]
 
     async def follow(self, job_id: str, *, system: System | None = None) -> AsyncIterator[JobView]:
         """The job each time it has changed, until it has ended. A retry chain is followed to its last link."""

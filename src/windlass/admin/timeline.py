@@ -37,7 +37,7 @@ def _link(job: Job, runs: Sequence[Run], now: Micros, *, first: bool, after: Job
 
     if first:
         yield entry(job.created_at, "enqueued", f"in queue {job.queue}")
-    free_at = job.created_at
+    free_at = runs[0].claimed_at if runs and runs[0].attempt_no > 1 else job.created_at  # of older ones nothing is told
     for run in runs:
         stopped = job.last_outcome == "cancelled" and job.finished_at is not None and run is runs[-1]
         yield from _run(run, free_at, entry, told_below=stopped)

@@ -163,6 +163,7 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     chain: tuple[Link, ...]  # the same with what became of each
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
+    earlier_runs: int = 0  # older than those, of which there are the newest thousand
     unkept: str | None = None  # why the run in which it succeeded is not among them
     parents: tuple[LinkView, ...] = ()
     dependants: tuple[LinkView, ...] = ()  # the first hundred

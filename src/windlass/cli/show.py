@@ -43,6 +43,8 @@ def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
     if detail.runs or detail.unkept:
         out.line()
         out.line(("Runs", "bold"))
+        if detail.earlier_runs:
+            out.line("  ", (f"{detail.earlier_runs:,} earlier runs are not shown", DIM))
         for run in detail.runs:
             _run(run, detail, common, verbose=verbose)
         if detail.unkept:

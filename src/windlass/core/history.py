@@ -15,13 +15,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
+from windlass.core.admission import check_limit
 from windlass.core.changes import Ack, Settlement
 from windlass.core.rows import run_id_of, run_of
 from windlass.core.usage import duration, hour_of, late_until
+from windlass.errors import InvalidInput
 from windlass.records import Usage
 from windlass.types import Job, Micros, Run
 
 MINUTE: Final = 60 * SECOND
+RUNS_LIMIT: Final = 1_000  # executions of a job that are read at once, unless somebody asks for another number
+BEYOND: Final = 2**63 - 1  # no execution has this number
 SAMPLED: Final = 10 * MINUTE  # so long a batch is kept when it was counted: a minute that has one is looked at more closely
 
 
@@ -32,9 +36,28 @@ def keeps_run(change: Settlement, now: Micros) -> bool:
     return change.report is not None and bool(change.report.artifacts)
 
 
+def check_page(before: object, limit: object) -> None:
+    """Of the executions of a job."""
+    check_limit(limit)
+    if before is not None and (not isinstance(before, int) or isinstance(before, bool) or not 1 <= before <= BEYOND):
+        raise InvalidInput("before", f"must be the number of an execution, got {before!r:.80}")
+
+
+def is_last(kept: Sequence[Run], job: Job) -> bool:
+    """Whether the job's last execution is the last of those: of a job with many, only the newest are at hand."""
+    return bool(kept) and kept[-1].attempt_no >= job.executions
+
+
+def earlier_runs(job: Job, kept: Sequence[Run]) -> int:
+    """How many executions are older than those at hand, which are the newest."""
+    if kept:
+        return kept[0].attempt_no - 1
+    return job.executions - (unkept_run(job, kept) is not None)
+
+
 def unkept_run(job: Job, kept: Sequence[Run]) -> Run | None:
     """What the job still says of its last execution, when that succeeded and left no row among those that were kept."""
-    if job.history == "full" or job.state != "succeeded" or len(kept) >= job.executions or job.claimed_at is None:
+    if job.history == "full" or job.state != "succeeded" or is_last(kept, job) or job.claimed_at is None:
         return None
     run = run_of(job, run_id_of(job.last_token or "", job.claimed_at, job.seq))
     started_at = job.finished_at if job.started_at is None else job.started_at

@@ -107,7 +107,7 @@ class WindlassBackend(BaseTaskBackend):
         if job is None or task is None:
             why = "" if job is None else f": {job.type} is no task of django.tasks that this process has imported"
             raise TaskResultDoesNotExist(f"{result_id}{why}")
-        return as_result(task, self.alias, job, runs)
+        return as_result(task, self.alias, job, runs, str(result_id))
 
 
 async def _read(app: DjangoApp, job_id: str) -> tuple[Job | None, list[Run]]:

@@ -35,11 +35,12 @@ def at(instant: Micros | None) -> datetime | None:
     return moment(instant) if settings.USE_TZ else timezone.make_naive(moment(instant))
 
 
-def as_result(task: Any, alias: str, job: Job, runs: Sequence[Run]) -> Any:
+def as_result(task: Any, alias: str, job: Job, runs: Sequence[Run], result_id: str) -> Any:
+    """`runs`: the newest, of which the times, errors and workers are."""
     given = msgspec.json.decode(readable(job.payload, "payload"))
     begun = [run for run in runs if run.status != "skipped"]  # the one that is on may not have told its start yet
     result = TaskResult(
-        task=_as_enqueued(task, job), id=runs[0].job_id if runs else job.id, status=STATUS[job.state],
+        task=_as_enqueued(task, job), id=result_id, status=STATUS[job.state],
         enqueued_at=at(job.created_at), started_at=_start(begun[:1]),
         finished_at=at(job.finished_at), last_attempted_at=_start(begun[-1:]),
         args=given.get("args", []), kwargs=given.get("kwargs", {}), backend=alias, errors=_errors(job, runs),

@@ -31,6 +31,7 @@ from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.drivers.untransactional import Untransactional as Untransactional
 from windlass.drivers.untransactional import WithoutNetwork as WithoutNetwork
@@ -308,8 +309,10 @@ class Driver(Protocol):
         """The rows as they stand, in the order asked, None where there is none."""
         ...
 
-    async def runs(self, job_id: str) -> list[Run]:
-        """Every execution of a job, first to last. `params` is always what the run was given."""
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+        """The newest `limit` executions of a job, first to last; with `before`, of those whose attempt_no is smaller. There
+        may have been any number of them: `executions` of the job says how many. `params` is always what the run was
+        given."""
         ...
 
     async def find(self, query: JobQuery) -> Page:

@@ -29,6 +29,7 @@ from windlass.core.admission_of_changes import check_alterations
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement, stored_report
 from windlass.core.duties import Done, Duty
+from windlass.core.history import RUNS_LIMIT, check_page
 from windlass.core.queries import Query, R
 from windlass.drivers.http import wire
 from windlass.drivers.http.encoding import decoded, encoded
@@ -250,8 +251,10 @@ class HttpDriver:
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return await self._call("driver/get", wire.GetCall(ids=tuple(ids)), list[Job | None])
 
-    async def runs(self, job_id: str) -> list[Run]:
-        return await self._call("driver/runs", wire.RunsCall(job_id=job_id), list[Run])
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+        self._check_open()
+        check_page(before, limit)
+        return await self._call("driver/runs", wire.RunsCall(job_id=job_id, before=before, limit=limit), list[Run])
 
     async def find(self, query: JobQuery) -> Page:
         self._check_open()

@@ -18,6 +18,7 @@ from windlass.core.acting import By
 from windlass.core.alterations import Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import Query, R
 from windlass.drivers.protocol import JobQuery
@@ -258,8 +259,10 @@ class GetCall(Call, frozen=True, kw_only=True):
     ids: tuple[str, ...]
 
 
-class RunsCall(Call, frozen=True, kw_only=True):
+class RunsCall(Call, frozen=True, kw_only=True, omit_defaults=True):
     job_id: str
+    before: int | None = None
+    limit: int = RUNS_LIMIT
 
 
 class FindCall(Call, frozen=True, kw_only=True):

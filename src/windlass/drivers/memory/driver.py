@@ -12,6 +12,7 @@ from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.tables import Tables
@@ -98,8 +99,8 @@ class MemoryDriver:
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return self._read(lambda tables: inspect.get(tables, ids))
 
-    async def runs(self, job_id: str) -> list[Run]:
-        return self._read(lambda tables: inspect.runs(tables, job_id))
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+        return self._read(lambda tables: inspect.runs(tables, job_id, before, limit))
 
     async def find(self, query: JobQuery) -> Page:
         return self._read(lambda tables: inspect.find(tables, query))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from windlass.core.admission import check_limit, check_name, check_queues
 from windlass.core.eligibility import dispatch_order, label_of
+from windlass.core.history import RUNS_LIMIT, check_page, is_last
 from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import (
@@ -77,12 +78,13 @@ def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
     return [tables.find(job_id) for job_id in ids]
 
 
-def runs(tables: Tables, job_id: str) -> list[Run]:
+def runs(tables: Tables, job_id: str, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+    check_page(before, limit)
     job = tables.find(job_id)
     found = [] if job is None else list(tables.runs.get(job.seq, ()))
-    if job is not None and job.state == "running" and len(found) < job.executions:
+    if job is not None and job.state == "running" and not is_last(found, job):
         found.append(tables.run_of(job))
-    return found
+    return [run for run in found if before is None or run.attempt_no < before][-limit:]
 
 
 def find(tables: Tables, query: JobQuery) -> Page:

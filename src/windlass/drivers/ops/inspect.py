@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from windlass.core.admission import check_limit, check_name, check_queues
+from windlass.core.history import BEYOND, RUNS_LIMIT, check_page, is_last
 from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import (
@@ -91,14 +92,16 @@ def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
     return [jobs.get(job_id) for job_id in ids]
 
 
-def runs(db: Dialect, job_id: str) -> Op[list[Run]]:
+def runs(db: Dialect, job_id: str, before: int | None = None, limit: int = RUNS_LIMIT) -> Op[list[Run]]:
     """Of a job that runs without a row of it, the run as its row would be."""
+    check_page(before, limit)
+    until = BEYOND if before is None else before
     jobs = (yield from get(db, [job_id])) if (yield db.sql.runs_unkept(id=job_id)) else []
-    found = [run_in(row) for row in (yield db.sql.get_runs(id=job_id))]
+    found = [run_in(row) for row in reversed((yield db.sql.get_runs(id=job_id, before=until, limit=limit)))]
     for job in jobs:
-        if job is not None and job.state == "running" and len(found) < job.executions:
+        if job is not None and job.state == "running" and job.executions < until and not is_last(found, job):
             found.append(run_under_way(job))
-    return found
+    return found[-limit:]
 
 
 def find(db: Dialect, query: JobQuery) -> Op[Page]:

@@ -21,6 +21,7 @@ from windlass.core.admission import check_claim, check_lease
 from windlass.core.alterations import AlterAnswer, Alteration, OfWebhooks
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, ForgetEvents, ForgetUsage, SampleQueues
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
 from windlass.drivers.postgres import exposure, health, jobs, leases, partitions, settlement
@@ -301,8 +302,8 @@ class PostgresDriver:
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return await self._read(lambda: inspect.get(DIALECT, tuple(ids)))
 
-    async def runs(self, job_id: str) -> list[Run]:
-        return await self._read(lambda: inspect.runs(DIALECT, job_id))
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+        return await self._read(lambda: inspect.runs(DIALECT, job_id, before, limit))
 
     async def find(self, query: JobQuery) -> Page:
         return await self._read(lambda: inspect.find(DIALECT, query))

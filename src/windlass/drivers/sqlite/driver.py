@@ -19,6 +19,7 @@ from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.drivers.ops import duties, fleet, inspect, people, samples
 from windlass.drivers.ops.copying import standing
@@ -167,8 +168,8 @@ class SqliteDriver:
         names = tuple(ids)
         return await self._read(lambda: inspect.get(DIALECT, names))
 
-    async def runs(self, job_id: str) -> list[Run]:
-        return await self._read(lambda: inspect.runs(DIALECT, job_id))
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+        return await self._read(lambda: inspect.runs(DIALECT, job_id, before, limit))
 
     async def find(self, query: JobQuery) -> Page:
         return await self._read(lambda: inspect.find(DIALECT, query))

@@ -44,6 +44,30 @@ class InspectionPromises(Suite):
         assert await t.driver.runs("nobody") == []
 
     @promise
+    async def test_runs_are_read_in_pages_from_the_newest(self, t: Trial) -> None:
+        """However often a job was executed, a call answers with so many; `before` leads on, also past a run that has no
+        row."""
+        for history in ("full", "failures"):
+            job_id = await t.enqueue(queue=history, history=history, max_attempts=0)
+            for _ in range(4):
+                await t.retry(await t.take(history))
+            await t.take(history)
+
+            async def page(before: int | None = None, limit: int = 1_000, job_id: str = job_id) -> list[int]:
+                return [run.attempt_no for run in await t.driver.runs(job_id, before=before, limit=limit)]
+
+            assert await page() == await page(limit=5) == [1, 2, 3, 4, 5]
+            assert await page(limit=2) == [4, 5]
+            assert await page(limit=2, before=4) == [2, 3]
+            assert await page(limit=2, before=2) == [1]
+            assert await page(before=1) == []
+            assert await page(limit=1) == await page(limit=1, before=6) == [5]
+            for before, limit, field in ((None, 0, "limit"), (None, 10**6, "limit"), (0, 5, "before"), (-1, 5, "before")):
+                with pytest.raises(InvalidInput) as refused:
+                    await page(before, limit)
+                assert refused.value.field == field
+
+    @promise
     async def test_a_run_knows_how_long_its_job_had_waited(self, t: Trial) -> None:
         """wait_us counts from the moment the job was due, not from its enqueueing."""
         scheduled = await t.enqueue(run_at=t.now + MINUTE)

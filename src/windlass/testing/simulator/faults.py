@@ -20,6 +20,7 @@ from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.drivers.protocol import (
     Capabilities,
@@ -268,8 +269,8 @@ class FaultyDriver(Untransactional):
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return await self._call(self._inner.get, tuple(ids))
 
-    async def runs(self, job_id: str) -> list[Run]:
-        return await self._call(self._inner.runs, job_id)
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+        return await self._call(self._inner.runs, job_id, before=before, limit=limit)
 
     async def find(self, query: JobQuery) -> Page:
         return await self._call(self._inner.find, query)

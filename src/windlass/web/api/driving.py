@@ -166,8 +166,9 @@ async def get(request: Request[None, GetCall]) -> tuple[Job | None, ...]:
 
 
 async def runs(request: Request[None, RunsCall]) -> tuple[Run, ...]:
-    """Every execution of a job."""
-    return tuple(await _driver(request).runs(request.body.job_id))
+    """The newest executions of a job, first to last; with `before`, those with a smaller number."""
+    asked = request.body
+    return tuple(await _driver(request).runs(asked.job_id, before=asked.before, limit=asked.limit))
 
 
 async def find(request: Request[None, FindCall]) -> Page:

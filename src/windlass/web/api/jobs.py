@@ -27,11 +27,12 @@ class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Runs(Struct, frozen=True):
-    """Every execution of a job and of its chain, with the story that they make."""
+    """Executions of a job and of its chain, the newest thousand, with the story that they make."""
 
     at: datetime
     runs: tuple[RunView, ...]
     timeline: tuple[Entry, ...]
+    earlier: int  # older executions than those
 
 
 class Chain(Struct, frozen=True):
@@ -73,9 +74,9 @@ async def show(request: Request[Spoken, None]) -> JobDetail:
 
 
 async def runs(request: Request[None, None]) -> Runs:
-    """Every execution, of all links of the chain, first to last."""
+    """The newest thousand executions, of all links of the chain, first to last; `earlier` counts those before."""
     found = await request.admin.job(request.path["job_id"])
-    return Runs(found.at, found.runs, found.timeline)
+    return Runs(found.at, found.runs, found.timeline, found.earlier_runs)
 
 
 async def logs(request: Request[RunQuery, None]) -> LogView:

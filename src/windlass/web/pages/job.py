@@ -29,13 +29,15 @@ async def show(request: Request[Shown, None]) -> Page:
     job = detail.job
     why = await request.admin.why(job_id) if job.state == "queued" else None
     own = [run for run in detail.runs if run.job_id == job.id]
+    older = own[0].attempt - 1 if own else 0  # the newest are told of
     log = await log_of(request, job, own)
     here = f"/jobs/{part(job.id)}"
     again = {"run": request.query.run, "reveal": "1" if reveal else None}
     shown = {
-        "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "more_runs": max(len(own) - RUNS, 0),
+        "detail": detail, "job": job, "why": why,
+        "runs": list(reversed(own[-RUNS:])), "more_runs": max(len(own) - RUNS, 0) + older,
         "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here, "reveal": reveal,
-        "work": sum(run.took or 0 for run in own), "waiting": sum(run.waited or 0 for run in own),
+        "older": older, "work": sum(run.took or 0 for run in own), "waiting": sum(run.waited or 0 for run in own),
         "live": None if job.state in TERMINAL else f"/live{here}" + query(again),
     }  # fmt: skip
     return await page(request, "job.html", "jobs", shown)

@@ -24,7 +24,8 @@ select id from windlass.jobs where id = :id and state = 'running' and history is
 select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,
        windlass.micros(runs.claimed_at), windlass.micros(runs.started_at), windlass.micros(runs.finished_at), status, wait_us,
        cpu_us, peak_rss, exit_code, log_path, artifacts::text, coalesce(params, payload), error, traceback
-  from windlass.runs join windlass.jobs on jobs.seq = job_seq where jobs.id = :id order by attempt_no;
+  from windlass.runs join windlass.jobs on jobs.seq = job_seq where jobs.id = :id and attempt_no < :before
+ order by attempt_no desc limit :limit;
 
 -- name: count_jobs
 -- core/eligibility.py: label_of. One pass over each partial index; finished successes are not touched.

@@ -18,7 +18,8 @@ select id from jobs where id = :id and state = 'running' and history is not null
 select run_id, jobs.id, attempt_no, runs.worker_id, runs.org_id, runs.queue, runs.type, runs.template_id, runs.template_version,
        runs.claimed_at, runs.started_at, runs.finished_at, status, wait_us, cpu_us, peak_rss, exit_code, log_path, artifacts,
        coalesce(params, payload), error, traceback
-  from runs join jobs on jobs.seq = job_seq where jobs.id = :id order by attempt_no;
+  from runs join jobs on jobs.seq = job_seq where jobs.id = :id and attempt_no < :before
+ order by attempt_no desc limit :limit;
 
 -- name: count_jobs
 -- core/eligibility.py: label_of. One pass over each partial index; finished successes are not touched.

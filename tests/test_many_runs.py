@@ -1,0 +1,101 @@
+"""A job that was tried again and again: every edge shows its newest runs, and says how many came before them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from cli.conftest import Cli, cli  # noqa: F401 - a fixture
+from test_admin import NEVER_TWICE, Place, on_a_place
+from web.conftest import Desk, on_a_desk
+from windlass import Windlass
+from windlass.client import Client
+from windlass.core.changes import Retry
+from windlass.core.history import RUNS_LIMIT
+from windlass.core.settle import Failed
+from windlass.drivers.protocol import Claim
+from windlass.errors import InvalidInput
+from windlass.handles import JobHandle
+from windlass.types import NewJob
+
+MORE = 7
+ALL = RUNS_LIMIT + MORE
+
+
+async def tried(client: Client, job_id: str, times: int = ALL, *, kind: str = "t") -> None:
+    """Enqueued, and executed so many times."""
+    driver, now = client.driver, client.now()
+    await driver.enqueue([NewJob(id=job_id, type=kind, max_attempts=0)], now=now)
+    for attempt in range(1, times + 1):
+        claim = Claim(queues=("default",), limit=1, lease_for=10**9, worker_id="w", token=client.ids.token())
+        [job] = await driver.claim(claim, now=now)
+        change = Retry(handle=job.handle, token=job.token, at=now, run_at=None, attempts=attempt, error="boom")
+        assert await driver.settle([change], now=now) == ["applied"]
+
+
+@on_a_place
+async def test_a_job_is_shown_with_its_newest_runs_and_the_number_of_the_others(place: Place) -> None:
+    await tried(place.client, "often")
+    shown = await place.admin.job("often")
+    assert (shown.job.runs, len(shown.runs), shown.earlier_runs) == (ALL, RUNS_LIMIT, MORE)
+    assert (shown.runs[0].attempt, shown.runs[-1].attempt) == (MORE + 1, ALL)
+    assert next(entry.attempt for entry in shown.timeline if entry.attempt is not None) == MORE + 1
+    await place.put("once")
+    assert (await place.admin.job("once")).earlier_runs == 0
+
+
+@on_a_place
+async def test_a_handle_answers_with_as_many_runs_as_asked_for(place: Place) -> None:
+    await tried(place.client, "often")
+    handle = JobHandle[None](place.client, "often", None)
+    assert [run.attempt_no for run in await handle.runs()] == list(range(MORE + 1, ALL + 1))
+    assert [run.attempt_no for run in await handle.runs(limit=2)] == [ALL - 1, ALL]
+    with pytest.raises(InvalidInput, match="limit"):
+        await handle.runs(limit=0)
+
+
+@on_a_place
+async def test_of_a_chain_the_newest_runs_of_all_links_are_at_hand(place: Place) -> None:
+    first = await place.put("first", max_attempts=5, **NEVER_TWICE)
+    for _ in range(3):
+        job = await place.claim()
+        await place.end(job, Failed("boom"))
+        place.clock.advance(10**9)
+    handle = JobHandle[None](place.client, first, None)
+    runs = await handle.runs()
+    assert len({run.job_id for run in runs}) == len(runs) == 3
+    assert await handle.runs(limit=2) == runs[1:]
+
+
+@on_a_place
+async def test_a_run_that_is_too_old_to_be_shown_is_found_by_its_number(place: Place) -> None:
+    await tried(place.client, "often")
+    assert (await place.admin.logs("often", run=3)).run == 3
+    for wrong in (0, -1, ALL + 1, 10**30):
+        with pytest.raises(InvalidInput, match=f"has no run {wrong}; it has 1 to 1,007"):
+            await place.admin.logs("often", run=wrong)
+
+
+@on_a_desk
+async def test_the_page_and_the_api_say_how_many_runs_came_before(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await tried(desk.app.client, "often", kind=desk.add.name)
+    answer = (await client.get("/api/jobs/often/runs")).json()
+    assert (len(answer["runs"]), answer["earlier"]) == (RUNS_LIMIT, MORE)
+    page = (await client.get("/jobs/often")).text
+    assert f"{ALL - 50} older runs" in page.replace(",", "")
+    assert f"of waiting in the newest {RUNS_LIMIT}" in page
+
+
+def test_the_command_says_how_many_runs_came_before(cli: Cli, tmp_path: Path) -> None:  # noqa: F811
+    async def store() -> None:
+        async with Windlass(f"sqlite:///{tmp_path / 'windlass.db'}") as app:
+            await tried(app.client, "often")
+
+    asyncio.run(store())
+    shown = cli("jobs", "show", "often")
+    assert shown.code == 0, shown.err
+    assert f"{MORE} earlier runs are not shown" in shown.out
+    assert cli("jobs", "show", "often", "--json").json["earlier_runs"] == MORE
