@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import random
 import sys
 import tempfile
@@ -25,6 +26,8 @@ STORES: Final = ("sqlite", "postgres")
 USUAL: Final = 30.0  # minutes; whoever soaks for less tidies up as much more often
 SAMPLES: Final = 60  # at least so many, and one every ten seconds
 KILLS: Final = 40
+SHORTEST: Final = 0.1  # minutes: less is over before the first worker has started
+FEWEST_WORKERS: Final = 2  # the first is never killed
 
 
 def main(argv: Sequence[str]) -> int:
@@ -88,11 +91,43 @@ def told(soak: Soak, out: Path) -> int:
     return 1 if soak.failures() else 0
 
 
+def minutes(text: str) -> float:
+    found = number(text)
+    if found < SHORTEST:
+        raise argparse.ArgumentTypeError(f"{text} is too short, type {SHORTEST:g} or more: make soak MINUTES={USUAL:g}")
+    return found
+
+
+def rate(text: str) -> float:
+    found = number(text)
+    if found <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is no load, type how many jobs a second: --rate 60")
+    return found
+
+
+def workers(text: str) -> int:
+    if not text.isdecimal() or int(text) < FEWEST_WORKERS:
+        raise argparse.ArgumentTypeError(
+            f"{text} are too few: one stays and others are killed, type {FEWEST_WORKERS} or more: --workers 3"
+        )
+    return int(text)
+
+
+def number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number, type one such as 30")
+    return found
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="make soak", description=__doc__)
-    made.add_argument("--minutes", type=float, default=USUAL)
-    made.add_argument("--rate", type=float, default=60.0, help="jobs a second, for each store")
-    made.add_argument("--workers", type=int, default=3, help="for each store")
+    made.add_argument("--minutes", type=minutes, default=USUAL)
+    made.add_argument("--rate", type=rate, default=60.0, help="jobs a second, for each store")
+    made.add_argument("--workers", type=workers, default=3, help="for each store; the first is never killed")
     made.add_argument("--stores", nargs="+", choices=STORES, default=STORES)
     made.add_argument("--out", type=Path, default=Path("soak"), help="directory of report.md and report.json")
     return made

@@ -32,6 +32,10 @@ class Line:
     def is_flat(self) -> bool:
         return self.change * ONLY_WORSE.get(self.name, 1) <= self.room
 
+    def told(self) -> str:
+        way = "rose" if self.change > 0 else "fell"
+        return f"{self.name} {way} by {abs(self.change):,.1f} at a mean of {self.mean:,.1f}, {self.room:,.1f} are allowed"
+
 
 def room_of(name: str) -> tuple[float, float]:
     return ROOM.get(name, ROOM_OF_SIZES if name.endswith("MB") else ROOM_OF_ROWS)

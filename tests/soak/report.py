@@ -11,7 +11,7 @@ from .stage import Sample
 
 SPEED = "jobs a second"
 ENOUGH = 0.8  # of what is offered; where less is done, what waits grows, and rows with it
-LEFT_OUT = ("second", "ended")
+LEFT_OUT = ("second", "ended", "cancelled", "taken over")  # they grow, and should
 
 
 @dataclass
@@ -52,10 +52,7 @@ class Soak:
                 )
             if seen.kills == 0:
                 found.append(f"{seen.store}: nobody was killed")
-            found += [
-                f"{seen.store}: {line.name} changed by {line.change:+,.1f}, at a mean of {line.mean:,.1f}"
-                for line in seen.lines() if not line.is_flat
-            ]  # fmt: skip
+            found += [f"{seen.store}: {line.told()}" for line in seen.lines() if not line.is_flat]
         return found
 
 
@@ -77,9 +74,13 @@ def _head(soak: Soak) -> Iterator[str]:
         f"workers killed on the way. Housekeeping came {soak.haste:g} times as often as it does otherwise."
     )
     yield ""
-    yield "**Flat.**" if not failures else f"**NOT FLAT: {len(failures)} failures.**"
+    yield "**Flat.**" if not failures else f"**NOT FLAT: {failures[0]}{_and_more(len(failures) - 1)}.**"
     yield ""
     yield from (f"- {failure}" for failure in failures)
+
+
+def _and_more(count: int) -> str:
+    return f"; and {count} more" if count else ""
 
 
 def _store(seen: Seen) -> Iterator[str]:
@@ -87,7 +88,10 @@ def _store(seen: Seen) -> Iterator[str]:
     if not seen.samples:
         return
     last = seen.samples[-1]
-    yield f"{last['ended']:,.0f} jobs ended in {last['second']:,.0f} s; {seen.kills} workers were killed."
+    yield (
+        f"{last['ended']:,.0f} jobs ended in {last['second']:,.0f} s, after {last['taken over']:,.0f} were taken over by a "
+        f"new one; {last['cancelled']:,.0f} others were cancelled; {seen.kills} workers were killed."
+    )
     yield ""
     yield "A straight line through the last two thirds of the samples:"
     yield ""

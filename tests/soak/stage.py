@@ -12,12 +12,14 @@ import time
 from pathlib import Path
 from typing import Final
 
-from .program import HASTE
+from .program import COUNTS, HASTE, counts_in
 from .sizes import CREATED, MB, TABLES, UNFINISHED, Sizes
+from .tasks import CANCELLED
 
 TESTS: Final = Path(__file__).parents[1]
 KEPT: Final = 60.0  # seconds that finished jobs are kept, in half an hour
 PATIENCE: Final = 60.0
+UNWANTED: Final = f"{UNFINISHED} and queue = '{CANCELLED}'"  # it waits to be cancelled
 Sample = dict[str, float]
 
 
@@ -25,10 +27,11 @@ class Stage:
     def __init__(self, sizes: Sizes, place: Path, *, workers: int, rate: float, haste: float) -> None:
         self.sizes, self.kills = sizes, 0
         self._place, self._began, self._before = place, time.monotonic(), (time.monotonic(), 0)
+        self._counts = place / f"{sizes.name}.counts"
         self._logs, keep = place / f"{sizes.name}-logs", f"{KEPT / haste:g}s"
         self._environment = {
             **os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", ""))), HASTE: str(haste),
-            "WINDLASS_URL": sizes.url, "WINDLASS_LEASE": "3s", "WINDLASS_LEADER_LEASE": "3s",
+            COUNTS: str(self._counts), "WINDLASS_URL": sizes.url, "WINDLASS_LEASE": "3s", "WINDLASS_LEADER_LEASE": "3s",
             "WINDLASS_WORKER_TIMEOUT": "6s", "WINDLASS_LOG_ROOT": str(self._logs),
             "WINDLASS_KEEP_SUCCEEDED": keep, "WINDLASS_KEEP_CANCELLED": keep, "WINDLASS_KEEP_DEAD": keep,
             "WINDLASS_CONCURRENCY": "8", "WINDLASS_THREADS": "4",
@@ -51,12 +54,14 @@ class Stage:
         self.kills += 1
 
     def sample(self) -> Sample:
-        at, created, unfinished = time.monotonic(), self.sizes.number(CREATED), self.sizes.number(UNFINISHED)
-        (before, ended_before), ended = self._before, created - unfinished
+        at, (accepted, cancelled) = time.monotonic(), counts_in(self._counts)
+        unfinished, unwanted = self.sizes.number(UNFINISHED), self.sizes.number(UNWANTED)
+        (before, ended_before), ended = self._before, max(accepted - (unfinished - unwanted), 0)
         self._before = (at, ended)
         pid = self._workers[0].pid
         return {
-            "second": at - self._began, "ended": float(ended),
+            "second": at - self._began, "ended": float(ended), "cancelled": float(cancelled),
+            "taken over": float(max(self.sizes.number(CREATED) - accepted - cancelled - unwanted, 0)),
             "jobs a second": (ended - ended_before) / max(at - before, 0.001),
             "waiting and running": float(unfinished), "memory of a worker, MB": resident(pid) / MB,
             "open files of a worker": count_in(f"/proc/{pid}/fd"),
@@ -73,7 +78,7 @@ class Stage:
             found.append(f"the producer ended with {self._producer.poll()}")
         self._producer.kill()
         deadline = time.monotonic() + PATIENCE
-        while left := self.sizes.number(UNFINISHED + " and queue <> 'cancelled'"):
+        while left := self.sizes.number(UNFINISHED) - self.sizes.number(UNWANTED):
             if time.monotonic() > deadline:
                 found.append(f"{left} jobs have not ended {PATIENCE:g} s after the last enqueue")
                 break

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .__main__ import main, told
+from .__main__ import main, parser, told
 from .flatness import line_of
 from .report import Seen, Soak
 
@@ -49,7 +49,8 @@ def test_what_comes_and_goes_is_flat() -> None:
 
 def sound() -> Soak:
     samples = [
-        {"second": second, "ended": 60 * second, SPEED: 60.0, MEMORY: memory, ROWS: 3_600.0}
+        {"second": second, "ended": 60 * second, "cancelled": 4 * second, "taken over": 3 * second,
+         SPEED: 60.0, MEMORY: memory, ROWS: 3_600.0}
         for second, memory in zip(SECONDS, noisy(60), strict=True)
     ]  # fmt: skip
     return Soak("1.0", "2026-01-01", 30, 1, 60.0, [Seen("SQLite", samples, kills=7)])
@@ -61,7 +62,16 @@ def test_a_soak_that_was_flat_says_so(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report.json").read_text())["flat"] is True
 
 
-@pytest.mark.parametrize("plant", ["a leak", "somebody ended", "nobody was killed", "too slow", "too short"])
+PLANTED = {  # and what the verdict begins with
+    "a leak": "memory of a worker, MB rose by 19.4 at a mean of 79.8, 8.0 are allowed.**",
+    "somebody ended": "worker 7 ended with 1.**",
+    "nobody was killed": "nobody was killed.**",
+    "too slow": "it did 60.0 jobs a second of 100, so that more and more waits.**",
+    "too short": "3 samples are too few to tell anything.**",
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED)
 def test_a_soak_that_was_not_flat_fails(tmp_path: Path, plant: str) -> None:
     soak = sound()
     [seen] = soak.seen
@@ -77,8 +87,49 @@ def test_a_soak_that_was_not_flat_fails(tmp_path: Path, plant: str) -> None:
     else:
         del seen.samples[4:]
     assert told(soak, tmp_path) == 1
-    assert "NOT FLAT: 1 failures" in (tmp_path / "report.md").read_text()
+    assert f"**NOT FLAT: SQLite: {PLANTED[plant]}" in (tmp_path / "report.md").read_text()
     assert json.loads((tmp_path / "report.json").read_text())["flat"] is False
+
+
+def test_the_verdict_says_which_series_was_not_flat_and_by_how_much(tmp_path: Path) -> None:
+    soak = sound()
+    for n, sample in enumerate(soak.seen[0].samples):
+        sample[ROWS], sample[MEMORY] = 3_600.0 + 60 * n, 60.0 + n
+    told(soak, tmp_path)
+    says = (tmp_path / "report.md").read_text()
+    assert (
+        "**NOT FLAT: SQLite: memory of a worker, MB rose by 119.0 at a mean of 179.5, 17.9 are allowed; and 1 more.**"
+        in says
+    )
+    assert "- SQLite: rows of jobs rose by 7,140.0 at a mean of 10,770.0, 2,154.0 are allowed\n" in says
+
+
+def test_what_was_cancelled_and_taken_over_is_told_apart_from_what_ended(tmp_path: Path) -> None:
+    told(sound(), tmp_path)
+    says = (tmp_path / "report.md").read_text()
+    assert (
+        "107,400 jobs ended in 1,790 s, after 5,370 were taken over by a new one; 7,160 others were cancelled; 7 w" in says
+    )
+    assert "| cancelled |" not in says
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--minutes", "0"], "make soak MINUTES=30"), (["--minutes", "nan"], "is no number"),
+        (["--minutes", "-1"], "too short"), (["--minutes", "inf"], "is no number"), (["--minutes", "ten"], "is no number"),
+        (["--rate", "0"], "--rate 60"), (["--rate=-5"], "is no load"), (["--rate", "nan"], "is no number"),
+        (["--workers", "1"], "--workers 3"), (["--workers", "0"], "too few"), (["--workers=-2"], "too few"),
+        (["--workers", "2.5"], "too few"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_soaked_is_refused_with_what_to_type(
+    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        parser().parse_args(typed)
+    assert refused.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_few_seconds_of_it_work_and_tell(tmp_path: Path) -> None:
@@ -89,4 +140,8 @@ def test_a_few_seconds_of_it_work_and_tell(tmp_path: Path) -> None:
     assert data["problems"] == []
     assert seen["kills"] >= 1
     assert seen["samples"][-1][MEMORY] > 5
+    last = seen["samples"][-1]
+    assert last["cancelled"] > 5
+    offered = 5 * (last["cancelled"] + 3)  # five in each tick, in which one other is cancelled
+    assert 5 < last["ended"] <= offered, "those that were cancelled or taken over are counted as work done"
     assert "| rows of runs |" in (tmp_path / "report.md").read_text()
