@@ -6,8 +6,8 @@ from mutants_of_web import Planted
 
 SCAFFOLD = "cli/scaffold.py"
 PACKAGING: list[Planted] = [
-    ("init: a program that is there is written over", SCAFFOLD, "if (directory / file).exists():\n            message",
-     "if False:\n            message", ("begin",)),
+    ("init: a program that is there is written over", SCAFFOLD, "if (directory / file).exists():\n                return",
+     "if False:\n                return", ("begin",)),
     ("init: a README that is there is in the way", SCAFFOLD, "if file not in kept", "if True", ("begin",)),
     ("extras: what is missing is found out too late", "extras.py", "if find_spec(module) is None:", "if False:",
      ("missing",)),

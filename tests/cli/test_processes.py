@@ -85,6 +85,24 @@ def test_several_processes_share_the_work(place: Path) -> None:
     assert len(found["jobs"]) == 4
 
 
+def test_a_child_whose_event_loop_stands_still_is_replaced_where_a_service_manager_waits_for_signs_of_life(
+    place: Path,
+) -> None:
+    """The lease is an hour long: without the supervisor nobody would have the job before that."""
+    (place / "hangs.py").write_text(
+        "import time\nfrom pathlib import Path\nfrom windlass import Windlass\napp = Windlass()\n"
+        "@app.task\nasync def hangs() -> None:\n    if not Path('hung').exists():\n"
+        "        Path('hung').touch()\n        time.sleep(120)\n"
+    )
+    run(place, "enqueue", "--app", "hangs", "hangs")
+    watched = {"NOTIFY_SOCKET": str(place / "nobody"), "WATCHDOG_USEC": "3000000"}
+    done = run(place, "worker", "hangs", "--drain", "--processes", "2", "--lease", "1h", **watched)
+    assert done.returncode == 0, done.stderr
+    assert "gave no sign of life for 3 s: its event loop stands still; it is killed" in done.stderr
+    [job] = json.loads(run(place, "jobs", "list", "--json").stdout)["jobs"]
+    assert (job["state"], job["runs"], job["lost"]) == ("succeeded", 2, 1)
+
+
 def test_a_signal_stops_a_worker_in_order(place: Path) -> None:
     with subprocess.Popen(
         [*WINDLASS, "worker", "tasks"], cwd=place, stderr=subprocess.PIPE, stdout=subprocess.PIPE

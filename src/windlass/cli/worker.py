@@ -99,8 +99,12 @@ async def worker(
 
 async def _supervise(app: Windlass, command: list[str], processes: int, drain: bool, common: Common) -> int:
     await _check_store(app)
-    supervisor = Supervisor(app.client, command, processes, drain=drain, environment=passed_on(common))
-    async with announced(service_manager(), supervisor.started, supervisor.stopping, f"{processes} processes"):
+    manager = service_manager()
+    patience = None if manager is None or manager.every is None else 2 * manager.every  # which is half of what is asked for
+    supervisor = Supervisor(
+        app.client, command, processes, drain=drain, environment=passed_on(common), patience=patience
+    )  # fmt: skip
+    async with announced(manager, supervisor.started, supervisor.stopping, f"{processes} processes"):
         code = await supervisor.run()
     if common.json:
         common.out.emit(processes=processes, exit_code=code)

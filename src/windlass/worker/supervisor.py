@@ -5,6 +5,9 @@ revoked: nobody has to wait for them to lapse. Should the supervisor itself be k
 pipe close and stop by themselves. A child tells when its worker is there: several in a row that never did, or that said by
 their exit code that the store refuses them for good, cannot start, and are not replaced for ever. One that dies of its jobs
 is, whatever its age, since those jobs are counted as lost.
+
+Where a service manager waits for signs of life, each child gives them to its supervisor, which alone speaks to the manager:
+a child whose event loop stands still for so long is killed, and replaced like any other that is gone.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ from windlass.worker.worker import Worker
 WORKER_ID: Final = "WINDLASS_WORKER_ID"
 PARENT_FD: Final = "WINDLASS_PARENT_FD"
 READY_FD: Final = "WINDLASS_READY_FD"
+SIGN_EVERY: Final = "WINDLASS_SIGN_EVERY"  # seconds between signs of life of a child
+SIGNS: Final = 4  # in the time after which a child is given up
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 30.0
 HEALTHY_AFTER: Final = 30.0  # seconds of life after which a death is not held against the next child
@@ -52,13 +57,15 @@ def is_lasting(error: WindlassError) -> bool:
 class Supervisor:
     def __init__(
         self, client: Client, command: Sequence[str], processes: int, *, drain: bool = False,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None, patience: float | None = None,
     ) -> None:  # fmt: skip
-        """`environment` is added to this process's own for each child."""
+        """`environment` is added to this process's own for each child. `patience`: seconds without a sign of life after
+        which one is killed; None: they are not watched."""
         self._client = client
         self._command = list(command)
         self._processes = processes
         self._environment = dict(environment or {})
+        self._patience = patience
         self._drain = drain  # children that end well are not replaced
         self._children: dict[str, asyncio.subprocess.Process] = {}
         self._signals = 0
@@ -117,20 +124,22 @@ class Supervisor:
     async def _child(self, worker_id: str) -> tuple[int, bool]:
         """Start it and wait for its end. Answers its exit code, and whether its worker had ever been there."""
         ready_in, ready_out = os.pipe()
-        os.set_blocking(ready_in, False)
+        signs = _Signs(ready_in)
         try:
-            code = await self._life(worker_id, ready_out)
-            was_ready = _has_news(ready_in)
+            code = await self._life(worker_id, ready_out, signs)
+            signs.listen()
         finally:
             os.close(ready_in)
         if code != 0:
             await take_back(self._client, worker_id)
         if code == -signal.SIGTERM and self.stopping.is_set():
             code = 0  # it was told to stop before it could listen, and had taken nothing
-        return code, was_ready
+        return code, signs.heard
 
-    async def _life(self, worker_id: str, ready_fd: int) -> int:
+    async def _life(self, worker_id: str, ready_fd: int, signs: _Signs) -> int:
         told = {WORKER_ID: worker_id, PARENT_FD: str(self._pipe_in), READY_FD: str(ready_fd)}
+        if self._patience is not None:
+            told[SIGN_EVERY] = str(self._patience / SIGNS)
         environment = {**os.environ, **self._environment, **told}
         try:
             child = await asyncio.create_subprocess_exec(
@@ -145,17 +154,48 @@ class Supervisor:
         self._children[worker_id] = child
         if self.stopping.is_set():
             child.send_signal(signal.SIGTERM)
+        watching = asyncio.get_running_loop().create_task(self._watch(worker_id, child, signs))
         try:
             return await child.wait()
         finally:
             del self._children[worker_id]
+            watching.cancel()
+
+    async def _watch(self, worker_id: str, child: asyncio.subprocess.Process, signs: _Signs) -> None:
+        """From its first sign on, since nobody knows how long a program takes to start."""
+        if self._patience is None:
+            return
+        loop = asyncio.get_running_loop()
+        last = loop.time()
+        while True:
+            await asyncio.sleep(self._patience / SIGNS)
+            if signs.listen():
+                last = loop.time()
+            elif signs.heard and loop.time() - last > self._patience:
+                log.error(
+                    "%s gave no sign of life for %g s: its event loop stands still; it is killed", worker_id, self._patience
+                )
+                with suppress(ProcessLookupError):
+                    child.kill()
+                return
 
 
-def _has_news(fd: int) -> bool:
-    try:
-        return os.read(fd, 1) != b""
-    except BlockingIOError:  # a process that the child left behind still holds the other end
-        return False
+class _Signs:
+    """What a child says over its pipe: that its worker is there, and then that its event loop goes round."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self.heard = False
+
+    def listen(self) -> bool:
+        """Whether it has said something since."""
+        try:
+            news = os.read(self._fd, 4096) != b""
+        except BlockingIOError:  # nothing, or a process that the child left behind still holds the other end
+            return False
+        self.heard = self.heard or news
+        return news
 
 
 def _cause(code: int) -> str:
@@ -183,14 +223,13 @@ def stopped_with_parent(worker: Worker) -> Iterator[None]:
     What was said in the environment is for this process alone: a program that a handler starts must not take itself for
     this worker."""
     os.environ.pop(WORKER_ID, None)
-    parent, ready = os.environ.pop(PARENT_FD, None), os.environ.pop(READY_FD, None)
+    parent, ready, every = (os.environ.pop(name, None) for name in (PARENT_FD, READY_FD, SIGN_EVERY))
     if parent is None:
         yield
         return
     fd = int(parent)
     loop = asyncio.get_running_loop()
-    if ready is not None:
-        _tell_ready(int(ready))
+    telling = None if ready is None else _Telling(int(ready), None if every is None else float(every))
 
     def orphaned() -> None:
         loop.remove_reader(fd)
@@ -202,9 +241,28 @@ def stopped_with_parent(worker: Worker) -> Iterator[None]:
         yield
     finally:
         loop.remove_reader(fd)
+        if telling is not None:
+            telling.end()
 
 
-def _tell_ready(fd: int) -> None:
-    with suppress(BrokenPipeError):  # the supervisor is gone already, which the other pipe tells
-        os.write(fd, b"1")
-    os.close(fd)
+class _Telling:
+    """The other end: at once that the worker is there, then signs of life from the event loop, if they are waited for."""
+
+    def __init__(self, fd: int, every: float | None) -> None:
+        os.set_blocking(fd, False)
+        self._fd, self._every = fd, every
+        self._next: asyncio.TimerHandle | None = None
+        self._tell()
+        if every is None:
+            os.close(fd)
+
+    def _tell(self) -> None:
+        with suppress(BrokenPipeError, BlockingIOError):  # the supervisor is gone, which the other pipe tells; or it sleeps
+            os.write(self._fd, b"1")
+        if self._every is not None:
+            self._next = asyncio.get_running_loop().call_later(self._every, self._tell)
+
+    def end(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            os.close(self._fd)
