@@ -71,9 +71,9 @@ simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under ev
 	$(BIN)/python -m windlass.testing.simulator --seeds 0:10000 --reach-all
 
 proof: export PYTHONPATH = tests
-proof: .venv/.ready  ## every guarantee tried, fleets simulated, processes killed; a report in proof/ (SECONDS=570)
+proof: .venv/.ready  ## every guarantee tried, fleets simulated, processes killed; a report in proof/ (SECONDS=900)
 	@tools/debian_packages.sh faketime
-	$(BIN)/python -m proof --seconds $(or $(SECONDS),570) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python -m proof --seconds $(or $(SECONDS),900) $(if $(FIRST),--first $(FIRST))
 
 soak: export PYTHONPATH = tests
 soak: .venv/.ready  ## a steady load for MINUTES=30, workers killed now and then: are speed, memory and sizes flat?
