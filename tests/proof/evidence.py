@@ -74,6 +74,7 @@ class Killed:
     problems: list[str]  # whatever else store and handlers' log disagree about
     seed: int = 0
     seconds: float = 0.0
+    server: str = ""  # the version of it, where there is one
     hits: Counter[str] = field(default_factory=Counter)  # what was done to them, and how often it hit
     least: dict[str, int] = field(default_factory=dict)  # how often each blow must have hit to show something
 

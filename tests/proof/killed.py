@@ -41,6 +41,7 @@ def run(store: StoreName, seconds: float, seed: int) -> Killed:
         stuck = storm.calm()
         found = looked_at(fleet, storm.deaths, storm.outages)
     found.seed, found.hits, found.seconds = seed, storm.hits, time.monotonic() - began
+    found.server = reached.server.version if reached is not None else ""
     found.least = {blow.name: blow.least for blow in storm.blows}
     found.problems += [stuck] if stuck else []
     return found

@@ -168,7 +168,8 @@ def _side_by_side(columns: Sequence[Mapping[str, object]]) -> Iterator[Sequence[
 
 def _facts(one: Killed) -> dict[str, object]:
     return {
-        "seed": str(one.seed), "jobs acknowledged": one.accepted, "jobs in the store": one.jobs,
+        "version of the server": one.server or "-", "seed": str(one.seed),
+        "jobs acknowledged": one.accepted, "jobs in the store": one.jobs,
         **{f"of them {end}": one.ended[end] for end in sorted(one.ended)}, "executions": one.executions,
         **{f"again: {why}": one.again[why] for why in (*WHY, *sorted(one.again.keys() - WHY))},
         "of these, after work that was done": one.repeated, "taken over by a new job": one.took_over,
