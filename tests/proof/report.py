@@ -223,5 +223,5 @@ def _again(evidence: Evidence) -> Iterator[str]:
     if evidence.simulated is not None:
         yield "A seed of the simulator replays to the byte."
     if evidence.killed:
-        yield "What happens to real processes does not: their seed chooses who is hit when, and the machine does the rest."
+        yield "What happens to real processes does not replay: a seed chooses who is hit, the machine does the rest."
     yield ""

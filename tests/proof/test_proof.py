@@ -17,6 +17,7 @@ from faults.fleet import Fleet
 from testing.toy_worker import ToyWorker
 from windlass.core.settle import Outcome, Succeeded
 from windlass.testing.simulator.history import SOMETIMES
+from windlass.testing.simulator.run import Campaign
 from windlass.testing.simulator.scenario import Seat
 from windlass.types import Claimed
 
@@ -240,6 +241,15 @@ def test_a_worker_that_breaks_a_rule_is_found_out() -> None:
     assert evidence.simulated.last > evidence.simulated.first
 
 
+def test_a_campaign_goes_on_for_a_while_until_every_rare_branch_is_reached() -> None:
+    campaign = Campaign(acks_first, profile="swarm", store="memory")
+    assert [simulated.goes_on(campaign, took, 10) for took in (9, 19, 21)] == [True, True, False]
+    campaign.seen.update(SOMETIMES.keys())
+    assert [simulated.goes_on(campaign, took, 10) for took in (9, 11)] == [True, False]
+    campaign.failed += ["seed 1", "seed 2", "seed 3"]
+    assert not simulated.goes_on(campaign, 1, 10)
+
+
 def test_a_job_that_vanished_from_the_store_is_found_out(tmp_path: Path) -> None:
     """A real worker on a real file; afterwards somebody removes a job that was acknowledged."""
     with Fleet(tmp_path, **SETTINGS) as fleet:
@@ -296,6 +306,7 @@ def test_every_promise_of_the_page_is_run_where_it_is_kept() -> None:
     assert (promise, zombie.files) == ("One owner", RUNNERS)
 
 
-def test_a_section_without_a_test_is_a_promise_all_the_same(tmp_path: Path) -> None:
+def test_a_section_without_a_test_is_a_promise_all_the_same_and_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("## Bold\n\nNo test.\n\n## Not promised\n\n- anything\n")
     assert sworn_on(tmp_path / "page.md") == [Sworn("Bold", [])]
+    assert not Promise("Bold", []).holds
