@@ -194,7 +194,7 @@ def lacking(blows: Sequence[Blow], hits: Mapping[str, int]) -> list[Blow]:
 
 
 def next_blow(blows: Sequence[Blow], hits: Mapping[str, int], dice: random.Random) -> Blow:
-    """First what is lacking, whatever the dice say."""
-    return (
-        dice.choice(missing) if (missing := lacking(blows, hits)) else dice.choices(blows, [one.weight for one in blows])[0]
-    )
+    """First what is lacking, whatever the weights say."""
+    if missing := lacking(blows, hits):
+        return dice.choice(missing)
+    return dice.choices(blows, [one.weight for one in blows])[0]

@@ -88,6 +88,14 @@ def test_the_words_of_a_report_follow_from_what_happened(tmp_path: Path) -> None
     assert f"{len(SOMETIMES)} of {len(SOMETIMES)} were reached" in page
 
 
+def test_a_test_holds_only_when_every_case_of_it_ran_and_passed() -> None:
+    assert Tried("test_a", passed=2).holds
+    assert not any(one.holds for one in (
+        Tried("test_a"), Tried("test_a", passed=2, failed=["b"]), Tried("test_a", passed=2, skipped=["b"]),
+        Tried("test_a", passed=2, not_run=["b"]),
+    ))  # fmt: skip
+
+
 def campaign(evidence: Evidence) -> Simulated:
     assert evidence.simulated is not None
     return evidence.simulated
@@ -279,6 +287,7 @@ def test_a_blow_that_has_not_hit_often_enough_comes_first() -> None:
 
 def test_the_tests_may_have_what_the_other_parts_do_not_need() -> None:
     assert share_of_tests(["tests"]) == 1
+    assert share_of_tests(["tests", "simulator"]) == pytest.approx(0.85)
     assert share_of_tests(PARTS) == pytest.approx(0.65)
 
 
