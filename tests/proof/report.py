@@ -116,9 +116,9 @@ def _not_held(promise: Promise) -> Iterator[str]:
         return
     yield from (f"- {_one_line(failure)}" for failure in of_a_promise(promise))
     for test in promise.tests:
-        yield from (f"    - not run: `{case}`" for case in test.not_run)
+        yield from (f"- not run: `{case}`" for case in test.not_run)
         yield from (
-            f"    - skipped: `{case.splitlines()[0]}`: {_one_line(case.partition(chr(10))[2])}" for case in test.skipped
+            f"- skipped: `{case.splitlines()[0]}`: {_one_line(case.partition(chr(10))[2])}" for case in test.skipped
         )
     yield ""
     for words in (words for test in promise.tests for words in test.failed):
