@@ -197,6 +197,18 @@ def test_a_new_limit_does_not_count_what_is_just_ending(stage: Stage, end: Any) 
         check(stage, outcome)
 
 
+def test_a_new_limit_does_not_count_what_is_just_ending_beside_one_who_holds_permits(stage: Stage) -> None:
+    """Plain successes with permits end by what was seen of them before their limits were held: a limit that were made between
+    the look and the end would count the other one for ever."""
+    alter(stage, PutLimit("other", 5))
+    enqueue(stage, new(limit_keys=("other",)), new(limit_keys=("k",)))
+    jobs = claimed(stage)
+    for outcome in stage.every(lambda: {"worker": settle(jobs), "person": wanted(PutLimit("k", 5))}):
+        assert (outcome["worker"], outcome["person"]) == (["applied"] * 2, ["applied"]), outcome
+        assert used(stage) == [(0, 0)], outcome
+        check(stage, outcome)
+
+
 def test_a_new_limit_does_not_count_what_is_just_taken_back(stage: Stage) -> None:
     enqueue(stage, new(limit_keys=("k",)))
     claimed(stage)
