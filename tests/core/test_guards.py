@@ -66,6 +66,21 @@ def test_an_unknown_job_is_not_inflight(outcome: Outcome | None) -> None:
     assert asked(None, outcome) == "not_inflight"
 
 
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_a_job_that_never_runs_twice_ends_and_is_not_brought_back(outcome: Outcome, lapsed: bool) -> None:
+    expected = "never_twice" if outcome in BRINGS_BACK else "applied"
+    job = running(retry_mode="new_job")
+    assert asked(job, outcome, now=AFTER if lapsed else BEFORE, lapsed=lapsed) == expected
+    assert asked(job, None) == "applied"
+
+
+@pytest.mark.parametrize("outcome", [*OUTCOMES, None])
+def test_a_row_that_runs_without_a_lease_obeys_nobody(outcome: Outcome | None) -> None:
+    """As others may write it."""
+    assert asked(running(lease_expires_at=None, lease_token=None), outcome) == "not_inflight"
+
+
 def test_a_stale_token_cannot_settle() -> None:
     taken_over = running(lease_token=OTHER_FENCE, last_token=FENCE, last_outcome="expire")
     assert asked(taken_over, "ack") == "mismatch"

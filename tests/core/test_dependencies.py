@@ -1,0 +1,52 @@
+"""Who waits for whom, as far as it can be told without a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass.core.changes import Ack, Cancelled, Fail, Release, Settlement
+from windlass.core.dependencies import check_fresh_members, check_links, ends_for_others
+from windlass.errors import DuplicateJob, InvalidInput
+from windlass.types import NewGroup
+
+from .make import FENCE, NOW, new
+
+TOLD: dict[str, Any] = {"handle": "job-1", "token": FENCE, "at": NOW}
+LINE = NewGroup(group_id="g", mode="sequential")
+
+
+@pytest.mark.parametrize("places", [(1, None), (None, None), (1, 1), (2, 3, 2)])
+def test_each_member_of_a_sequence_needs_a_place_of_its_own(places: tuple[int | None, ...]) -> None:
+    jobs = [new(id=f"j{n}", group_id="g", group_seq=place, opens=LINE) for n, place in enumerate(places)]
+    with pytest.raises(InvalidInput, match="needs a place of its own"):
+        check_links(jobs)
+
+
+def test_members_of_a_group_without_order_need_no_place() -> None:
+    check_links([new(id=f"j{n}", group_id="g", opens=NewGroup(group_id="g")) for n in range(2)])
+
+
+def test_a_group_is_described_in_one_way() -> None:
+    with pytest.raises(InvalidInput, match="in two ways"):
+        check_links([new(id=name, group_id="g", opens=NewGroup(group_id="g", name=name)) for name in ("a", "b")])
+
+
+@pytest.mark.parametrize(("keys", "told"), [
+    ({"idempotency_scope": "s", "idempotency_key": "once"}, "'once'"), ({"dedupe_key": "same"}, "'same'"), ({}, "''"),
+])  # fmt: skip
+def test_a_group_does_not_count_on_a_job_that_is_not_in_it(keys: dict[str, str], told: str) -> None:
+    job = new(group_id="g", opens=NewGroup(group_id="g"), **keys)
+    check_fresh_members([job], {"another": "elsewhere"})
+    with pytest.raises(DuplicateJob, match=f"holds the key {told} and") as caught:
+        check_fresh_members([job], {job.id: "elsewhere"})
+    assert caught.value.job_id == "elsewhere"
+
+
+@pytest.mark.parametrize(("change", "ends"), [
+    (Ack(**TOLD), True), (Cancelled(**TOLD), True), (Fail(**TOLD, kind="exhausted", reason="no"), True),
+    (Fail(**TOLD, kind="superseded", reason="no", superseded_by="job-2"), False), (Release(**TOLD), False),
+])  # fmt: skip
+def test_who_waits_for_a_job_waits_for_the_last_link_of_its_chain(change: Settlement, ends: bool) -> None:
+    assert ends_for_others(change) is ends
