@@ -48,5 +48,5 @@ def test_a_group_does_not_count_on_a_job_that_is_not_in_it(keys: dict[str, str],
     (Ack(**TOLD), True), (Cancelled(**TOLD), True), (Fail(**TOLD, kind="exhausted", reason="no"), True),
     (Fail(**TOLD, kind="superseded", reason="no", superseded_by="job-2"), False), (Release(**TOLD), False),
 ])  # fmt: skip
-def test_who_waits_for_a_job_waits_for_the_last_link_of_its_chain(change: Settlement, ends: bool) -> None:
+def test_a_dependant_waits_for_the_end_of_the_last_link(change: Settlement, ends: bool) -> None:
     assert ends_for_others(change) is ends

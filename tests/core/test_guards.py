@@ -95,19 +95,20 @@ def test_not_inflight_comes_before_expired_and_expired_before_mismatch() -> None
 # -------------------------------------------------------------------------------------------------------------- repeats
 
 
+@pytest.mark.parametrize("mode", ["same_job", "new_job"])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("said", OUTCOMES)
 @pytest.mark.parametrize("again", OUTCOMES)
 def test_a_repeat_is_the_same_outcome_again_or_fail_after_ack_but_never_a_retry_of_a_finished_job(
-    state: State, said: Outcome, again: Outcome
+    state: State, said: Outcome, again: Outcome, mode: str
 ) -> None:
-    """Or what would have brought a job back that was cancelled instead: its worker cannot know."""
-    job = in_state(state, last_token=FENCE, last_outcome=said)
+    """Or what would have brought a job back that was cancelled instead, or made the next link: its worker cannot know."""
+    job = in_state(state, last_token=FENCE, last_outcome=said, retry_mode=mode)
     if state == "running":
         job = replace(job, lease_token=OTHER_FENCE)
     same = said == again or (said, again) == ("ack", "fail")
     expected = same and not (again == "retry" and state in TERMINAL)
-    expected |= state == said == "cancelled" and again in BRINGS_BACK
+    expected |= state == said == "cancelled" and (again in BRINGS_BACK or (again, mode) == ("fail", "new_job"))
     assert is_repeat(job, FENCE, again) is expected
     refused = "mismatch" if state == "running" else "not_inflight"
     assert asked(job, again) == ("repeated" if expected else refused)

@@ -63,13 +63,26 @@ class GuardPromises(Suite):
     @promise
     async def test_a_limit_that_came_after_a_claim_counts_it_until_it_ends(self, t: Trial) -> None:
         """Also when the success brings its start along, and its worker never heard of a permit."""
-        for start in (True, False):
-            await t.enqueue(limit_keys=("k",))
+        for key, start in (("told", True), ("begun", False)):
+            await t.enqueue(limit_keys=(key,))
             job = await t.take(start=start)
-            await t.alter(PutLimit("k", 1))
-            assert [limit.used for limit in await t.driver.read(AllLimits())] == [1]
+            await t.alter(PutLimit(key, 1))
+            assert {limit.key: limit.used for limit in await t.driver.read(AllLimits())}[key] == 1
             assert await t.ack(job, started_at=None if start else t.now) == "applied"
-            assert [limit.used for limit in await t.driver.read(AllLimits())] == [0]
+            assert [limit.used for limit in await t.driver.read(AllLimits()) if limit.used] == []
+
+    @promise
+    async def test_a_lost_job_that_has_allowance_left_comes_back_by_itself(self, t: Trial) -> None:
+        """With fewer losses and executions than allowed: to a claim and to the sweep, and nobody has to decide."""
+        kinds: list[dict[str, Any]] = [{"max_lost": 3}, {"max_attempts": 3}, {"max_lost": 3, "max_attempts": 3}]
+        for fields in kinds:
+            job_id = (await t.running(**fields)).id
+            t.clock.advance(LEASE)
+            assert [back.id for back in await t.claim()] == [job_id]
+            t.clock.advance(LEASE)
+            assert await t.driver.expire(now=t.now, limit=10) == (1, [])
+            assert ((await t.job(job_id)).state, (await t.job(job_id)).lost) == ("queued", 2)
+            await t.alter(Cancel(job_id))
 
     @promise
     async def test_at_the_instant_of_expiry_there_is_nothing_to_revoke(self, t: Trial) -> None:
