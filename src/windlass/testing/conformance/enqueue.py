@@ -135,10 +135,10 @@ class EnqueuePromises(Suite):
         """A used id raises DuplicateId, which names it, within a batch too; the whole batch is refused."""
         await t.enqueue(id="one", payload=b"1")
         with pytest.raises(DuplicateId, match="'one'"):
-            await t.driver.enqueue([t.new(id="two"), t.new(id="one", payload=b"2")], now=t.now)
+            await t.driver.enqueue([t.new(id="new"), t.new(id="one", payload=b"2")], now=t.now)
         with pytest.raises(DuplicateId):
             await t.driver.enqueue([t.new(id="three"), t.new(id="three")], now=t.now)
-        assert await t.driver.get(["two", "three"]) == [None, None]
+        assert await t.driver.get(["new", "three"]) == [None, None]
         assert (await t.job("one")).payload == b"1"
 
     @promise
