@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from windlass.core.changes import Ack, Cancelled, Fail, Release, Settlement
-from windlass.core.dependencies import check_fresh_members, check_links, ends_for_others
+from windlass.core.dependencies import blocked, check_fresh_members, check_links, ends_for_others, linked, released
 from windlass.errors import DuplicateJob, InvalidInput
 from windlass.types import NewGroup
 
-from .make import FENCE, NOW, new
+from .make import FENCE, NOW, new, queued
 
 TOLD: dict[str, Any] = {"handle": "job-1", "token": FENCE, "at": NOW}
 LINE = NewGroup(group_id="g", mode="sequential")
@@ -50,3 +50,19 @@ def test_a_group_does_not_count_on_a_job_that_is_not_in_it(keys: dict[str, str],
 ])  # fmt: skip
 def test_a_dependant_waits_for_the_end_of_the_last_link(change: Settlement, ends: bool) -> None:
     assert ends_for_others(change) is ends
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("waiting_on", [0, 2])
+def test_what_waits_for_others_or_for_its_time_is_not_ready(ready: bool, waiting_on: int) -> None:
+    for job in (linked(queued(ready=ready), waiting_on, "cancel", NOW), blocked(queued(ready=ready), waiting_on, NOW)):
+        assert (job.waiting_on, job.ready) == (waiting_on, ready and waiting_on == 0)
+
+
+def test_who_is_released_by_the_last_parent_may_have_to_wait_for_something_else() -> None:
+    waiting = queued(ready=False, waiting_on=2)
+    assert released(waiting, 2, NOW).ready
+    assert not released(waiting, 1, NOW).ready
+    assert not released(queued(ready=False, waiting_on=2, parked_on="k"), 2, NOW).ready
+    assert not released(queued(ready=False, waiting_on=2, run_at=NOW + 1), 2, NOW).ready
+    assert released(queued(ready=False, waiting_on=2, run_at=NOW), 2, NOW).ready
