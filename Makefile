@@ -30,7 +30,7 @@ help:  ## what can be made
 demo: .venv/.ready  ## a thousand jobs on a fresh SQLite file, workers killed on the way, nothing lost
 	@$(BIN)/python -m windlass demo
 
-test: .venv/.ready browser  ## all tests but the slow ones, on one PostgreSQL
+test: .venv/.ready browser  ## all tests but those marked `full` (slow, or in need of packages), on one PostgreSQL
 	@rm -f .pytest_cache/v/cache/lastfailed
 	$(BIN)/python -m pytest $(TOGETHER) || $(BIN)/python tools/again.py $$?
 
@@ -71,16 +71,16 @@ simulate: .venv/.ready  ## ten thousand seeds: workers on virtual time, under ev
 	$(BIN)/python -m windlass.testing.simulator --seeds 0:10000 --reach-all
 
 proof: export PYTHONPATH = tests
-proof: .venv/.ready  ## every guarantee tried, fleets simulated, processes killed; a report in proof/ (SECONDS=570)
+proof: .venv/.ready  ## the tests that the guarantees name, `full` ones too, processes under blows, simulated fleets; a report in proof/ (SECONDS=900)
 	@tools/debian_packages.sh faketime
-	$(BIN)/python -m proof --seconds $(or $(SECONDS),570) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python -m proof --seconds $(or $(SECONDS),900) $(if $(FIRST),--first $(FIRST))
 
 soak: export PYTHONPATH = tests
 soak: .venv/.ready  ## a steady load for MINUTES=30, workers killed now and then: are speed, memory and sizes flat?
 	$(BIN)/python -m soak --minutes $(or $(MINUTES),30)
 
 check: export WINDLASS_SIM_SECONDS = 20
-check: lint test  ## lint, all tests, planted bugs: what must pass before a change lands
+check: lint test  ## lint, `make test`, planted bugs for 45 s: what must pass before a change lands
 	$(BIN)/python tests/mutants.py --first --healthy --seconds=45
 
 bench: .venv/.ready  ## how fast it is, in three minutes: a table, pictures in bench/out (STORE=postgres for the other store)

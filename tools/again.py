@@ -2,7 +2,8 @@
 
 A test that fails beside others on a busy machine and passes alone tells of a race: in the test or in the code. It is named,
 loudly, for somebody to look into, and does not stop a change that has nothing to do with it. A failure that repeats does,
-and so do many at once. What hypothesis has found it tries again first, so a wrong answer never passes here by luck.
+and so do many at once. So a bug that shows only now and then can pass here: what was named has to be read. What hypothesis
+has found it tries again first, so that a wrong answer of its kind fails again.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ JOB_COLUMNS = (
     "id type state attempts executions skipped lost max_attempts retry_mode dead_kind superseded_by retry_of finished_at "
     "permits"
 ).split()
+SETTLED = 0.3  # seconds after which a transaction that is still open belongs to somebody who does not go on
 RUN_COLUMNS = "claimed_at started_at finished_at".split()
 
 
@@ -133,12 +135,20 @@ class PostgresStore:
         raise AssertionError
 
     def nobody_is_in_the_way(self) -> bool:
-        """Whether no session stands still within a transaction: its locks would be held as long as it does."""
-        [(busy,)] = self.rows(
-            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
-            "and state <> 'idle'"
-        )
-        return int(busy) == 0
+        """Whether no session stands still within a transaction: its locks would be held as long as it does. Those of the
+        living come and go all the time: only what stays is in the way."""
+        before, deadline = self._transactions(), time.monotonic() + SETTLED
+        while still := before & self._transactions():
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        return not still
+
+    def _transactions(self) -> set[tuple[Any, ...]]:
+        return set(self.rows(
+            "select pid, xact_start from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
+            "and xact_start is not null and state <> 'idle'"
+        ))  # fmt: skip
 
     def snapshot(self) -> Snapshot:
         job_columns = [

@@ -17,6 +17,7 @@ from .conftest import FleetMaker
 from .fleet import Fleet
 
 FAR = 9_200_000_000_000_000_000
+LARGEST = 2**63 - 1
 COLUMNS = {
     "type": ["'nobody.knows'", "'\t'", "'\U0001f600'", "'" + "t" * 200 + "'"],
     "payload": [
@@ -28,19 +29,22 @@ COLUMNS = {
         "{blob:7b226e756d626572223a226f6e65227d}",
     ],
     "codec": ["''", "'pickle'", "'sealed'", "'zstd'"],
-    "headers": ["'nonsense'", "'[]'", "'null'", '\'{"a": {"b": 1}}\'', "'7'"],
-    "tags": ["'nonsense'", "'{}'", "'[1, null]'", "'\"text\"'"],
+    "headers": ['\'{"a": "\\ud800"}\'', "'nonsense'", "'[]'", "'null'", '\'{"a": {"b": 1}}\'', "'7'"],
+    "tags": ["'[\"\\ud800\"]'", "'nonsense'", "'{}'", "'[1, null]'", "'\"text\"'"],
     "limit_keys": ["'nonsense'", "'{}'", "'[1, null]'", "'[\"nobody made this\"]'", '\'["key:few", "key:few"]\''],
     "retry_policy": ["'nonsense'", "'[]'", '\'{"kind": "none"}\'', "'{}'", "'null'"],
     "priority": ["-2147483648", "2147483647", "1.5", "'high'"],
-    "position": ["-9000000000000000000", "9000000000000000000", "'first'"],
-    "attempts": ["-1", "2147483647", "1.5"],
-    "executions": ["-1", "7", "2000000000"],
-    "max_attempts": ["-1", "1", "2147483647"],
-    "max_lost": ["-1", "1"],
-    "timeout_ns": ["-1", "1", "9000000000000000000"],
-    "run_at": ["{at:-1}", "{at:0}", f"{{at:{FAR}}}", "'soon'"],
-    "created_at": ["{at:-1}", "{at:0}", f"{{at:{FAR}}}"],
+    "position": [str(LARGEST), "-9000000000000000000", "9000000000000000000", "'first'"],
+    "attempts": [str(LARGEST), "-1", "2147483647", "1.5"],
+    "executions": [str(LARGEST), "-1", "7", "2000000000"],
+    "max_attempts": [str(LARGEST), "-1", "1", "2147483647"],
+    "max_lost": [str(LARGEST), "-1", "1"],
+    "timeout_ns": [str(LARGEST), "-1", "1", "9000000000000000000"],
+    "lost": [str(LARGEST)],
+    "run_at": ["'infinity'", "'-infinity'", "{at:-1}", "{at:0}", f"{{at:{FAR}}}", "'soon'"],
+    "queued_at": ["'infinity'", "'-infinity'"],
+    "updated_at": ["'infinity'"],
+    "created_at": ["'infinity'", "{at:-1}", "{at:0}", f"{{at:{FAR}}}"],
     "group_id": ["'no group'"],
     "schedule_id": ["'no schedule'"],
     "template_id": ["'no template'"],

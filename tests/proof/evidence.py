@@ -6,21 +6,31 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 SECOND = 1_000_000
+STORES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}  # parts of a proof, and what their stores are called
+PARTS = ("tests", *STORES, "simulator")
 
 
 @dataclass
 class Tried:
-    """One test that a promise rests on, on every store that it runs on."""
+    """One test that a promise rests on. Its cases are the ids that pytest collected of it: one for each store, fault or
+    point of a worker's life that it is run for."""
 
     test: str
     passed: int = 0
-    skipped: int = 0
     seconds: float = 0.0  # of all of them, one after the other
+    full: int = 0  # cases that `make test` leaves out: they are marked so
     failed: list[str] = field(default_factory=list)  # which of them, and the last lines of why
+    skipped: list[str] = field(default_factory=list)  # the same
+    not_run: list[str] = field(default_factory=list)  # collected, and never told of
+
+    @property
+    def cases(self) -> int:
+        return self.passed + len(self.failed) + len(self.skipped) + len(self.not_run)
 
     @property
     def holds(self) -> bool:
-        return self.passed > 0 and not self.failed
+        """Every case ran and passed, and there was one."""
+        return 0 < self.passed == self.cases
 
 
 @dataclass
@@ -30,7 +40,7 @@ class Promise:
 
     @property
     def holds(self) -> bool:
-        return all(test.holds for test in self.tests)
+        return bool(self.tests) and all(test.holds for test in self.tests)
 
 
 @dataclass
@@ -64,7 +74,9 @@ class Killed:
     problems: list[str]  # whatever else store and handlers' log disagree about
     seed: int = 0
     seconds: float = 0.0
+    server: str = ""  # the version of it, where there is one
     hits: Counter[str] = field(default_factory=Counter)  # what was done to them, and how often it hit
+    least: dict[str, int] = field(default_factory=dict)  # how often each blow must have hit to show something
 
 
 @dataclass
@@ -74,8 +86,10 @@ class Evidence:
     machine: str
     budget: float
     took: float
+    first: int = 0  # the seed
+    page: str = "guarantees.md"
     promises: list[Promise] = field(default_factory=list)
     simulated: Simulated | None = None
     killed: list[Killed] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)  # parts of the proof that could not be done at all
+    broken: list[str] = field(default_factory=list)  # parts of the proof that could not be done, or not to their end
     left_out: list[str] = field(default_factory=list)  # parts that nobody asked for

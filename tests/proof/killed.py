@@ -17,15 +17,16 @@ from faults.fleet import Fleet
 from faults.history import History, RunRow
 from faults.stores import PostgresStore
 from faults.summary import TAKEN_BACK
+from postgres.proxy import Proxy
 from postgres.server import Server
 
 from .evidence import SECOND, Killed
-from .storm import LEASE, SETTINGS, Storm
+from .storm import LEASE, SETTINGS, Reached, Storm
 
 StoreName = Literal["sqlite", "postgres"]
 BOUND: Final = round((LEASE + 2) * SECOND)
 WHY: Final = {
-    "taken back": "its worker was killed, stopped or cut off: its lease lapsed, and somebody else ran the job",
+    "taken back": "its lease had lapsed before its worker could say how it ended, and somebody took the job over",
     "failed": "its handler had raised, and its policy says to try again",
     "handed back": "its worker was told to stop, and gave it back before it had ended",
 }
@@ -34,12 +35,14 @@ UNEXPLAINED: Final = "unexplained"
 
 def run(store: StoreName, seconds: float, seed: int) -> Killed:
     began = time.monotonic()
-    with fleet_on(store) as (fleet, server):
-        storm = Storm(fleet, random.Random(seed), server)
+    with fleet_on(store) as (fleet, reached):
+        storm = Storm(fleet, random.Random(seed), reached)
         storm.rage(seconds)
         stuck = storm.calm()
         found = looked_at(fleet, storm.deaths, storm.outages)
     found.seed, found.hits, found.seconds = seed, storm.hits, time.monotonic() - began
+    found.server = reached.server.version if reached is not None else ""
+    found.least = {blow.name: blow.least for blow in storm.blows}
     found.problems += [stuck] if stuck else []
     return found
 
@@ -60,14 +63,16 @@ def looked_at(fleet: Fleet, deaths: Mapping[int, int], outages: Sequence[int] = 
 
 
 @contextmanager
-def fleet_on(store: StoreName) -> Iterator[tuple[Fleet, Server | None]]:
+def fleet_on(store: StoreName) -> Iterator[tuple[Fleet, Reached | None]]:
     with tempfile.TemporaryDirectory(prefix="windlass-proof-") as place:
         if store == "sqlite":
             with Fleet(Path(place), **SETTINGS) as fleet:
                 yield fleet, None
         else:
-            with Server(durable=True) as server, Fleet(Path(place), PostgresStore(server), **SETTINGS) as fleet:
-                yield fleet, server
+            with Server(durable=True) as server, Proxy(server.port) as network:
+                by_network = PostgresStore(server, by_port=network.port)  # processes; what is read here goes straight
+                with Fleet(Path(place), by_network, **SETTINGS) as fleet:
+                    yield fleet, Reached(server, network)
 
 
 def beyond_the_first(history: History) -> tuple[Counter[str], int]:

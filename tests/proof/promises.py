@@ -14,23 +14,30 @@ RUNNERS: Final = (
     ROOT / "tests" / "drivers" / "test_conformance.py", ROOT / "tests" / "drivers" / "test_conformance_http.py",
     ROOT / "tests" / "drivers" / "postgres" / "test_postgres_conformance.py",
 )  # fmt: skip
+NO_PROMISE: Final = "Not promised"  # the one section that rests on no test
 TEST: Final = re.compile(r"`([tT]est\w+)`.*\]\(([^)#]+\.py)\)")
 
 
 class Named(NamedTuple):
     """A test as the page names it."""
 
-    promise: str
     test: str
     files: tuple[Path, ...]  # that run it
 
 
-def named_on(page: Path = PAGE) -> list[Named]:
-    found, promise = [], ""
+class Sworn(NamedTuple):
+    """A section of the page: every one is a promise, also one that names no test."""
+
+    title: str
+    tests: list[Named]
+
+
+def sworn_on(page: Path = PAGE) -> list[Sworn]:
+    found: list[Sworn] = []
     for line in page.read_text().splitlines():
         if line.startswith("## "):
-            promise = line.removeprefix("## ")
-        elif line.startswith("|") and (match := TEST.search(line)):
+            found.append(Sworn(line.removeprefix("## "), []))
+        elif found and line.startswith("|") and (match := TEST.search(line)):
             file = (page.parent / match[2]).resolve()
-            found.append(Named(promise, match[1], RUNNERS if file.is_relative_to(CONFORMANCE) else (file,)))
-    return found
+            found[-1].tests.append(Named(match[1], RUNNERS if file.is_relative_to(CONFORMANCE) else (file,)))
+    return [one for one in found if one.title != NO_PROMISE]

@@ -8,11 +8,12 @@ from statistics import median
 
 from windlass.testing.simulator.history import SOMETIMES
 
-from .evidence import SECOND, Evidence, Killed, Promise, Simulated
+from .evidence import PARTS, SECOND, Evidence, Killed, Promise, Simulated
 from .killed import WHY
+from .storm import WORKERS
 from .verdict import failures, of_a_promise
 
-MOST = 20  # failures that are told in full
+MOST = 20  # lines of a failure
 
 
 def as_json(evidence: Evidence) -> str:
@@ -29,9 +30,10 @@ def as_markdown(evidence: Evidence) -> str:
     return "\n".join([
         "# Evidence", "",
         f"Windlass {evidence.version}, {evidence.date}, {evidence.machine}. Written by `make proof` in "
-        f"{evidence.took:,.0f} s; what each promise says is on [the guarantees page](guarantees.md).", "",
-        *_verdict(failures(evidence), evidence.left_out), *_promises(evidence.promises), *_killed(evidence.killed),
-        *_simulated(evidence.simulated), *_again(evidence),
+        f"{evidence.took:,.0f} s, of {evidence.budget:,.0f} s that it was given; what each promise says is on "
+        f"[the page of the promises]({evidence.page}).", "",
+        *_verdict(evidence), *_promises(evidence.promises), *_killed(evidence.killed), *_simulated(evidence.simulated),
+        *_again(evidence),
     ])  # fmt: skip
 
 
@@ -46,19 +48,31 @@ def _row(cells: Sequence[object]) -> str:
     return "| " + " | ".join(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells) + " |"
 
 
-def _verdict(found: list[str], left_out: list[str]) -> Iterator[str]:
-    if left_out:
-        yield f"**Only a part of the proof: left out were {', '.join(left_out)}.**"
+def _verdict(evidence: Evidence) -> Iterator[str]:
+    found = failures(evidence)
+    if evidence.left_out:
+        yield f"**Only a part of the proof: left out were {', '.join(evidence.left_out)}.**"
         yield ""
-    if not found:
-        yield f"**{'Nothing that was tried failed' if left_out else 'Every promise held'}. No job was lost.**"
+    if found:
+        yield f"**NOT PROVED, for {len(found)} reasons:**"
+        yield ""
+        yield from (f"- {_one_line(failure)}" for failure in found)
     else:
-        yield f"**NOT PROVED: {len(found)} failures.**"
-        yield ""
-        yield from (f"- {_one_line(failure)}" for failure in found[:MOST])
-        if len(found) > MOST:
-            yield f"- and {len(found) - MOST} more"
+        yield f"**{' '.join(_held(evidence))}**"
     yield ""
+
+
+def _held(evidence: Evidence) -> Iterator[str]:
+    """Of a proof in which nothing is wrong: what held, as it was counted."""
+    yield "Nothing that was tried failed." if evidence.left_out else "Every promise held."
+    if evidence.promises:
+        tests = [test for promise in evidence.promises for test in promise.tests]
+        yield f"All {sum(test.cases for test in tests):,} cases of {len(tests):,} tests ran and passed."
+    if evidence.killed:
+        accepted = sum(one.accepted for one in evidence.killed)
+        yield f"Of {accepted:,} jobs that were acknowledged while processes were killed and stopped none was lost."
+    if evidence.simulated is not None:
+        yield f"None of {evidence.simulated.totals['seeds']:,} simulated fleets broke a rule."
 
 
 def _one_line(text: str) -> str:
@@ -68,47 +82,83 @@ def _one_line(text: str) -> str:
 def _promises(promises: list[Promise]) -> Iterator[str]:
     if not promises:
         return
+    tests = [test for promise in promises for test in promise.tests]
     yield "## The tests of each promise"
     yield ""
-    yield "A test counts once for each store, fault or point of a worker's life that it is run for."
+    yield (
+        f"The tests that the page names, and no others: {len(tests):,} of them. They are counted by cases, one for each "
+        f"store, fault or point of a worker's life: {sum(test.cases for test in tests):,} were found, among them "
+        f"{sum(test.full for test in tests):,} that are marked `full`, which `make test` leaves out. A promise holds when "
+        "every case of every test that it names ran and passed."
+    )
     yield ""
-    yield from table(("promise", "held", "tests", "passed", "failed", "not run"), map(_promise, promises), numbers_from=2)
+    yield from table(
+        ("promise", "held", "tests", "cases", "passed", "failed", "skipped", "not run"),
+        map(_promise, promises),
+        numbers_from=2,
+    )
     for promise in promises:
-        for failure in of_a_promise(promise):
-            yield f"- {_one_line(failure)}"
-        for test in promise.tests:
-            for words in test.failed:
-                yield from ("", "```text", *words.splitlines()[-MOST:], "```")
+        yield from _not_held(promise)
 
 
 def _promise(promise: Promise) -> Sequence[object]:
     tests = promise.tests
-    passed, failed = sum(test.passed for test in tests), sum(len(test.failed) for test in tests)
-    not_run = sum(not test.passed and not test.failed for test in tests)
-    return promise.title, "yes" if promise.holds else "**no**", len(tests), passed, failed, not_run
+    return (
+        promise.title, "yes" if promise.holds else "**no**", len(tests), sum(test.cases for test in tests),
+        sum(test.passed for test in tests), sum(len(test.failed) for test in tests),
+        sum(len(test.skipped) for test in tests), sum(len(test.not_run) for test in tests),
+    )  # fmt: skip
+
+
+def _not_held(promise: Promise) -> Iterator[str]:
+    """Why, and each case by its name."""
+    if promise.holds:
+        return
+    yield from (f"- {_one_line(failure)}" for failure in of_a_promise(promise))
+    for test in promise.tests:
+        yield from (f"- not run: `{case}`" for case in test.not_run)
+        yield from (
+            f"- skipped: `{case.splitlines()[0]}`: {_one_line(case.partition(chr(10))[2])}" for case in test.skipped
+        )
+    yield ""
+    for words in (words for test in promise.tests for words in test.failed):
+        yield from ("```text", *words.splitlines()[-MOST:], "```", "")
 
 
 def _killed(killed: list[Killed]) -> Iterator[str]:
     if not killed:
         return
-    yield "## Real processes, killed"
-    yield ""
-    yield (
-        "Workers and a producer that enqueues without pause are killed, stopped and cut off at random. Then the rows of "
-        "the store are held against what the handlers wrote down themselves."
-    )
-    yield ""
     stores = [one.store for one in killed]
-    yield from table(("fault that hit", *stores), _side_by_side([one.hits for one in killed]))
-    yield from table(("came of it", *stores), _side_by_side([_facts(one) for one in killed]))
-    yield "Why a job was executed again, and why that is allowed:"
+    yield "## Real processes under blows"
     yield ""
-    yield from (f"- *{why}*: {meaning}." for why, meaning in WHY.items())
     yield (
-        "- A job *taken over* never started twice: its crash was recorded as a failure, and a new job, with an id of its "
-        "own, did the work."
+        f"On {' and on '.join(f'{one.store} for {one.seconds:.0f} s' for one in killed)}: {WORKERS} workers and a producer "
+        "that enqueues without pause. Dice chose who was hit when; a blow that hit less often than it must shows nothing. "
+        "Then the rows of the store were held against what the handlers wrote down themselves."
     )
     yield ""
+    yield from table(("blow", "at least", *stores), _blows(killed))
+    yield from table(("came of it", *stores), _side_by_side([_facts(one) for one in killed]))
+    yield from _why_again(killed)
+
+
+def _blows(killed: list[Killed]) -> Iterator[Sequence[object]]:
+    """Those that must hit, then what happened besides. A dash where a store knows no such blow."""
+    for name in dict.fromkeys(name for one in killed for name in (*one.least, *one.hits)):
+        least = max(one.least.get(name, 0) for one in killed)
+        counts = (one.hits[name] if name in one.hits or name in one.least else "-" for one in killed)
+        yield name, least or "", *counts
+
+
+def _why_again(killed: list[Killed]) -> Iterator[str]:
+    reasons = [f"- *{why}*: {meaning}." for why, meaning in WHY.items() if any(one.again[why] for one in killed)]
+    if any(one.took_over for one in killed):
+        reasons.append(
+            "- *taken over*: the crash of a never-twice job was recorded as its failure, and a new job, with an id of its "
+            "own, took its place."
+        )
+    if reasons:
+        yield from ("Why work was begun again:", "", *reasons, "")
 
 
 def _side_by_side(columns: Sequence[Mapping[str, object]]) -> Iterator[Sequence[object]]:
@@ -118,9 +168,10 @@ def _side_by_side(columns: Sequence[Mapping[str, object]]) -> Iterator[Sequence[
 
 def _facts(one: Killed) -> dict[str, object]:
     return {
-        "seed": str(one.seed), "jobs acknowledged": one.accepted, "jobs in the store": one.jobs,
+        "version of the server": one.server or "-", "seed": str(one.seed),
+        "jobs acknowledged": one.accepted, "jobs in the store": one.jobs,
         **{f"of them {end}": one.ended[end] for end in sorted(one.ended)}, "executions": one.executions,
-        **{f"again: {why}": one.again[why] for why in (*WHY, *(one.again.keys() - WHY))},
+        **{f"again: {why}": one.again[why] for why in (*WHY, *sorted(one.again.keys() - WHY))},
         "of these, after work that was done": one.repeated, "taken over by a new job": one.took_over,
         "leases taken back": len(one.recoveries), "within, median": _seconds(median(one.recoveries or [0])),
         "within, slowest": _seconds(max(one.recoveries, default=0)), "promised: lease + 2 s": _seconds(one.bound),
@@ -138,16 +189,17 @@ def _simulated(simulated: Simulated | None) -> Iterator[str]:
     yield "## Simulated fleets"
     yield ""
     yield (
-        f"Seeds {simulated.first}:{simulated.last}, each a fleet of the real worker on virtual time, every rule checked "
-        "after every call that reached the store."
+        f"Seeds {simulated.first}:{simulated.last}, each a fleet of the worker that ships, on virtual time and on the "
+        f"memory store; rules were checked after every call that reached it. {len(simulated.failed)} of "
+        f"{simulated.totals['seeds']:,} seeds broke one."
     )
     yield ""
     yield from table(("what", "how often"), _counted(simulated.totals))
     yield from table(("fault that hit", "how often"), _counted(simulated.faults))
-    yield "Rare branches that were reached:"
+    yield f"Rare branches: {len(SOMETIMES) - len(simulated.never_reached)} of {len(SOMETIMES)} were reached."
     yield ""
     yield from table(("how often", "branch"), (
-        (f"{simulated.reached[name]:,}" if simulated.reached[name] else "**never**", meaning)
+        ("**never**" if name in simulated.never_reached else f"{simulated.reached[name]:,}", meaning)
         for name, meaning in SOMETIMES.items()
     ), numbers_from=0)  # fmt: skip
     for told in simulated.failed:
@@ -159,16 +211,17 @@ def _counted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _again(evidence: Evidence) -> Iterator[str]:
-    yield "## Again"
-    yield ""
-    yield "```text"
-    yield f"make proof SECONDS={evidence.budget:g}" + (f" FIRST={evidence.simulated.first}" if evidence.simulated else "")
+    yield from ("## Again", "", "```text")
+    if evidence.left_out:
+        parts = " ".join(part for part in PARTS if part not in evidence.left_out)
+        yield f"PYTHONPATH=tests python -m proof --seconds {evidence.budget:g} --first {evidence.first} --parts {parts}"
+    else:
+        yield f"make proof SECONDS={evidence.budget:g} FIRST={evidence.first}"
     if evidence.simulated is not None:
         yield f"python -m windlass.testing.simulator --seeds {evidence.simulated.first}:{evidence.simulated.last}"
-    yield "```"
-    yield ""
-    yield (
-        "A seed of the simulator replays to the byte. What happens to real processes does not: their seed chooses who is "
-        "hit when, and the machine does the rest."
-    )
+    yield from ("```", "")
+    if evidence.simulated is not None:
+        yield "A seed of the simulator replays to the byte."
+    if evidence.killed:
+        yield "What happens to real processes does not replay: a seed chooses who is hit, the machine does the rest."
     yield ""

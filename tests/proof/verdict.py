@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .evidence import SECOND, Evidence, Killed, Promise, Simulated
+from .evidence import PARTS, SECOND, STORES, Evidence, Killed, Promise, Simulated
 from .killed import UNEXPLAINED
-
-ENOUGH_KILLS = 3  # with jobs in their hands; less is no proof of anything
 
 
 def failures(evidence: Evidence) -> list[str]:
     found = [f"a part of the proof could not be done: {why}" for why in evidence.broken]
+    found += of_what_left_nothing(evidence)
     for promise in evidence.promises:
         found += of_a_promise(promise)
     if evidence.simulated is not None:
@@ -21,19 +20,34 @@ def failures(evidence: Evidence) -> list[str]:
     return found
 
 
+def of_what_left_nothing(evidence: Evidence) -> Iterator[str]:
+    """A part that was asked for and is not there, whatever the reason."""
+    there = {part for part, store in STORES.items() if store in {one.store for one in evidence.killed}}
+    there |= {"tests"} if evidence.promises else set()
+    there |= {"simulator"} if evidence.simulated is not None else set()
+    yield from (f"{part}: left no evidence" for part in PARTS if part not in there and part not in evidence.left_out)
+
+
 def of_a_promise(promise: Promise) -> Iterator[str]:
     if not promise.tests:
         yield f"{promise.title}: no test is named"
     for test in promise.tests:
-        if test.failed:
-            yield f"{promise.title}: {test.test} FAILED, {len(test.failed)} times of {test.passed + len(test.failed)}"
-        elif not test.passed:
-            yield f"{promise.title}: {test.test} was not run" + (", but skipped" if test.skipped else "")
+        if not test.cases:
+            yield f"{promise.title}: {test.test} was not found: nothing of that name was collected"
+        told = ((test.failed, "FAILED"), (test.skipped, "skipped"), (test.not_run, "not run"))
+        amiss = [f"{len(cases)} {what}" for cases, what in told if cases]
+        if amiss:
+            yield f"{promise.title}: {test.test}: of {test.cases} cases {', '.join(amiss)}"
 
 
 def of_a_campaign(simulated: Simulated) -> Iterator[str]:
     if not simulated.totals["seeds"]:
         yield "simulator: no seed was tried"
+    if simulated.never_reached:
+        yield (
+            f"simulator: {len(simulated.never_reached)} rare branches were never reached, so nothing is shown of them: "
+            f"{', '.join(simulated.never_reached)}"
+        )
     for told in simulated.failed:
         yield f"simulator: {told.splitlines()[0]}"
 
@@ -50,7 +64,10 @@ def of_processes(killed: Killed) -> Iterator[str]:
             f"{len(late)} of {len(killed.recoveries)} recoveries took longer than {killed.bound / SECOND:g} s, "
             f"the slowest {max(late) / SECOND:.2f} s"
         )
-    if killed.hits["kill -9 of a worker with jobs"] < ENOUGH_KILLS:
-        yield "hardly a worker was killed with jobs in its hands: that shows nothing"
+    if not killed.least:
+        yield "nothing says which blows had to hit"
+    for blow, least in killed.least.items():
+        if killed.hits[blow] < least:
+            yield f"{blow}: hit {killed.hits[blow]} times, and less than {least} shows nothing"
     if not killed.recoveries:
         yield "nothing had to be recovered: that shows nothing"

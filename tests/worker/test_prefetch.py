@@ -360,3 +360,21 @@ def test_looking_in_vain_for_one_kind_of_work_does_not_hold_up_the_other() -> No
         assert worker.stats.succeeded == 2, "who rests is asked before a drain ends"
 
     on_stage("memory://", play, prefetch=0, poll="1s")
+
+
+def test_a_job_that_is_due_by_now_is_looked_for_everywhere() -> None:
+    """It stands before what was claimed last, where claims that begin there do not look."""
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def later() -> None: ...
+
+        async with stage.working():
+            await stage.until(lambda: "claim" in stage.store.seen)
+            job = await later.using(delay="1m").enqueue()
+            assert not any(claim.sure for claim in claims(stage)), "a worker that stays is told of what comes"
+            stage.clock.advance(60_000_000)
+            await stage.until_state(job.id, "succeeded")
+        assert any(claim.sure for claim in claims(stage))
+
+    on_stage("memory://", play)

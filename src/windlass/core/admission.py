@@ -46,6 +46,7 @@ NAME_LIMIT: Final = 200
 KEY_LIMIT: Final = 1_000
 PAYLOAD_LIMIT: Final = 1 << 20
 LARGEST: Final = 2**63 - 1
+MOST_COUNTED: Final = 2**62 - 1  # so that one more is a number still
 LATEST: Final = LARGEST // 4  # of `now` and of a lease: their sum must still be an instant
 BATCH_LIMIT: Final = 10_000
 _PAYLOAD: Final = NewJob.__struct_fields__.index("payload")  # the id is the first
@@ -171,7 +172,7 @@ def _check_policies(
 @_passed_before
 def _check_numbers(timeout_ns: object, attempts: int, max_attempts: int, max_lost: object, priority: object) -> None:
     check_number("timeout_ns", timeout_ns)
-    check_number("attempts", attempts)
+    check_number("attempts", attempts, most=MOST_COUNTED)
     check_number("max_attempts", max_attempts)
     check_number("max_lost", max_lost)
     if max_attempts and attempts > max_attempts:
@@ -231,9 +232,9 @@ def _check_group(group: NewGroup) -> None:
     check_one_of("on_failure", group.on_failure, ON_FAILURE)
 
 
-def check_number(field: str, value: object) -> None:
-    if type(value) is not int or not 0 <= value <= LARGEST:
-        raise InvalidInput(field, f"must be a whole number between 0 and 2**63 - 1, got {value!r}")
+def check_number(field: str, value: object, *, most: int = LARGEST) -> None:
+    if type(value) is not int or not 0 <= value <= most:
+        raise InvalidInput(field, f"must be a whole number between 0 and 2**{most.bit_length()} - 1, got {value!r}")
 
 
 def _check_keys(job: NewJob) -> None:

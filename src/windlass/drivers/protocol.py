@@ -69,7 +69,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     unhandled: bool = False  # True: only jobs with on_unknown="dead", by a worker that has no handler and rejects them
     start: bool = True  # False: taken ahead of a free slot, the handler begins later
     reclaim: bool = True  # False: leave expired leases alone (the caller distrusts its clock)
-    sure: bool = True  # False: that there is nothing may be told without looking everywhere each time, for some seconds
+    sure: bool = True  # False: "nothing" may be said without a look everywhere, for 5 s and until the next claim at most
 
 
 class Renewal(Struct, frozen=True, gc=False):

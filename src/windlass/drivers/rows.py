@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,7 +61,27 @@ def mapping_out(values: dict[str, str] | None) -> str | None:
 
 
 def strings_in(text: str | None) -> tuple[str, ...]:
-    return _strings(text) if text else ()
+    if not text:
+        return ()
+    try:
+        return _strings(text)
+    except msgspec.DecodeError:
+        return tuple(map(_whole, json.loads(text)))
+
+
+def mapping_in(text: str | None) -> dict[str, str]:
+    if not text:
+        return {}
+    try:
+        return _mapping(text)
+    except msgspec.DecodeError:
+        return {_whole(name): _whole(value) for name, value in json.loads(text).items()}
+
+
+def _whole(text: str) -> str:
+    """Half a character, which JSON can say and UTF-8 cannot, becomes a question mark: a row that somebody wrote by hand
+    must not keep a claim or a list from all the others."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def limits_of(row: Sequence[Any]) -> tuple[str, ...]:
@@ -75,7 +96,7 @@ def job_in(row: Row) -> Job:
     values[_HISTORY] = values[_HISTORY] or "full"
     for place in _LISTS:
         values[place] = strings_in(values[place])
-    values[_HEADERS] = _mapping(values[_HEADERS]) if values[_HEADERS] else {}
+    values[_HEADERS] = mapping_in(values[_HEADERS])
     return Job(**dict(zip(_FIELDS, values, strict=True)))
 
 
@@ -142,7 +163,7 @@ def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: i
     """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, then those, of which the
     last are json, then the history."""
     headers, permits, history = row[-3:]
-    decoded = (_mapping(headers) if headers else {}, strings_in(permits))
+    decoded = (mapping_in(headers), strings_in(permits))
     handle = (row[0], row[EXECUTIONS], *((LEAN,) if history else ()), *((LIMITED,) if permits else ()))
     return Claimed(handle, run_id, token, claimed_at, expires_at, *(row[1:-3] + decoded))
 

@@ -250,7 +250,7 @@ class Claimer:
         begins = wish.room <= free
         claim = Claim(
             queues=self._queues, limit=wish.room, lease_for=self._client.settings.lease, worker_id=self._worker_id,
-            token=self._client.ids.token(), types=wish.types, start=begins, reclaim=self.reclaim, sure=self._until_empty,
+            token=self._client.ids.token(), types=wish.types, start=begins, reclaim=self.reclaim, sure=self._must_be_sure(),
         )  # fmt: skip
         began = ticking()
         jobs = await self._client.driver.claim(claim, now=self._client.now())
@@ -279,6 +279,10 @@ class Claimer:
         elif len(jobs) <= free:
             await asyncio.sleep(0)  # they begin before more is asked for
         return True
+
+    def _must_be_sure(self) -> bool:
+        """That there is nothing, when nothing is found: whoever drains stops then, and what is due by now is waited for."""
+        return self._until_empty or (self._next_due is not None and self._next_due <= self._client.now())
 
     async def _run_alone(self, runner: Runner, suspect: Held) -> None:
         """Should it be what kills workers, it takes no neighbour along; should it be such a neighbour, it is safe now.

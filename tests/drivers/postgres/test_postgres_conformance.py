@@ -45,6 +45,9 @@ class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises, Transacti
     def later(self, column: str) -> str:
         return f"{column} + interval '1 microsecond'"
 
+    def dateless(self) -> Sequence[str]:
+        return ("'infinity'", "'-infinity'")
+
     def endless(self) -> str:
         return "'infinity'"
 

@@ -129,6 +129,9 @@ class TestThroughPgBouncer(DriverConformance, DurabilityPromises, SqlPromises):
     def later(self, column: str) -> str:
         return f"{column} + interval '1 microsecond'"
 
+    def dateless(self) -> Sequence[str]:
+        return ("'infinity'", "'-infinity'")
+
     def endless(self) -> str:
         return "'infinity'"
 

@@ -174,6 +174,19 @@ def claim(limit: int) -> Claim:
     return Claim(queues=("default",), limit=limit, lease_for=10, worker_id="w", token=f"t{limit}")
 
 
+def test_text_that_is_none_is_said_to_be_in_the_file_and_not_in_the_question(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        driver = SqliteDriver(str(tmp_path / "jobs.db"))
+        await driver.enqueue([NewJob(id="a", type="t", payload=b"")], now=NOW)
+        with apsw.Connection(str(tmp_path / "jobs.db")) as other:
+            other.execute("insert into jobs (type, org_id) values ('t', cast(x'ff' as text))")
+        with pytest.raises(StoreCorrupt, match=r"jobs\.db: .*text that is not UTF-8.*; correct or delete"):
+            await driver.claim(Claim(queues=("default",), limit=5, lease_for=1, worker_id="w", token="t"), now=NOW)
+        await driver.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     asyncio.run(SqliteDriver(path).close())

@@ -25,10 +25,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Literal, Protocol
 
 from windlass.clock import since_boot
-from windlass.drivers.sqlite.library import ERRORS, Connection, run, translate
+from windlass.drivers.sqlite.library import ERRORS, Connection, misfit, run, translate
 from windlass.drivers.sqlite.place import Place
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverClosed, DriverForked, InvalidInput, StoreBusy
+from windlass.errors import DriverClosed, DriverForked, StoreBusy
 from windlass.types import Micros
 
 Begin = Literal["begin", "begin immediate"]
@@ -346,7 +346,7 @@ class Lane:
         if isinstance(error, ERRORS):
             told = translate(error, self._place.path, self._place.busy_s)
         elif isinstance(error, OverflowError | UnicodeError):
-            told = InvalidInput("value", f"cannot be stored: {error}")
+            told = misfit(error, self._place.path)
         if told is not error:
             told.__cause__ = error
         return told

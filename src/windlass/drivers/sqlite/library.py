@@ -22,12 +22,14 @@ from windlass.core.copying import MOVED
 from windlass.drivers.statement import Op, Row, T
 from windlass.errors import (
     ConstraintViolated,
+    InvalidInput,
     StoreBusy,
     StoreCorrupt,
     StoreError,
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
+    WindlassError,
 )
 
 Library = Literal["apsw", "stdlib"]
@@ -204,6 +206,15 @@ def require(library: Library) -> None:
 
 def version(library: Library) -> str:
     return apsw.sqlite_lib_version() if library == "apsw" else sqlite3.sqlite_version
+
+
+def misfit(error: OverflowError | UnicodeError, path: str) -> WindlassError:
+    """A value that does not go into the file, or text in it that is none."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreCorrupt(
+            path, f"a row holds text that is not UTF-8: {error}", "correct or delete what was written by SQL"
+        )
+    return InvalidInput("value", f"cannot be stored: {error}")
 
 
 def translate(error: Exception, path: str, waited: float) -> StoreError:

@@ -17,11 +17,11 @@ from typing import Any, Final
 from windlass.core.changes import Answer, Settlement
 from windlass.drivers.protocol import Enqueued, WithoutNetwork
 from windlass.drivers.sqlite import linking, settlement
-from windlass.drivers.sqlite.library import ERRORS, Connection, Library, StdlibConnection, run_within, translate
+from windlass.drivers.sqlite.library import ERRORS, Connection, Library, StdlibConnection, misfit, run_within, translate
 from windlass.drivers.sqlite.place import Place
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverForked, InvalidInput, StoreBusy, TransactionOver, WrongConnection
+from windlass.errors import DriverForked, StoreBusy, TransactionOver, WrongConnection
 from windlass.types import Micros, NewJob
 
 DJANGO: Final = frozenset({
@@ -37,7 +37,7 @@ def told(place: Place) -> Iterator[None]:
     except ERRORS as error:
         raise translate(error, place.path, place.busy_s) from error
     except (OverflowError, UnicodeError) as error:
-        raise InvalidInput("value", f"cannot be stored: {error}") from error
+        raise misfit(error, place.path) from error
 
 
 class SqliteTransaction(WithoutNetwork):

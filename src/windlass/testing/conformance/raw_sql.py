@@ -6,6 +6,7 @@ Tables and columns have the same names in every SQL driver, so these statements 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -37,6 +38,10 @@ class SqlPromises(Suite):
     def endless(self) -> str:
         """A number that is larger than all others."""
         return "9e999"
+
+    def dateless(self) -> Sequence[str]:
+        """Instants that the store can write and that are none."""
+        return ()
 
     def _refused(self, t: Trial, *statements: str) -> None:
         for statement in statements:
@@ -84,6 +89,48 @@ class SqlPromises(Suite):
                     f"update jobs set {column} = '{text}' where id = '{job_id}'",  # noqa: S608
                 )
         assert [job.id for job in await t.claim()] == [job_id]
+
+    @promise
+    async def test_counters_that_cannot_be_counted_on_are_refused(self, t: Trial) -> None:
+        """One more of them is a number still: a claim adds to those of all jobs at once."""
+        job_id, most = await t.enqueue(), 2**63 - 1
+        for columns in ("executions", "attempts", "lost", "position"):
+            self._refused(
+                t,
+                f"insert into jobs (type, {columns}) values ('by hand', {most})",  # noqa: S608
+                f"update jobs set {columns} = {most} where id = '{job_id}'",  # noqa: S608
+            )
+        self._refused(t, f"insert into jobs (type, seq) values ('by hand', {most})")  # noqa: S608
+        self.sql(t.driver, f"update jobs set max_attempts = {most}, max_lost = {most}, timeout_ns = {most}")  # noqa: S608
+        await t.enqueue()
+        assert len(await t.claim()) == 2
+
+    @promise
+    async def test_an_instant_without_a_date_is_refused(self, t: Trial) -> None:
+        """Where the store knows endless time: no clock comes there."""
+        job_id = await t.enqueue()
+        for column in ("created_at", "queued_at", "updated_at", "run_at", "aged_at", "cancel_requested_at"):
+            for instant in self.dateless():
+                self._refused(
+                    t,
+                    f"insert into jobs (type, {column}) values ('by hand', {instant})",  # noqa: S608
+                    f"update jobs set {column} = {instant} where id = '{job_id}'",  # noqa: S608
+                )
+        assert [job.id for job in await t.claim()] == [job_id]
+
+    @promise
+    async def test_half_a_character_in_a_list_stops_nobody(self, t: Trial) -> None:
+        """JSON can say it, UTF-8 cannot. A store refuses it, or it is read as something else."""
+        half = "\\ud800"
+        for column, text in (("headers", f'{{"a": "{half}"}}'), ("tags", f'["{half}"]'), ("limit_keys", f'["{half}"]')):
+            with suppress(Exception):  # the store's own refusal, whatever its class
+                self.sql(t.driver, f"insert into jobs (type, {column}) values ('by hand', '{text}')")  # noqa: S608
+        job_id = await t.enqueue()
+        claimed = await t.claim()
+        assert claimed[-1].id == job_id
+        assert [await t.ack(job) for job in claimed] == ["applied"] * len(claimed)
+        for job in claimed:
+            (await t.job(job.id)).headers.get("a", "").encode()
 
     @promise
     async def test_identity_and_origin_never_change(self, t: Trial) -> None:

@@ -3,7 +3,8 @@
 -- itself always binds every value and never relies on them.
 --
 -- The CHECKs are the second half of assertions made in core/: a row that breaks one cannot be stored.
--- The triggers only raise. Their bodies never run on the hot path, only their WHEN clauses are evaluated.
+-- The triggers only raise. Their bodies never run on the hot path, only their WHEN clauses are evaluated; `after` the update,
+-- because before it the server would lock each row once more (docs/adr/0010).
 -- Text that is compared or sorted is `collate "C"`: the same order in every database, and the one that Python has.
 
 -- ------------------------------------------------------------------------------------------------------------ time
@@ -105,6 +106,13 @@ create table windlass.jobs (
   constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
   constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
                                        and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
+  -- A sum or a conversion that fails would do so for everybody whose claim or list meets the row.
+  constraint counters_can_count check (greatest(attempts, executions, lost, position) < 4611686018427387904
+                                       and position > -4611686018427387904 and seq between 1 and 90000000000000000),
+  constraint instants_are_dated check (greatest(created_at, queued_at, updated_at, run_at, lease_expires_at, claimed_at, started_at, finished_at,
+                                                failed_at, dead_at, fire_at, aged_at, cancel_requested_at) < 'infinity'
+                                       and least(created_at, queued_at, updated_at, run_at, lease_expires_at, claimed_at, started_at, finished_at,
+                                                 failed_at, dead_at, fire_at, aged_at, cancel_requested_at) > '-infinity'),
   constraint ready_is_free      check (not ready or (waiting_on = 0 and parked_on is null)),
   constraint permits_are_leased check (permits is null or state = 'running'),
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
@@ -147,12 +155,15 @@ create trigger jobs_default_position before insert on windlass.jobs
   for each row when (new.position is null) execute function windlass.place_at_tail();
 
 -- The engine always writes a larger updated_at; only a hand-made update leaves it as it was.
-create function windlass.touch() returns trigger language plpgsql as
-  $$ begin new.updated_at := greatest(old.updated_at + interval '1 microsecond', clock_timestamp()); return new; end $$;
-create trigger jobs_touch before update on windlass.jobs
+create function windlass.touch() returns trigger language plpgsql as $$
+begin
+  update windlass.jobs set updated_at = greatest(updated_at + interval '1 microsecond', clock_timestamp()) where seq = new.seq;
+  return null;
+end $$;
+create trigger jobs_touch after update on windlass.jobs
   for each row when (new.updated_at = old.updated_at) execute function windlass.touch();
 
-create trigger jobs_frozen before update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
+create trigger jobs_frozen after update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
   group_seq, retry_of, manual, retry_mode, crash_policy, history, created_at, queued_at on windlass.jobs for each row
   when (new.seq <> old.seq or new.id <> old.id or new.type <> old.type or new.org_id is distinct from old.org_id
     or new.template_id is distinct from old.template_id or new.template_version is distinct from old.template_version
@@ -162,15 +173,15 @@ create trigger jobs_frozen before update of seq, id, type, org_id, template_id, 
     or new.crash_policy <> old.crash_policy or new.history is distinct from old.history or new.created_at <> old.created_at or new.queued_at <> old.queued_at)
   execute function windlass.refuse('this column of a job never changes');
 
-create trigger jobs_payload_frozen before update of payload, codec, headers on windlass.jobs for each row
+create trigger jobs_payload_frozen after update of payload, codec, headers on windlass.jobs for each row
   when (old.executions > 0 and (new.payload <> old.payload or new.codec <> old.codec or new.headers is distinct from old.headers))
   execute function windlass.refuse('the payload is frozen once a job has been claimed');
 
-create trigger jobs_order_frozen before update of priority, position on windlass.jobs for each row
+create trigger jobs_order_frozen after update of priority, position on windlass.jobs for each row
   when (old.state <> 'queued' and (new.priority <> old.priority or new.position <> old.position))
   execute function windlass.refuse('priority and position change only while a job is queued');
 
-create trigger jobs_one_way before update of state on windlass.jobs for each row
+create trigger jobs_one_way after update of state on windlass.jobs for each row
   when ((old.state in ('succeeded', 'cancelled') and new.state <> old.state)
     or (old.state = 'dead' and new.state not in ('dead', 'queued'))
     or (old.state = 'dead' and new.state = 'queued' and (old.retry_mode = 'new_job' or old.dead_kind = 'superseded'))
@@ -178,12 +189,12 @@ create trigger jobs_one_way before update of state on windlass.jobs for each row
     or (old.state = 'queued' and new.state = 'succeeded'))
   execute function windlass.refuse('a job does not make this change of state');
 
-create trigger jobs_started_once before update of started_at on windlass.jobs for each row
+create trigger jobs_started_once after update of started_at on windlass.jobs for each row
   when (new.started_at is distinct from old.started_at
     and not (old.state = 'queued' and new.state = 'running') and not (old.state = 'running' and old.started_at is null))
   execute function windlass.refuse('started_at is written once per execution');
 
-create trigger jobs_ended_once before update of finished_at, dead_at, dead_kind, dead_reason on windlass.jobs for each row
+create trigger jobs_ended_once after update of finished_at, dead_at, dead_kind, dead_reason on windlass.jobs for each row
   when (old.finished_at is not null and new.state = old.state
     and (new.finished_at is distinct from old.finished_at or new.dead_at is distinct from old.dead_at
          or new.dead_reason is distinct from old.dead_reason
@@ -235,7 +246,7 @@ create table windlass.runs (
 -- time, so a few words per range of pages are enough: an ordinary index would cost every end of a run an entry.
 create index runs_finished on windlass.runs using brin (finished_at) with (pages_per_range = 32, autosummarize = on);
 
-create trigger runs_frozen before update of job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id,
+create trigger runs_frozen after update of job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id,
   template_version, claimed_at, wait_us, params on windlass.runs for each row
   when (new.job_seq <> old.job_seq or new.attempt_no <> old.attempt_no or new.run_id <> old.run_id
     or new.worker_id is distinct from old.worker_id or new.org_id is distinct from old.org_id or new.queue <> old.queue
@@ -244,11 +255,11 @@ create trigger runs_frozen before update of job_seq, attempt_no, run_id, worker_
     or new.wait_us is distinct from old.wait_us or new.params is distinct from old.params)
   execute function windlass.refuse('this column of a run never changes');
 
-create trigger runs_started_once before update of started_at on windlass.runs for each row
+create trigger runs_started_once after update of started_at on windlass.runs for each row
   when (new.started_at is distinct from old.started_at and (old.started_at is not null or old.status is not null))
   execute function windlass.refuse('started_at of a run is written once');
 
-create trigger runs_ended_once before update of status, finished_at, exit_code, error, traceback, log_path, cpu_us, peak_rss
+create trigger runs_ended_once after update of status, finished_at, exit_code, error, traceback, log_path, cpu_us, peak_rss
   on windlass.runs for each row
   when (old.status is not null
     and (new.status is distinct from old.status or new.finished_at is distinct from old.finished_at
@@ -266,7 +277,7 @@ begin
   end if;
   return new;
 end $$;
-create trigger runs_artifacts_append before update of artifacts on windlass.runs for each row
+create trigger runs_artifacts_append after update of artifacts on windlass.runs for each row
   when (new.artifacts is distinct from old.artifacts and old.artifacts <> '[]') execute function windlass.keep_artifacts();
 
 -- A cascade deletes runs after their job is gone; everything else finds the job and is refused.
@@ -501,7 +512,7 @@ alter sequence windlass.outbox_event_id_seq owned by windlass.outbox.event_id;
 create table windlass.outbox_default partition of windlass.outbox default;
 create index outbox_waiting on windlass.outbox (event_id) where fanned_at is null;
 create index outbox_fanned on windlass.outbox (created_at) where fanned_at is not null;
-create trigger outbox_frozen before update of event_id, created_at on windlass.outbox for each row
+create trigger outbox_frozen after update of event_id, created_at on windlass.outbox for each row
   when (new.event_id <> old.event_id or new.created_at <> old.created_at)
   execute function windlass.refuse('when an event happened never changes');
 
@@ -523,7 +534,7 @@ create table windlass.deliveries_default partition of windlass.deliveries defaul
 create index deliveries_due on windlass.deliveries (webhook_id, next_attempt_at) where status = 'queued';
 create index deliveries_sent on windlass.deliveries (webhook_id, finished_at) where status = 'sent';
 create index deliveries_of on windlass.deliveries (webhook_id, status, event_id);
-create trigger deliveries_frozen before update of event_id, webhook_id, event_at on windlass.deliveries for each row
+create trigger deliveries_frozen after update of event_id, webhook_id, event_at on windlass.deliveries for each row
   when (new.event_id <> old.event_id or new.webhook_id <> old.webhook_id or new.event_at <> old.event_at)
   execute function windlass.refuse('what a delivery is of never changes');
 
@@ -600,7 +611,7 @@ create table windlass.audit (
   count    bigint not null default 1
 );
 
-create trigger audit_frozen before update on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');
+create trigger audit_frozen after update on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');
 create trigger audit_kept   before delete on windlass.audit for each row execute function windlass.refuse('the audit log is append-only');
 
 -- ------------------------------------------------------------------------------------------------------- partitions

@@ -86,6 +86,10 @@ create table jobs (
   constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
   constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
                                        and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
+  -- A sum that is too large would be refused, and with it the claim of everybody who meets the row.
+  constraint counters_can_count check (max(attempts, executions, lost) < 4611686018427387904
+                                       and (position is null or abs(position) < 4611686018427387904)
+                                       and seq between 1 and 90000000000000000),
   constraint ready_is_free      check (ready = 0 or (ready = 1 and waiting_on = 0 and parked_on is null)),
   constraint permits_are_leased check (permits is null or state = 'running'),
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
