@@ -61,6 +61,9 @@ LIMITS: list[Planted] = [
      "<> :fair\n    order by seq for update skip locked", "<> :fair\n    order by seq for update", ("passing",)),
     ("pg claim: does not say that it is about to begin runs", PG + "sql/leases.sql",
      "with nothing as (delete from windlass.barrier where false), glance as", "with glance as", ("holders: limit",)),
+    ("pg settle: does not say that it is about to end runs", PG + "sql/settle.sql",
+     "with nothing as (delete from windlass.barrier where false)\nselect seq, group_id", "select seq, group_id",
+     ("holders: limit",)),
     ("pg limits: a vacuum of runs is waited for", PG + "sql/limits.sql",
      "lock table windlass.barrier in", "lock table windlass.barrier, windlass.runs in", ("holders: limit",)),
 ]  # fmt: skip

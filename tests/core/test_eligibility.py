@@ -144,3 +144,10 @@ def test_a_claim_wants_its_types_and_when_it_has_no_handler_only_what_is_to_die(
     assert not is_wanted(job, (), unhandled=False)
     assert is_wanted(job, ("mail",), unhandled=True) == is_wanted(job, None, unhandled=True) == (on_unknown == "dead")
     assert not is_wanted(job, ("other",), unhandled=True)
+
+
+def test_only_a_lease_can_have_lapsed() -> None:
+    """Rows that somebody else wrote may say anything: an expiry without a lease, a lease without an expiry."""
+    assert is_expired(running(lease_expires_at=NOW), NOW)
+    assert not is_expired(queued(lease_expires_at=NOW), NOW)
+    assert not is_expired(running(lease_expires_at=None), NOW)

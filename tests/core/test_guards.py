@@ -66,6 +66,21 @@ def test_an_unknown_job_is_not_inflight(outcome: Outcome | None) -> None:
     assert asked(None, outcome) == "not_inflight"
 
 
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_a_job_that_never_runs_twice_ends_and_is_not_brought_back(outcome: Outcome, lapsed: bool) -> None:
+    expected = "never_twice" if outcome in BRINGS_BACK else "applied"
+    job = running(retry_mode="new_job")
+    assert asked(job, outcome, now=AFTER if lapsed else BEFORE, lapsed=lapsed) == expected
+    assert asked(job, None) == "applied"
+
+
+@pytest.mark.parametrize("outcome", [*OUTCOMES, None])
+def test_a_row_that_runs_without_a_lease_obeys_nobody(outcome: Outcome | None) -> None:
+    """As others may write it."""
+    assert asked(running(lease_expires_at=None, lease_token=None), outcome) == "not_inflight"
+
+
 def test_a_stale_token_cannot_settle() -> None:
     taken_over = running(lease_token=OTHER_FENCE, last_token=FENCE, last_outcome="expire")
     assert asked(taken_over, "ack") == "mismatch"
@@ -80,19 +95,20 @@ def test_not_inflight_comes_before_expired_and_expired_before_mismatch() -> None
 # -------------------------------------------------------------------------------------------------------------- repeats
 
 
+@pytest.mark.parametrize("mode", ["same_job", "new_job"])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("said", OUTCOMES)
 @pytest.mark.parametrize("again", OUTCOMES)
 def test_a_repeat_is_the_same_outcome_again_or_fail_after_ack_but_never_a_retry_of_a_finished_job(
-    state: State, said: Outcome, again: Outcome
+    state: State, said: Outcome, again: Outcome, mode: str
 ) -> None:
-    """Or what would have brought a job back that was cancelled instead: its worker cannot know."""
-    job = in_state(state, last_token=FENCE, last_outcome=said)
+    """Or what would have brought a job back that was cancelled instead, or made the next link: its worker cannot know."""
+    job = in_state(state, last_token=FENCE, last_outcome=said, retry_mode=mode)
     if state == "running":
         job = replace(job, lease_token=OTHER_FENCE)
     same = said == again or (said, again) == ("ack", "fail")
     expected = same and not (again == "retry" and state in TERMINAL)
-    expected |= state == said == "cancelled" and again in BRINGS_BACK
+    expected |= state == said == "cancelled" and (again in BRINGS_BACK or (again, mode) == ("fail", "new_job"))
     assert is_repeat(job, FENCE, again) is expected
     refused = "mismatch" if state == "running" else "not_inflight"
     assert asked(job, again) == ("repeated" if expected else refused)

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from windlass.clock import SECOND
 from windlass.core import rows
 from windlass.core.alterations import Replay
-from windlass.core.changes import CountMember, Expire, Fail, Retry, RetryChild, effect_of
+from windlass.core.changes import Ack, Cancelled, CountMember, Expire, Fail, Retry, RetryChild, effect_of
 from windlass.core.eligibility import is_expired, needs_decision
 from windlass.core.guards import judge
-from windlass.core.recovery import CRASH_ERROR, recover
+from windlass.core.recovery import CRASH_ERROR, reconcile, recover
 from windlass.core.settle import Execution
 from windlass.policies import Retry as Policy
 from windlass.policies import fixed
-from windlass.types import Job
+from windlass.types import Job, RunStatus
 
 from .make import FENCE, LEASE, NOW, claimed, new, queued, running
 
@@ -116,6 +117,27 @@ def test_max_lost_does_not_shorten_a_chain_that_counts_crashes_as_failures() -> 
     change = recover(job, RUN)
     assert isinstance(change, Fail)
     assert change.kind == "superseded"
+
+
+# ------------------------------------------------------------------------------------------- rows that others wrote
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize(("status", "kind", "ending"), [
+    ("completed", Ack, "succeeded"), ("skipped", Cancelled, "cancelled"), ("failed", Fail, "failed"),
+    (None, Fail, "failed"),
+])  # fmt: skip
+def test_a_job_that_ends_as_its_run_says_is_counted_in_its_group(
+    status: RunStatus | None, kind: type, ending: str, late: int
+) -> None:
+    """And its lease is named as what it is: lapsed from the instant of its expiry."""
+    last = replace(
+        rows.run_of(running(), "run-1"), status=status, error="told", finished_at=None if status is None else NOW
+    )
+    change = reconcile(claimed(max_attempts=1, **OWNED), last, Execution(LATER - 1 + late))
+    assert type(change) is kind
+    assert change.riders == (CountMember("g", ending),)  # type: ignore[arg-type]
+    assert change.lapsed is (late == 1)
 
 
 # ---------------------------------------------------------------------------------------------- the sweep and the claim

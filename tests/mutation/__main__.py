@@ -2,19 +2,19 @@
 
     python -m mutation [core] [sqlite] [postgres]      those that were not tried yet
     --seconds=600        as many as there is time for; the next run goes on
-    --survivors          those that no test failed for, once more
+    --survivors          those that no test failed for, or that hung, once more
+    --unexplained        of those only the ones of which survivors.toml says nothing
     --shard=1/4          every fourth
     --tests=150          at most so many for each: a first, coarse run; `--survivors` then tries those that are left on all
     --file=leases        only files whose name holds the word; --place=claim only such blocks and functions
     --only=WORDS         on tests that these words choose, as with pytest's -k: quicker than to run all of them first
-    --page               write docs/design/mutation.md from what is known, and nothing else
+    --page               write docs/design/mutation.md and tests/mutation/tried.txt from what is known, and nothing else
 
-What is found is kept in .mutation/results.jsonl, by a key that changes with the code.
+What is found is kept: see `kept.py`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -25,48 +25,55 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from mutation import page, suites
+from mutation import kept, page, suites
 from mutation.every import PARTS, every
 from mutation.loop import HERE, NOT_PLANTED, Course, Loop, Verdict
 from mutation.mutant import Mutant
 
-RESULTS = HERE / "results.jsonl"
+OPTIONS = {"seconds", "survivors", "unexplained", "shard", "tests", "file", "place", "only", "page"}
 QUIET = "ignore::pytest.PytestAssertRewriteWarning"  # we are imported before pytest could rewrite anything
 
 
-def known() -> dict[str, dict[str, object]]:
-    """The last word on each mutant."""
-    if not RESULTS.exists():
-        return {}
-    return {line["key"]: line for line in map(json.loads, RESULTS.read_text().splitlines())}
-
-
-def keep(mutant: Mutant, verdict: Verdict) -> None:
+def told(mutant: Mutant, verdict: Verdict) -> None:
     if verdict.by == NOT_PLANTED:
         print(f"{NOT_PLANTED}: {mutant.reach}: {mutant.what}", flush=True)
         return
-    line = {
-        "key": mutant.key, "file": mutant.file, "place": mutant.place, "what": mutant.what, "by": verdict.by,
-        "tests": verdict.tests, "seconds": verdict.seconds,
-    }  # fmt: skip
-    with RESULTS.open("a") as out:
-        out.write(json.dumps(line, ensure_ascii=False) + "\n")
-    if verdict.by is None:
-        print(f"survived ({verdict.tests} tests): {mutant.reach}: {mutant.what}", flush=True)
+    kept.keep(mutant, verdict)
+    if verdict.by is None or verdict.hung:
+        how = "hung" if verdict.hung else "survived"
+        print(f"{how} ({verdict.tests} tests): {mutant.reach}: {mutant.what}", flush=True)
+
+
+def shard_of(words: str) -> tuple[int, int] | None:
+    """Which of how many: `1/4` is the first of four."""
+    nth, _, of = words.partition("/")
+    if not (nth.isdecimal() and of.isdecimal() and 1 <= int(nth) <= int(of)):
+        return None
+    return int(nth), int(of)
+
+
+def strange_in(options: dict[str, str], parts: list[str]) -> list[str]:
+    """What nobody understands: a run over nothing would look like one that found nothing."""
+    strange = sorted((options.keys() - OPTIONS) | (set(parts) - set(PARTS)))
+    if shard_of(options.get("shard", "1/1")) is None:
+        strange.append(f"--shard={options['shard']}")
+    for name in ("seconds", "tests"):
+        if not options.get(name, "1").isdecimal() or int(options.get(name, "1")) < 1:
+            strange.append(f"--{name}={options[name]}")
+    return strange
 
 
 def main(words: list[str]) -> int:
     options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
     parts = [word for word in words if not word.startswith("--")] or list(PARTS)
-    if strange := sorted(
-        (options.keys() - {"seconds", "survivors", "shard", "tests", "file", "place", "only", "page"})
-        | (set(parts) - set(PARTS))
-    ):
+    if strange := strange_in(options, parts):
         print(f"{' '.join(strange)}?\n\n{__doc__}")
         return 2
     HERE.mkdir(exist_ok=True)
     if "page" in options:
-        page.write(known())
+        found = kept.known()
+        page.write(found)
+        kept.write_tried(found, {mutant.key for part in PARTS for mutant in every(part)})
         return 0
     until = time.monotonic() + float(options.get("seconds", "inf"))
     for part in parts:
@@ -74,22 +81,26 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def is_wanted(known: kept.Result | None, *, again: bool) -> bool:
+    return known is not None and known.how != "killed" if again else known is None
+
+
 def try_part(part: str, options: dict[str, str], until: float) -> None:
-    nth, _, of = options.get("shard", "1/1").partition("/")
-    found = known()
+    nth, of = shard_of(options.get("shard", "1/1")) or (1, 1)
+    found, reasons, again = kept.known(), page.explanations(), bool(options.keys() & {"survivors", "unexplained"})
     chosen = [
         mutant for number, mutant in enumerate(every(part))
-        if number % int(of) == int(nth) - 1
+        if number % of == nth - 1
         and options.get("file", "") in mutant.file and options.get("place", "") in mutant.place
-        and (mutant.key in found and found[mutant.key]["by"] is None if "survivors" in options else mutant.key not in found)
+        and is_wanted(found.get(mutant.key), again=again) and not ("unexplained" in options and page.why(mutant, reasons))
     ]  # fmt: skip
-    caught = Counter((f"{line['file']}:{line['place']}", str(line["by"])) for line in found.values() if line["by"])
+    caught = Counter((result.reach, result.by) for result in found.values() if result.by and result.how == "killed")
     suite = suites.SUITES[part]
     most = int(options["tests"]) if "tests" in options else None
     print(f"{part}: {len(chosen)} mutants", flush=True)
     if not chosen or time.monotonic() > until:
         return
-    course = Course(chosen, keep, until, HERE / f"reach-{part}.json", suite.between, caught, most)
+    course = Course(chosen, told, until, HERE / f"reach-{part}.json", suite.between, caught, most)
     options_of_pytest = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-W", QUIET, "--no-header"]
     loop = Loop(course)
     suite.start()

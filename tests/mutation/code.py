@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from mutation.mutant import PACKAGE, Mutant
@@ -102,6 +103,6 @@ def mutants_of(file: str, *, only_skips: bool = False) -> Iterator[Mutant]:
         whats = [what for what, _ in bugs(function, only_skips=only_skips)]
         for index, what in enumerate(whats):
             mutated: Any = copy.deepcopy(function)
-            list(bugs(mutated, only_skips=only_skips))[index][1]()
+            next(islice(bugs(mutated, only_skips=only_skips), index, None))[1]()
             seen[what] = seen.get(what, -1) + 1
             yield Mutant(file, place, what, ast.unparse(ast.fix_missing_locations(mutated)), seen[what])

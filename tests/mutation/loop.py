@@ -1,8 +1,8 @@
 """A pytest plugin that runs the collected tests not once but once for each mutant, in a forked child each time.
 
 The parent has imported and collected everything, so a child costs a fork and the tests that come to its mutant: first those
-that caught another in the same place, then the quick ones, until one fails. A child that says nothing for a while hangs,
-which is also a way to be caught.
+that caught another in the same place, then the quick ones, until one fails. A child that says nothing for a while hangs:
+that is told apart, because nothing was asserted, and a machine with too much to do looks the same.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ settings.register_profile(
 
 @dataclass
 class Verdict:
-    by: str | None  # the test that failed; None: none did
+    by: str | None  # the test that failed or hung; None: none did
     tests: int
     seconds: float
+    hung: bool = False
 
 
 @dataclass
@@ -85,7 +86,7 @@ class Loop:
             able.sort(key=lambda item: (-killers[mutant.reach, item.nodeid], own not in item.nodeid, costs[item.nodeid]))
             able = able[: self.course.most]
             verdict = self._judged(mutant, able)
-            if verdict.by is not None:
+            if verdict.by is not None and not verdict.hung:  # to hang takes long: not the one to begin with
                 killers[mutant.reach, verdict.by] += 1
             self.course.done(mutant, verdict)
         return True
@@ -152,18 +153,20 @@ class Loop:
             self._child(mutant, items, writer, directory)
         os.close(writer)
         try:
-            by, tests = self._listen(reader, pid)
+            by, tests, hung = self._listen(reader, pid)
         finally:
             os.close(reader)
             shutil.rmtree(directory, ignore_errors=True)
             self.course.between()
-        return Verdict(by, tests, round(time.monotonic() - began, 2))
+        return Verdict(by, tests, round(time.monotonic() - began, 2), hung)
 
-    def _listen(self, reader: int, pid: int) -> tuple[str | None, int]:
-        """Until the child has ended, or says nothing any more."""
-        said, current, tests, failed, ended = b"", NOT_PLANTED, 0, None, False
+    @staticmethod
+    def _listen(reader: int, pid: int) -> tuple[str | None, int, bool]:
+        """Until the child has ended, or says nothing any more, which is the last that is answered."""
+        said, current, tests, failed, ended, hung = b"", NOT_PLANTED, 0, None, False, False
         while not ended:
             readable, _, _ = select.select([reader], [], [], PATIENCE)
+            hung = not readable
             heard = os.read(reader, 65536) if readable else b""
             if not heard:
                 break
@@ -179,7 +182,7 @@ class Loop:
         with suppress(ProcessLookupError):  # it may have ended
             os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        return failed or current or None, tests
+        return failed or current or None, tests, hung
 
     def _child(self, mutant: Mutant | None, items: Iterable[pytest.Item], writer: int, directory: str) -> None:
         try:

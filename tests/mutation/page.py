@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from mutation.every import PARTS, every
+from mutation.kept import Result
 from mutation.mutant import ROOT, Mutant
 
 PAGE = ROOT / "docs" / "design" / "mutation.md"
@@ -16,9 +17,11 @@ EXPLAINED = Path(__file__).parent / "survivors.toml"
 TITLES = {
     "core": "Core", "sqlite": "SQLite, and the operations that both stores share", "postgres": "PostgreSQL"
 }  # fmt: skip
+COLUMNS, RULE = "| mutants | tried | killed | hung | survived |", "|---|---|---|---|---|---|"
 HEAD = """# Mutation testing
 
-Made by `make mutation` from what it has tried so far; explanations are kept in `tests/mutation/survivors.toml`.
+Made by `make mutation` from what was tried so far (`tests/mutation/tried.txt`, to which every run adds); explanations are
+kept in `tests/mutation/survivors.toml`.
 
 Beside the bugs that people planted (`tests/mutants.py`), a generator makes every one that a few operators can make,
 in each SQL block of both dialects, in core, and in the statements that operations send along:
@@ -31,10 +34,10 @@ in each SQL block of both dialects, in core, and in the statements that operatio
 - **Python of operations**: each statement that stands for itself skipped, which is how riders travel there.
 
 Each is planted in a forked child that runs the tests which come to that block or function, quick ones first, until
-one fails. The random histories of the model and the simulator are not among them: what survives here may still be
-caught there. In a first, coarse run the number of tests may be bounded; how many were tried stands behind each
-survivor. Not mutated are SQL that is put together at run time, functions and checks of the schema, and constants at
-module level.
+one fails. One whose tests say nothing for a long while has *hung*: nobody saw it, so it is not counted as killed. The
+random histories of the model and the simulator are not among them: what survives here may still be caught there. In a
+first, coarse run the number of tests may be bounded; how many were tried stands behind each survivor. Not mutated are SQL
+that is put together at run time, functions and checks of the schema, and constants at module level.
 """
 
 
@@ -52,7 +55,7 @@ def why(mutant: Mutant, known: Sequence[Mapping[str, str]]) -> str | None:
     return next((explanation["why"] for explanation in known if concerns(explanation, mutant)), None)
 
 
-def write(results: Mapping[str, Mapping[str, Any]]) -> None:
+def write(results: Mapping[str, Result]) -> None:
     lines, reasons = [HEAD], explanations()
     totals, left = [], list[str]()
     for part in PARTS:
@@ -61,23 +64,21 @@ def write(results: Mapping[str, Mapping[str, Any]]) -> None:
         totals.append(f"| {TITLES[part]} | {numbers(mutants, results)} |")
         if not tried:
             continue
-        left += [f"\n## {TITLES[part]}\n", "| file | mutants | tried | killed | survived |", "|---|---|---|---|---|"]
+        left += [f"\n## {TITLES[part]}\n", f"| file {COLUMNS}", RULE]
         for file in dict.fromkeys(mutant.file for mutant in tried):
             left.append(f"| `{file}` | {numbers([mutant for mutant in mutants if mutant.file == file], results)} |")
-        left += survivors([mutant for mutant in tried if results[mutant.key]["by"] is None], results, reasons)
-    lines += ["| part | mutants | tried | killed | survived |", "|---|---|---|---|---|", *totals, *left]
+        left += survivors([mutant for mutant in tried if results[mutant.key].how == "survived"], results, reasons)
+    lines += [f"| part {COLUMNS}", RULE, *totals, *left]
     PAGE.write_text("\n".join(lines) + "\n")
 
 
-def numbers(mutants: Sequence[Mutant], results: Mapping[str, Mapping[str, Any]]) -> str:
+def numbers(mutants: Sequence[Mutant], results: Mapping[str, Result]) -> str:
     tried = [results[mutant.key] for mutant in mutants if mutant.key in results]
-    survived = sum(result["by"] is None for result in tried)
-    return f"{len(mutants)} | {len(tried)} | {len(tried) - survived} | {survived}"
+    counted = Counter(result.how for result in tried)
+    return f"{len(mutants)} | {len(tried)} | {counted['killed']} | {counted['hung']} | {counted['survived']}"
 
 
-def survivors(
-    mutants: Sequence[Mutant], results: Mapping[str, Mapping[str, Any]], reasons: Sequence[Mapping[str, str]]
-) -> list[str]:
+def survivors(mutants: Sequence[Mutant], results: Mapping[str, Result], reasons: Sequence[Mapping[str, str]]) -> list[str]:
     """By what is said of them; first those of which nothing is."""
     by_reason: dict[str, list[Mutant]] = {}
     for mutant in mutants:
@@ -86,6 +87,6 @@ def survivors(
     for reason, them in sorted(by_reason.items()):
         lines += ["", f"**Survived. {reason or 'Not explained yet'}**", ""]
         for mutant in them:
-            tests = results[mutant.key]["tests"]
+            tests = results[mutant.key].tests
             lines.append(f"- `{mutant.file.rpartition('/')[2]}: {mutant.place}`: `{mutant.what}` ({tests} tests)")
     return lines

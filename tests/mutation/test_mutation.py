@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 import pytest
 
-from mutation import code, sql
+from mutation import code, loop, sql
+from mutation.__main__ import main
 from mutation.every import files_of_core, files_of_sql
+from mutation.kept import known, write_tried
 from mutation.mutant import PACKAGE, Mutant
-from mutation.page import concerns, explanations
+from mutation.page import PAGE, TITLES, concerns, explanations
 from mutation.planting import function_at, plant
 from windlass.core import guards
 from windlass.drivers.postgres.sql import SQL as POSTGRES
@@ -64,20 +73,29 @@ def test_python_is_turned_negated_and_skipped() -> None:
     assert whats == {"LtE for Lt", "left out", "negated", "skipped"}
 
 
+@cache
+def of_core() -> list[Mutant]:
+    return [mutant for file in files_of_core() for mutant in code.mutants_of(file)]
+
+
 def test_every_mutant_of_core_is_another_program() -> None:
-    for file in files_of_core()[:12]:
-        tree = ast.parse((PACKAGE / file).read_text())
-        healthy = {name: ast.unparse(function) for name, function in code.functions(tree)}
-        assert all(mutant.text != healthy[mutant.place] for mutant in code.mutants_of(file))
+    healthy = {
+        (file, name): ast.unparse(function)
+        for file in files_of_core()
+        for name, function in code.functions(ast.parse((PACKAGE / file).read_text()))
+    }
+    assert [mutant for mutant in of_core() if mutant.text == healthy[mutant.file, mutant.place]] == []
 
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     function = function_at(guards, mutant.place)
     before = function.__code__
-    plant(mutant)
-    yield
-    function.__code__ = before
+    try:
+        plant(mutant)
+        yield
+    finally:
+        function.__code__ = before
 
 
 def test_what_is_planted_acts_wherever_the_function_was_imported() -> None:
@@ -98,6 +116,61 @@ def test_what_is_planted_acts_wherever_the_function_was_imported() -> None:
 def test_every_explanation_is_of_a_mutant_that_there_is() -> None:
     """An explanation that nothing needs any more is one that somebody will believe."""
     mutants = [m for store in ("sqlite", "postgres") for file in files_of_sql(store) for m in sql.mutants_of(file)]
-    mutants += [m for file in files_of_core() for m in code.mutants_of(file)]
+    mutants += of_core()
     unused = [explanation for explanation in explanations() if not any(concerns(explanation, mutant) for mutant in mutants)]
     assert unused == []
+
+
+# ------------------------------------------------------------------------------------------------------- what is kept
+
+
+@pytest.mark.parametrize("shard", ["", "1", "0/4", "5/4", "1/0", "a/b", "-1/4", "1/4/2", "1.5/4"])
+def test_a_shard_that_is_none_is_refused(shard: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["core", f"--shard={shard}"]) == 2
+    assert f"--shard={shard}?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("word", ["--seconds=soon", "--tests=0", "--tests=-1", "--sekonds=3", "kore"])
+def test_a_word_that_nobody_understands_is_refused(word: str) -> None:
+    assert main(["core", word]) == 2
+
+
+def test_what_a_machine_finds_is_added_to_what_came_with_the_repository(tmp_path: Path) -> None:
+    tried, results = tmp_path / "tried.txt", tmp_path / "results.jsonl"
+    tried.write_text("aaa killed 3\nbbb survived 9\nggg killed 1\n")
+    here = {"file": "f", "place": "p", "what": "w", "seconds": 1, "tests": 4}
+    lines = [{**here, "key": "bbb", "by": "test"}, {**here, "key": "ccc", "by": "test", "hung": True}]
+    results.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_tried(known(tried, results), ["aaa", "bbb", "ccc", "ddd"], tried)
+    assert tried.read_text() == "aaa killed 3\nbbb killed 4\nccc hung 4\n"
+    assert known(tried, tmp_path / "nothing")["bbb"].how == "killed"
+
+
+def test_the_page_tells_of_as_many_as_are_kept() -> None:
+    """Both are written at once, and nobody writes one of them alone."""
+    rows = [line for line in PAGE.read_text().splitlines() for title in TITLES.values() if line.startswith(f"| {title} |")]
+    told = [tuple(map(int, row.split("|")[4:7])) for row in rows]
+    counted = Counter(result.how for result in known(results=Path("nothing")).values())
+    assert tuple(map(sum, zip(*told, strict=True))) == (counted["killed"], counted["hung"], counted["survived"])
+
+
+@pytest.mark.parametrize(("said", "by", "hung"), [
+    (b"begun a\nbegun b\nfailed b\n", "b", False), (b"begun a\npassed all\n", None, False), (b"begun a\n", "a", True),
+])  # fmt: skip
+def test_a_child_that_says_nothing_any_more_has_hung_and_is_not_killed(
+    said: bytes, by: str | None, hung: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "PATIENCE", 0.05)
+    reader, writer = os.pipe()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, process_group=0)
+    try:
+        os.write(writer, said)
+        told = loop.Loop._listen(reader, child.pid)
+    finally:
+        os.close(reader)
+        os.close(writer)
+        child.kill()
+        child.wait()
+        assert child.stdin is not None
+        child.stdin.close()
+    assert (told[0], told[2]) == (by, hung)

@@ -60,8 +60,8 @@ def groups_of(jobs: Sequence[NewJob]) -> dict[str, tuple[NewGroup, list[NewJob]]
 
 
 def check_links(jobs: Sequence[NewJob]) -> None:
-    """What can be told of a batch without a store: nobody waits for itself, not by way of others either."""
-    groups_of(jobs)
+    """What can be told of a batch without a store: its groups are sound, and nobody waits for itself, not by way of others
+    either."""
     waits: dict[str, set[str]] = {}
     for edge in edges_of(jobs):
         waits.setdefault(edge.job_id, set()).add(edge.parent_id)

@@ -31,7 +31,7 @@ from postgres.stepping import Stage, transaction
 from windlass.core.alterations import Alteration, Cancel, PauseLimit, PutGroup, PutLimit, PutQueue
 from windlass.core.changes import Settlement
 from windlass.core.settle import Failed, Succeeded
-from windlass.drivers.postgres import keys, leases, settlement
+from windlass.drivers.postgres import keys, leases, limits, settlement
 from windlass.drivers.postgres.arrays import Ints
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
 from windlass.drivers.postgres.sql import SQL
@@ -174,6 +174,14 @@ def used(stage: Stage) -> list[Any]:
     return stage.ask(f"select used::int, ({running}) from windlass.limits where key = 'k'")
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes a limit waits for as long as a step takes: on a slow machine it would give up and begin anew, and no two
+    courses of the same steps would be alike."""
+    monkeypatch.setattr(limits, "BRIEFLY", 60_000)
+
+
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_new_limit_counts_claims_that_are_under_way(stage: Stage, limited: bool) -> None:
     alter(stage, *([PutLimit("other", 5)] if limited else []))
@@ -187,6 +195,7 @@ def test_a_new_limit_counts_claims_that_are_under_way(stage: Stage, limited: boo
         check(stage, outcome)
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("end", [Succeeded(), Failed("no")])
 def test_a_new_limit_does_not_count_what_is_just_ending(stage: Stage, end: Any) -> None:
     enqueue(stage, new(limit_keys=("k",)), new(limit_keys=("k",)))
@@ -197,6 +206,20 @@ def test_a_new_limit_does_not_count_what_is_just_ending(stage: Stage, end: Any) 
         check(stage, outcome)
 
 
+@pytest.mark.usefixtures("unhurried")
+def test_a_new_limit_does_not_count_what_is_just_ending_beside_one_who_holds_permits(stage: Stage) -> None:
+    """Plain successes with permits end by what was seen of them before their limits were held: a limit that was made
+    between the look and the end would count the other one for ever."""
+    alter(stage, PutLimit("other", 5))
+    enqueue(stage, new(limit_keys=("other",)), new(limit_keys=("k",)))
+    jobs = claimed(stage)
+    for outcome in stage.every(lambda: {"worker": settle(jobs), "person": wanted(PutLimit("k", 5))}):
+        assert (outcome["worker"], outcome["person"]) == (["applied"] * 2, ["applied"]), outcome
+        assert used(stage) == [(0, 0)], outcome
+        check(stage, outcome)
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_a_new_limit_does_not_count_what_is_just_taken_back(stage: Stage) -> None:
     enqueue(stage, new(limit_keys=("k",)))
     claimed(stage)

@@ -26,6 +26,7 @@ from windlass.testing.conformance.fairness import FairnessPromises
 from windlass.testing.conformance.firing import FiringPromises
 from windlass.testing.conformance.fleet import FleetPromises
 from windlass.testing.conformance.groups import GroupPromises
+from windlass.testing.conformance.guarding import GuardPromises
 from windlass.testing.conformance.histories import HistoryPromises
 from windlass.testing.conformance.holds import HoldPromises
 from windlass.testing.conformance.inspecting import InspectionPromises
@@ -58,6 +59,7 @@ class DriverConformance(
     LeasePromises,
     SettlementPromises,
     PrefetchPromises,
+    GuardPromises,
     RecoveryPromises,
     ChainPromises,
     UniquenessPromises,
@@ -100,6 +102,7 @@ __all__ = [
     "FiringPromises",
     "FleetPromises",
     "GroupPromises",
+    "GuardPromises",
     "HistoryPromises",
     "HoldPromises",
     "InspectionPromises",

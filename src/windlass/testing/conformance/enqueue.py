@@ -132,13 +132,13 @@ class EnqueuePromises(Suite):
 
     @promise
     async def test_a_used_id_is_an_error_and_nothing_is_stored(self, t: Trial) -> None:
-        """A used id raises DuplicateId, within a batch too; the whole batch is refused."""
+        """A used id raises DuplicateId, which names it, within a batch too; the whole batch is refused."""
         await t.enqueue(id="one", payload=b"1")
-        with pytest.raises(DuplicateId):
-            await t.driver.enqueue([t.new(id="two"), t.new(id="one", payload=b"2")], now=t.now)
+        with pytest.raises(DuplicateId, match="'one'"):
+            await t.driver.enqueue([t.new(id="new"), t.new(id="one", payload=b"2")], now=t.now)
         with pytest.raises(DuplicateId):
             await t.driver.enqueue([t.new(id="three"), t.new(id="three")], now=t.now)
-        assert await t.driver.get(["two", "three"]) == [None, None]
+        assert await t.driver.get(["new", "three"]) == [None, None]
         assert (await t.job("one")).payload == b"1"
 
     @promise

@@ -168,9 +168,9 @@ class LeasePromises(Suite):
 
     @promise
     async def test_a_prefetched_job_begins_when_its_handler_does(self, t: Trial) -> None:
-        """start=False leaves started_at empty; the next extension that knows it writes it, once."""
-        await t.enqueue()
-        job = await t.take(start=False)
+        """start=False leaves started_at empty; the next extension that knows it writes it, once, and to no other run."""
+        await t.enqueue_all(2)
+        job, other = await t.claim(start=False)
         assert (await t.job(job.id)).started_at is None
         t.clock.advance(5)
         await t.extend(job, started_at=t.now)
@@ -178,6 +178,7 @@ class LeasePromises(Suite):
         t.clock.advance(5)
         await t.extend(job, started_at=t.now)
         assert (await t.job(job.id)).started_at == (await t.last_run(job.id)).started_at == began
+        assert (await t.job(other.id)).started_at is (await t.last_run(other.id)).started_at is None
 
     @promise
     async def test_settlement_writes_the_true_start_of_a_prefetched_job(self, t: Trial) -> None:

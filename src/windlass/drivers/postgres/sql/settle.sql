@@ -24,7 +24,8 @@ select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, l
 -- name: shared_rows_of
 -- Groups that jobs belong to and permits that their leases hold, before anything is locked. The group is frozen; permits
 -- change only with the lease, whose token is looked at under the lock, or by one whom `hold_claims` makes wait: whoever is about
--- to end runs says so here, before it holds anything.
+-- to end runs says so here, before it holds anything. Looking for the limits afterwards says so too, but too late: a new one
+-- that came between would have counted a plain success that ends by what was seen of it here.
 with nothing as (delete from windlass.barrier where false)
 select seq, group_id, permits::text from windlass.jobs
  where seq = any(:seqs::bigint[]) and (group_id is not null or permits is not null);
