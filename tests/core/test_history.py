@@ -66,7 +66,8 @@ def test_a_success_without_a_row_is_told_from_its_job() -> None:
     job = lean(claimed_at=NOW, started_at=None)
     change = Ack(handle=1, token="t", at=NOW + 3)
     run, after = ended(job, NOW + 3), rows.settled(job, change, effect_of(change), NOW + 3)
-    assert unkept_run(after, [run]) == run
-    assert unkept_run(after, [run, run]) is None, "it has a row"
-    assert unkept_run(job, [run]) is None, "it has not ended"
-    assert unkept_run(replace(after, history="full"), [run]) is None
+    failed = replace(run, attempt_no=1)
+    assert unkept_run(after, [failed]) == run
+    assert unkept_run(after, [failed, run]) is None, "it has a row"
+    assert unkept_run(job, [failed]) is None, "it has not ended"
+    assert unkept_run(replace(after, history="full"), [failed]) is None
