@@ -61,7 +61,9 @@ class Process:
         return counted
 
     def is_stopped(self) -> bool:
-        return state_of(self.pid) == "T"
+        """All of it: the first thread may stand still while another is on its way to a lock."""
+        threads = [int(thread.name) for thread in Path(f"/proc/{self.pid}/task").iterdir()]
+        return all(state_of(thread) == "T" for thread in threads)
 
 
 class Fleet:
