@@ -85,13 +85,13 @@ POSTGRES: Final = Notes(
 - Where the time of a drained job goes: of the server's, about half is the claim, half the settle. In a claim of 500
   that took 13 ms of it (EXPLAIN ANALYZE): finding and locking 0.6 ms, changing the jobs 7 (a new version of each, three
   index entries, CHECKs, the conditions of triggers), writing the runs 1.2, the foreign key 2.1, sorting and answering
-  the rest. What each part costs claim and settle together, by leaving it out of the schema, side by side with the
-  whole, 52 batches of 500 in turn: the foreign key 11–14 %, all CHECKs of jobs 8 %, all triggers 6 %, the index by id 7
-  %, the twelve partial indexes that no plain job enters 3 %. So a schema that enforces its rules costs about a third
-  more than one that does not, which is what stands between us and a queue that keeps nothing. Between the statements of
-  one worker the claims' connection rests for a fifth of the time (answers are read and handlers begin then); shorter
-  turns of the event loop did not change the rate, nor did `synchronous_commit = off` by more than 8 %: two cores are
-  busy.
+  the rest. What a part costs claim and settle together, by leaving it out of the schema, 52 batches of 500 of each kind
+  in turn, on an uneven day (the whole schema against itself: 2 %): the foreign key 16, 14 and 7 % in three tries; in
+  one try each all CHECKs of jobs 8 %, all triggers 7 %, the index by id 7 %. Without the first three a drain cost the
+  server 47 µs a job, with them 61 (medians of seven): rules that the schema enforces make a job 30 % dearer. Between
+  the statements of one worker the claims' connection rests for about a fifth of the time (answers are read and handlers
+  begin then). Shorter turns of the event loop made no difference that could be told from noise; `synchronous_commit =
+  off` made drains 3 to 31 % quicker in four pairs.
 - Memory of an idle worker, megabytes: the interpreter 8.6, asyncio with the TLS library 10.8, psycopg with its own
   libpq and TLS library 12.1; the rest is ours, of which 9.7 are the modules of the app, 3.3 those of the driver.
 - Processor time of workers is that of the whole process tree, in /proc, in steps of 10 ms; that of the others starts with
