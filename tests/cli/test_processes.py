@@ -103,6 +103,17 @@ def test_a_child_whose_event_loop_stands_still_is_replaced_where_a_service_manag
     assert (job["state"], job["runs"], job["lost"]) == ("succeeded", 2, 1)
 
 
+def test_a_child_that_takes_its_time_to_leave_is_not_taken_for_one_that_hangs(place: Path) -> None:
+    (place / "slow.py").write_text(
+        "import atexit, time\nfrom windlass import Windlass\napp = Windlass()\natexit.register(time.sleep, 2.5)\n"
+        "@app.task\nasync def works() -> None: ...\n"
+    )
+    run(place, "enqueue", "--app", "slow", "works")
+    watched = {"NOTIFY_SOCKET": str(place / "nobody"), "WATCHDOG_USEC": "1000000"}
+    done = run(place, "worker", "slow", "--drain", "--processes", "2", **watched)
+    assert (done.returncode, "sign of life" in done.stderr) == (0, False), done.stderr
+
+
 def test_a_signal_stops_a_worker_in_order(place: Path) -> None:
     with subprocess.Popen(
         [*WINDLASS, "worker", "tasks"], cwd=place, stderr=subprocess.PIPE, stdout=subprocess.PIPE

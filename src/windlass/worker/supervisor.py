@@ -165,13 +165,11 @@ class Supervisor:
         """From its first sign on, since nobody knows how long a program takes to start."""
         if self._patience is None:
             return
-        loop = asyncio.get_running_loop()
-        last = loop.time()
-        while True:
+        silent = 0  # looks in a row: time in which this process stood still too, as when all are paused, says nothing
+        while not signs.ended:
             await asyncio.sleep(self._patience / SIGNS)
-            if signs.listen():
-                last = loop.time()
-            elif signs.heard and loop.time() - last > self._patience:
+            silent = 0 if signs.listen() else silent + 1
+            if signs.heard and not signs.ended and silent > SIGNS:
                 log.error(
                     "%s gave no sign of life for %g s: its event loop stands still; it is killed", worker_id, self._patience
                 )
@@ -187,6 +185,7 @@ class _Signs:
         os.set_blocking(fd, False)
         self._fd = fd
         self.heard = False
+        self.ended = False  # it has taken its leave, and may need some time to go
 
     def listen(self) -> bool:
         """Whether it has said something since."""
@@ -194,6 +193,7 @@ class _Signs:
             news = os.read(self._fd, 4096) != b""
         except BlockingIOError:  # nothing, or a process that the child left behind still holds the other end
             return False
+        self.ended = not news
         self.heard = self.heard or news
         return news
 

@@ -112,6 +112,21 @@ def test_events_lie_in_the_partition_of_their_day_and_a_day_is_dropped_whole(pla
     play(body)
 
 
+def test_no_hand_moves_an_event_or_a_delivery_to_another_day(play: Play) -> None:
+    """The server deletes and inserts a row that changes its partition, and no trigger runs after such an update."""
+
+    async def body(store: Store) -> None:
+        await store.forget(7 * DAY, NOON)
+        await store.ended("a", now=NOON)
+        await store.sent(NOON)
+        for table, column in (("outbox", "created_at"), ("deliveries", "event_at")):
+            for moved in ("1 second", "1 day", "10 years"):
+                with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="never changes"):
+                    store.ask(f"update windlass.{table} set {column} = {column} + interval '{moved}' returning 1")
+
+    play(body)
+
+
 def test_what_is_still_to_be_sent_keeps_its_day_and_nothing_else_of_it(play: Play) -> None:
     async def body(store: Store) -> None:
         await store.forget(DAY, NOON)

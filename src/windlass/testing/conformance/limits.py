@@ -26,6 +26,21 @@ class LimitPromises(Suite):
     # ------------------------------------------------------------------------------------------------------ what is bounded
 
     @promise
+    async def test_the_lowest_and_the_highest_priority_are_limited_like_any_other(self, t: Trial) -> None:
+        """Under a limit and in a fair queue, where jobs are picked by other ways."""
+        await t.alter(PutQueue(name="fair", order="fair"))
+        await t.alter(PutLimit("key:k", 1))
+        for queue in ("default", "fair"):
+            asked = [
+                await t.enqueue(queue=queue, priority=priority, org_id="o", limit_keys=("key:k",))
+                for priority in (-(2**31), 2**31 - 1)
+            ]
+            for job_id in reversed(asked):
+                [job] = await t.claim(queue)
+                assert job.id == job_id
+                assert await t.ack(job) == "applied"
+
+    @promise
     async def test_a_limit_concerns_jobs_by_what_they_are(self, t: Trial) -> None:
         """By type, org and tag as by a key of their own: nothing has to be said at enqueue."""
         for key, fields, other in (

@@ -3,8 +3,9 @@
 -- itself always binds every value and never relies on them.
 --
 -- The CHECKs are the second half of assertions made in core/: a row that breaks one cannot be stored.
--- The triggers only raise. Their bodies never run on the hot path, only their WHEN clauses are evaluated; `after` the update,
--- because before it the server would lock each row once more (docs/adr/0010).
+-- The triggers only raise, but for two that complete what a hand wrote. Their bodies never run on the hot path, only their WHEN clauses are evaluated; `after` the update,
+-- because before it the server would lock each row once more; where what is frozen says which partition a row is in, before it,
+-- because a row that moves is deleted and inserted, and no trigger runs after an update (docs/adr/0010).
 -- Text that is compared or sorted is `collate "C"`: the same order in every database, and the one that Python has.
 
 -- ------------------------------------------------------------------------------------------------------------ time
@@ -512,7 +513,7 @@ alter sequence windlass.outbox_event_id_seq owned by windlass.outbox.event_id;
 create table windlass.outbox_default partition of windlass.outbox default;
 create index outbox_waiting on windlass.outbox (event_id) where fanned_at is null;
 create index outbox_fanned on windlass.outbox (created_at) where fanned_at is not null;
-create trigger outbox_frozen after update of event_id, created_at on windlass.outbox for each row
+create trigger outbox_frozen before update of event_id, created_at on windlass.outbox for each row
   when (new.event_id <> old.event_id or new.created_at <> old.created_at)
   execute function windlass.refuse('when an event happened never changes');
 
@@ -534,7 +535,7 @@ create table windlass.deliveries_default partition of windlass.deliveries defaul
 create index deliveries_due on windlass.deliveries (webhook_id, next_attempt_at) where status = 'queued';
 create index deliveries_sent on windlass.deliveries (webhook_id, finished_at) where status = 'sent';
 create index deliveries_of on windlass.deliveries (webhook_id, status, event_id);
-create trigger deliveries_frozen after update of event_id, webhook_id, event_at on windlass.deliveries for each row
+create trigger deliveries_frozen before update of event_id, webhook_id, event_at on windlass.deliveries for each row
   when (new.event_id <> old.event_id or new.webhook_id <> old.webhook_id or new.event_at <> old.event_at)
   execute function windlass.refuse('what a delivery is of never changes');
 

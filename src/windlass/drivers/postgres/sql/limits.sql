@@ -247,7 +247,7 @@ select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_
 -- name: pick_limited
 -- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks, with what is asked of limits;
 -- `passed` are jobs that others hold. core/eligibility.py: is_wanted
-select -priority, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, share from windlass.jobs
+select -priority::bigint, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, share from windlass.jobs
  where queue = :queue and state = 'queued' and ready
    and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
    and seq <> all(:passed::bigint[])
@@ -257,7 +257,7 @@ select -priority, position, windlass.micros(created_at), seq, limit_keys::text, 
 -- name: pick_shares
 -- So many of the first of each org.
 select found.* from unnest(:shares::text[], :counts::bigint[]) as asked (share, count) cross join lateral (
-  select -priority, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, jobs.share
+  select -priority::bigint, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, jobs.share
     from windlass.jobs
    where queue = :queue and jobs.share = asked.share and state = 'queued' and ready
      and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
