@@ -378,3 +378,23 @@ def test_a_job_that_is_due_by_now_is_looked_for_everywhere() -> None:
         assert any(claim.sure for claim in claims(stage))
 
     on_stage("memory://", play)
+
+
+def test_what_was_due_is_looked_for_once_also_while_there_is_other_work() -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def again(left: int) -> None:
+            if left:
+                await again.enqueue(left - 1)
+
+        async with stage.working(concurrency=1):
+            await again.using(delay="1m").enqueue(0)
+            await stage.until(lambda: "claim" in stage.store.seen)
+            stage.clock.advance(60_000_000)
+            job = await again.enqueue(50)
+            await stage.until_state(job.id, "succeeded")
+            await stage.until(lambda: len(claims(stage)) > 40)
+        assert not claims(stage)[-1].sure
+        assert sum(claim.sure for claim in claims(stage)) < 10
+
+    on_stage("memory://", play)

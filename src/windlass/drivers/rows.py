@@ -78,10 +78,10 @@ def mapping_in(text: str | None) -> dict[str, str]:
         return {_whole(name): _whole(value) for name, value in json.loads(text).items()}
 
 
-def _whole(text: str) -> str:
+def _whole(value: object) -> str:
     """Half a character, which JSON can say and UTF-8 cannot, becomes a question mark: a row that somebody wrote by hand
-    must not keep a claim or a list from all the others."""
-    return text.encode("utf-8", "replace").decode()
+    must not keep a claim or a list from all the others. Nor must what is no text."""
+    return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "replace").decode()
 
 
 def limits_of(row: Sequence[Any]) -> tuple[str, ...]:

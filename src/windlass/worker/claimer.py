@@ -213,6 +213,7 @@ class Claimer:
         A group that found nothing rests for some time if another did: looking for its types among a hundred thousand
         jobs of other types is slow, and must not keep those from running."""
         loop = asyncio.get_running_loop()
+        due = self._next_due if self._must_be_sure() else None
         resting, empty = list[Group](), list[tuple[Group, float]]()
         found = False
         for group in self._groups:
@@ -231,6 +232,8 @@ class Claimer:
             for group in resting:
                 group.rests_until = 0.0
                 found = await self._claim_for(group) or found
+        if due is not None and self._next_due == due <= self._client.now():  # it was looked for
+            self._next_due = None
         return found
 
     async def _claim_for(self, group: Group) -> bool:

@@ -166,10 +166,12 @@ class Supervisor:
         if self._patience is None:
             return
         silent = 0  # looks in a row: time in which this process stood still too, as when all are paused, says nothing
-        while not signs.ended:
+        while True:
             await asyncio.sleep(self._patience / SIGNS)
             silent = 0 if signs.listen() else silent + 1
-            if signs.heard and not signs.ended and silent > SIGNS:
+            if signs.ended:
+                return
+            if signs.heard and silent > SIGNS:
                 log.error(
                     "%s gave no sign of life for %g s: its event loop stands still; it is killed", worker_id, self._patience
                 )

@@ -120,7 +120,7 @@ class SqlPromises(Suite):
 
     @promise
     async def test_half_a_character_in_a_list_stops_nobody(self, t: Trial) -> None:
-        """JSON can say it, UTF-8 cannot. A store refuses it, or it is read as something else."""
+        """JSON can say it, UTF-8 cannot; nor does what is no text. A store refuses it, or it is read as something else."""
         half = "\\ud800"
         for column, text in (("headers", f'{{"a": "{half}"}}'), ("tags", f'["{half}"]'), ("limit_keys", f'["{half}"]')):
             with suppress(Exception):  # the store's own refusal, whatever its class
@@ -131,6 +131,10 @@ class SqlPromises(Suite):
         assert [await t.ack(job) for job in claimed] == ["applied"] * len(claimed)
         for job in claimed:
             (await t.job(job.id)).headers.get("a", "").encode()
+        with suppress(Exception):
+            self.sql(t.driver, "update runs set artifacts = '[1, {\"a\": null}]'")
+        for job in claimed:
+            assert all(isinstance(one, str) for run in await t.driver.runs(job.id) for one in run.artifacts)
 
     @promise
     async def test_identity_and_origin_never_change(self, t: Trial) -> None:
