@@ -5,6 +5,7 @@ functions as they are; SQL drivers write the same columns in one statement each.
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,6 +14,8 @@ from windlass.core.changes import Effect, RetryChild, Settlement, bounded, store
 from windlass.core.eligibility import is_due
 from windlass.core.sampling import due_since
 from windlass.types import Claimed, Job, Micros, NewJob, Run
+
+OVERTAKEN_BY: Final[Micros] = 1_000_000  # clocks of machines agree far better than that
 
 
 def touched(job: Job, now: Micros) -> Micros:
@@ -126,6 +129,8 @@ def as_claimed(job: Job, run_id: str, handle: object) -> Claimed:
 def extended(
     job: Job, *, expires_at: Micros, started_at: Micros | None, progress: float | None, note: str | None, now: Micros
 ) -> Job:
+    if now + OVERTAKEN_BY < job.updated_at:  # it was on its way for so long that its holder has renewed since
+        expires_at = max(expires_at, job.lease_expires_at or 0)
     return replace(
         job, lease_expires_at=expires_at, started_at=job.started_at if job.started_at is not None else started_at,
         progress=job.progress if progress is None else progress,

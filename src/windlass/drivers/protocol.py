@@ -234,7 +234,8 @@ class Driver(Protocol):
         ...
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
-        """Set the expiry of leases that are still valid to now + lease_for; the token stays.
+        """Set the expiry of leases that are still valid to now + lease_for; the token stays. A renewal that was overtaken
+        (the row was changed more than a second after its `now`) shortens nothing: its holder counts on a later one.
 
         Also writes the true start of a prefetched job (once) and progress, and tells whether somebody asked to cancel.
         Refused renewals change nothing: not_inflight, expired or mismatch, in this order. `expires_at` is the expiry as it
@@ -335,7 +336,7 @@ class Driver(Protocol):
 
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         """The registry's heartbeat: write the worker's row with last_heartbeat = now. Of a worker that is there already
-        everything is renewed but started_at."""
+        everything is renewed but started_at. One whose `now` lies before the last says nothing: it was overtaken."""
         ...
 
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:

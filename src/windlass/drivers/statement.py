@@ -52,6 +52,7 @@ class Block:
         self.names: list[str] = []
         self._mark = mark
         self.sql = _PARAMETER.sub(self._number, _COMMENT.sub("", text).strip().rstrip(";"))
+        self._takes = frozenset(self.names)
 
     def _number(self, match: re.Match[str]) -> str:
         name = match.group(1)
@@ -60,9 +61,9 @@ class Block:
         return f"{self._mark}{self.names.index(name) + 1}"
 
     def __call__(self, **params: Any) -> Statement:
-        if params.keys() != set(self.names):
+        if params.keys() != self._takes:
             raise TypeError(f"block {self.name} takes {sorted(self.names)}, got {sorted(params)}")
-        return Statement(self.sql, tuple(params[name] for name in self.names))
+        return Statement(self.sql, tuple(map(params.__getitem__, self.names)))
 
     def many(self, rows: Iterable[Row]) -> Statement:
         """One execution per row; a row gives the parameters in the order in which they first appear in the text."""

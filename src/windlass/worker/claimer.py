@@ -110,7 +110,7 @@ class Claimer:
         self._most = most  # claim no more than this in all
         self._changed = asyncio.Event()  # a slot fell free, a settlement was confirmed, somebody wants us to stop
         self._next_due: Micros | None = None
-        self._waiting: asyncio.Task[bool] | None = None
+        self._waiting: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._told_to_stop = asyncio.Event()
         self._rests_because: type[StoreError] | None = None  # the store is being copied, or has moved
@@ -342,20 +342,25 @@ class Claimer:
         if until_empty:  # what is held may enqueue more, or come back at once
             pause = min(pause, 0.05)
         if self._waiting is None or self._waiting.done():
-            poll = self._client.settings.poll / SECOND
-            self._waiting = asyncio.get_running_loop().create_task(self._client.driver.wait(timeout=poll))
-            self._waiting.add_done_callback(lambda _: self._changed.set())
+            self._waiting = asyncio.get_running_loop().create_task(self._until_told())
         await self._changed_within(pause)
         if self._waiting.done() and not self._heard(self._waiting) and not self.stopping:
             self._changed.clear()
             await self._changed_within(pause)
+
+    async def _until_told(self) -> None:
+        """By the store. It says so itself, since whoever waits for the end of a task is called a turn of the loop later."""
+        try:
+            await self._client.driver.wait(timeout=self._client.settings.poll / SECOND)
+        finally:
+            self._changed.set()
 
     async def _changed_within(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    def _heard(self, waited: asyncio.Task[bool]) -> bool:
+    def _heard(self, waited: asyncio.Task[None]) -> bool:
         """Whether the store could be listened to."""
         error = None if waited.cancelled() else waited.exception()
         self._waiting = None

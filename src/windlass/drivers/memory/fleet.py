@@ -17,6 +17,8 @@ def beat(tables: Tables, worker: WorkerInfo, now: Micros) -> None:
     check_worker(worker)
     check_now(now)
     before = tables.workers.get(worker.id, worker)
+    if before is not worker and now < before.last_heartbeat:
+        return
     row = replace(
         worker, started_at=before.started_at, last_heartbeat=now, is_leader=False, leader_until=None,
     )  # fmt: skip

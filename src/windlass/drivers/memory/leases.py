@@ -108,12 +108,11 @@ def extend_one(tables: Tables, renewal: Renewal, expires_at: Micros, now: Micros
     if job.started_at is None and renewal.started_at is not None and job.history == "full":
         tables.put_run(job.seq, replace(tables.runs[job.seq][-1], started_at=renewal.started_at))
     note = None if renewal.progress_note is None else storable(renewal.progress_note)
-    tables.put(
-        rows.extended(
-            job, expires_at=expires_at, started_at=renewal.started_at, progress=renewal.progress, note=note, now=now
-        )
+    renewed = rows.extended(
+        job, expires_at=expires_at, started_at=renewal.started_at, progress=renewal.progress, note=note, now=now
     )
-    return Extended("applied", expires_at, job.cancel_requested_at is not None)
+    tables.put(renewed)
+    return Extended("applied", renewed.lease_expires_at, job.cancel_requested_at is not None)
 
 
 def expire(tables: Tables, now: Micros, limit: int) -> tuple[int, list[Claimed]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
+from windlass.core.admission import check_lease, check_limit, check_now, check_progress
 from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE, first_share
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import caps_of
-from windlass.core.rows import run_prefix
+from windlass.core.rows import OVERTAKEN_BY, run_prefix
 from windlass.drivers.ops.admitting import Admission
 from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
@@ -37,7 +37,6 @@ TRIES: Final = 5
 
 def claim_at_once(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], int]]:
     """One statement that commits by itself. Answers what it got, and what kept it from getting all."""
-    check_claim(wish, now)
     rows = yield claim_statement(wish, now)
     todo = rows[0][0] if rows else NOTHING_ELSE
     if not rows or rows[0][1] is None:
@@ -60,7 +59,6 @@ def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement
 
 def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[list[Claimed], dict[int, int], int]]:
     """From the floors of a cursor. Answers what it got, the last position by priority, what kept it from getting any."""
-    check_claim(wish, now)
     rows = yield SQL.claim_short(
         queue=wish.queues[0], lows=Ints(span.low for span in spans), highs=Ints(span.high for span in spans),
         floors=Ints(span.floor for span in spans), types=None if wish.types is None else Texts(wish.types),
@@ -231,11 +229,11 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
     for turn in rounds(zip(seqs, enumerate(renewals), strict=True)):
         left = list(turn)
         for _ in range(TRIES):
-            wishes = {row[0]: row[1] for row in (yield extension(left, now + lease_for, now))}
+            done = {seq: (until, bool(wish)) for seq, until, wish in (yield extension(left, now + lease_for, now))}
             for seq, (index, _) in left:
-                if seq in wishes:
-                    answers[index] = Extended("applied", now + lease_for, wishes[seq])
-            left = [unit for unit in left if unit[0] not in wishes]
+                if seq in done:
+                    answers[index] = Extended("applied", *done[seq])
+            left = [unit for unit in left if unit[0] not in done]
             guards = yield from guards_of([seq for seq, _ in left])
             for seq, (index, renewal) in left:
                 guard = guards.get(seq)
@@ -258,6 +256,7 @@ def extension(units: Sequence[tuple[int, tuple[int, Renewal]]], expires_at: Micr
         seqs=Ints(seq for seq, _ in units), tokens=tokens, which=which, starts=Ints(r.started_at or 0 for r in asked),
         progress=Floats(r.progress for r in asked),
         notes=Texts(r.progress_note and storable(r.progress_note) for r in asked), expires_at=expires_at, now=now,
+        overtaken_by=OVERTAKEN_BY,
     )  # fmt: skip
 
 

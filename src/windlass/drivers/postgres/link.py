@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg.abc import AdaptContext, Buffer, PQGen
 from psycopg.adapt import AdaptersMap, Dumper
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.drivers.postgres.arrays import KINDS, Array, Texts, packed
@@ -41,6 +41,8 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
     return ArrayDumper
 
 
+FEW: Final = 20  # rows
+MOST_CURSORS: Final = 50
 _DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
 
 
@@ -51,18 +53,16 @@ def adapt(adapters: AdaptersMap) -> None:
     adapters.register_dumper(int, Int8BinaryDumper)
 
 
-def rows_of(cursor: psycopg.Cursor[Row]) -> list[Row]:
-    return cursor.fetchall() if cursor.description is not None else []
-
-
 class Exchange(NamedTuple):
     """A statement, as steps between which one waits for the server: a step answers for what."""
 
+    link: Link
+    text: str
     cursor: psycopg.Cursor[Row]
     steps: PQGen[None]
 
     def rows(self) -> list[Row]:
-        return rows_of(self.cursor)
+        return self.link.answer(self.text, self.cursor)
 
 
 class Spoken(NamedTuple):
@@ -75,6 +75,7 @@ class Spoken(NamedTuple):
     def heard(self) -> None:
         if self.link.connection is not None:
             self.link.connection.wait(self._rest())
+            self.exchange.rows()
 
     def _rest(self) -> PQGen[None]:
         ready = yield self.wanted
@@ -99,6 +100,7 @@ class Link:
         self._aborted = False
         self._opening: Opening | None = None  # begun by a call that had to give up
         self._wire: Wire | None = None
+        self._cursors: dict[str, psycopg.Cursor[Row]] = {}
         self.connection: psycopg.Connection[Row] | None = None
         self.storing = False  # a change was sent, and its answer has not come
 
@@ -137,15 +139,32 @@ class Link:
         return connection
 
     def execute(self, statement: Statement) -> list[Row]:
-        cursor = self.open().cursor(binary=True)
+        self.open()
+        text, cursor = self._for(statement)
         try:
-            cursor.execute(self._place.text(statement.sql), statement.params, prepare=self._prepares)
+            cursor.execute(text, statement.params, prepare=self._prepares)
         except psycopg.Error as error:
             told = self.understood(error)
             if told is error:
                 raise
             raise told from error
-        return rows_of(cursor)
+        return self.answer(text, cursor)
+
+    def _for(self, statement: Statement) -> tuple[str, psycopg.Cursor[Row]]:
+        """Its text here, and a cursor: one that has said the same before knows how, which is half of its work."""
+        assert self.connection is not None
+        text = self._place.text(statement.sql)
+        return text, self._cursors.pop(text, None) or self.connection.cursor(binary=True)
+
+    def answer(self, text: str, cursor: psycopg.Cursor[Row]) -> list[Row]:
+        """A cursor keeps its last answer, so that one with a long answer is not kept."""
+        result = cursor.pgresult
+        if result is None or result.status != ExecStatus.TUPLES_OK:  # not `description`: an object of each column
+            return []
+        rows = cursor.fetchall()
+        if len(rows) <= FEW and len(self._cursors) < MOST_CURSORS:
+            self._cursors[text] = cursor
+        return rows
 
     def understood(self, error: Exception) -> Exception:
         """What operations know an error by."""
@@ -170,11 +189,8 @@ class Link:
 
     def exchange(self, statement: Statement) -> Exchange:
         """For whoever knows by other means when the server has answered."""
-        assert self.connection is not None
-        cursor = self.connection.cursor(binary=True)
-        return Exchange(
-            cursor, cursor._execute_gen(self._place.text(statement.sql), statement.params, prepare=self._prepares)
-        )
+        text, cursor = self._for(statement)
+        return Exchange(self, text, cursor, cursor._execute_gen(text, statement.params, prepare=self._prepares))
 
     def speak(self, statement: Statement) -> Spoken:
         """Without waiting for the answer."""
@@ -244,6 +260,7 @@ class Link:
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
+        self._cursors.clear()
         self.let_go()
         if connection is not None:
             with suppress(psycopg.Error):

@@ -16,6 +16,7 @@ from typing import Final
 import psycopg
 
 from windlass.clock import ticking
+from windlass.drivers.postgres.arrays import Texts
 from windlass.drivers.postgres.faults import Overdue
 from windlass.drivers.postgres.lane import Lane
 from windlass.drivers.postgres.link import Link
@@ -132,7 +133,7 @@ class Notifier:
         return None
 
     def _saying(self, queues: set[str]) -> Statement:
-        return Statement(NOTIFY, (self._place.channel, sorted(queues)))
+        return Statement(NOTIFY, (self._place.channel, Texts(sorted(queues))))
 
     def _post(self) -> None:
         """A call of its own for each statement: each has its own deadline, however long the stream of news is."""

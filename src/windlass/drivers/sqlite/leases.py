@@ -12,7 +12,7 @@ from windlass.core.dependencies import SWEPT
 from windlass.core.eligibility import PROMOTE_BITE, first_share
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import caps_of
-from windlass.core.rows import run_prefix
+from windlass.core.rows import OVERTAKEN_BY, run_prefix
 from windlass.drivers.ops.admitting import Admission
 from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
@@ -188,8 +188,8 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
                 for seq, (_, r) in turn
             ]
         )
-        rows = yield SQL.extend(items=items, expires_at=now + lease_for, now=now)
-        done: dict[int, int | None] = dict(rows)
+        rows = yield SQL.extend(items=items, expires_at=now + lease_for, now=now, overtaken_by=OVERTAKEN_BY)
+        done = {seq: (until, bool(wish)) for seq, until, wish in rows}
         begun = [(seq, r.token, r.started_at) for seq, (_, r) in turn if r.started_at is not None and seq in done]
         if begun:
             yield SQL.begin_runs(items=to_json(begun))
@@ -197,7 +197,7 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
         guards = yield from guards_of([seq for seq, _, _ in refused])
         for seq, (index, _) in turn:
             if seq in done:
-                answers[index] = Extended("applied", now + lease_for, done[seq] is not None)
+                answers[index] = Extended("applied", *done[seq])
         for seq, index, r in refused:
             answers[index] = Extended(judge(guards.get(seq), token=r.token, outcome=None, lapsed=False, now=now))
     return [answers[index] for index in range(len(renewals))]

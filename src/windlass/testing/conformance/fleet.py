@@ -50,6 +50,17 @@ class FleetPromises(Suite):
         assert await t.driver.read(AllWorkers()) == [t.worker("w", **news, started_at=began, last_heartbeat=t.now)]
 
     @promise
+    async def test_a_heartbeat_that_was_overtaken_says_nothing(self, t: Trial) -> None:
+        """The network may hold it for long. It must not make a worker look silent, and lose its leases."""
+        asked = t.now
+        await t.beat("w", running=1)
+        t.clock.advance(MINUTE)
+        await t.beat("w", running=2)
+        before = await t.driver.read(AllWorkers())
+        await t.driver.beat(t.worker("w", running=1), now=asked + 1)
+        assert await t.driver.read(AllWorkers()) == before
+
+    @promise
     async def test_the_first_registered_worker_that_asks_leads(self, t: Trial) -> None:
         """Nobody leads before; the first term has the epoch 1. The others are told who leads, and change nothing."""
         await t.beat("w")

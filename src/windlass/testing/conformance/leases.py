@@ -96,6 +96,17 @@ class LeasePromises(Suite):
         assert (await t.extend(job, lease_for=5)).expires_at == t.now + 5 == (await t.job(job.id)).lease_expires_at
 
     @promise
+    async def test_a_renewal_that_was_overtaken_shortens_nothing(self, t: Trial) -> None:
+        """The network may hold a message for so long that its sender has given up, and renewed by another."""
+        job = await t.running()
+        asked = t.now
+        t.clock.advance(LEASE // 2)
+        renewed = await t.extend(job)
+        assert renewed.expires_at == t.now + LEASE
+        [late] = await t.driver.extend([Renewal(job.handle, job.token)], lease_for=LEASE, now=asked)
+        assert late.expires_at == renewed.expires_at == (await t.job(job.id)).lease_expires_at
+
+    @promise
     async def test_extendlease_with_wrong_token_returns_lease_mismatch(self, t: Trial) -> None:
         """Another token extends nothing."""
         job = await t.running()

@@ -34,7 +34,7 @@ class Succession:
     def judge(self, call: Call, rows: FleetRows, changed: Sequence[tuple[Job | None, Job]], gone: Sequence[Job]) -> None:
         match call.method:
             case "beat":
-                self.registry[call.batch.id] = call.now
+                self.registry[call.batch.id] = max(call.now, self.registry.get(call.batch.id, 0))
             case "lead":
                 self._bid(call)
             case "alter":

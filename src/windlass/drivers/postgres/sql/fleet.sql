@@ -1,13 +1,15 @@
 -- The registry of workers, and who leads them.
 
 -- name: beat
+-- One that was on its way for so long that a later one overtook it says nothing: it would make the worker look silent.
 insert into windlass.workers (id, hostname, pid, pool_size, version, queues, types, wakeups, running, started_at, last_heartbeat)
 values (:id, :hostname, :pid, :pool_size, :version, :queues::jsonb, :types::jsonb, :wakeups, :running, windlass.at(:started_at),
         windlass.at(:now))
 on conflict (id) do update
    set hostname = excluded.hostname, pid = excluded.pid, pool_size = excluded.pool_size, version = excluded.version,
        queues = excluded.queues, types = excluded.types, wakeups = excluded.wakeups, running = excluded.running,
-       last_heartbeat = excluded.last_heartbeat;
+       last_heartbeat = excluded.last_heartbeat
+ where workers.last_heartbeat <= excluded.last_heartbeat;
 
 -- name: all_workers
 -- Column order: windlass.types.WorkerInfo.

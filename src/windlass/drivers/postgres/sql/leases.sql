@@ -317,20 +317,21 @@ with locked as materialized (
   select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
 ), extended as (
   update windlass.jobs
-     set lease_expires_at = windlass.at(:expires_at),
+     set lease_expires_at = case when windlass.at(:now + :overtaken_by) < updated_at
+                                 then greatest(lease_expires_at, windlass.at(:expires_at)) else windlass.at(:expires_at) end,
          started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
          progress = coalesce((:progress::double precision[])[width_bucket(seq, :seqs::bigint[])], progress),
          progress_note = coalesce((:notes::text[])[width_bucket(seq, :seqs::bigint[])], progress_note),
          updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now)
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
-  returning seq, cancel_requested_at is not null as wish
+  returning seq, windlass.micros(lease_expires_at) as expires_at, cancel_requested_at is not null as wish
 ), begun as (
   update windlass.runs set started_at = windlass.at((:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])])
    where job_seq = any(array(select seq from extended)) and status is null and started_at is null
      and (:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])] > 0
 )
-select seq, wish from extended;
+select seq, expires_at, wish from extended;
 
 -- name: lapsed
 -- Leases that core/eligibility.py: needs_decision leaves to the driver, without locks. Whoever is about to end runs says so

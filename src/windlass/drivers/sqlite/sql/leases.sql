@@ -110,13 +110,14 @@ on conflict do nothing;
 
 -- name: extend
 update jobs
-   set lease_expires_at = :expires_at, started_at = coalesce(jobs.started_at, asked.started_at),
+   set lease_expires_at = max(:expires_at, iif(:now + :overtaken_by < updated_at, lease_expires_at, 0)),
+       started_at = coalesce(jobs.started_at, asked.started_at),
        progress = coalesce(asked.progress, jobs.progress), progress_note = coalesce(asked.note, jobs.progress_note),
        updated_at = max(:now, updated_at + 1)
   from (select value ->> 0 as seq, value ->> 1 as token, value ->> 2 as started_at, value ->> 3 as progress, value ->> 4 as note
           from json_each(:items)) as asked
  where jobs.seq = asked.seq and state = 'running' and lease_token = asked.token and lease_expires_at > :now
-returning jobs.seq, cancel_requested_at;
+returning jobs.seq, lease_expires_at, cancel_requested_at is not null;
 
 -- name: begin_runs
 -- The true start of runs that were claimed before their handler began.

@@ -1,0 +1,71 @@
+"""What a connection keeps between statements, and what it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from windlass.drivers.postgres import PostgresDriver
+from windlass.drivers.postgres.arrays import Texts
+from windlass.drivers.postgres.link import FEW, MOST_CURSORS, Link
+from windlass.drivers.statement import Statement
+
+
+@pytest.fixture
+def link(driver: PostgresDriver) -> Iterator[Link]:
+    link = Link(driver.place)
+    yield link
+    link.close()
+
+
+def series(of: int) -> Statement:
+    return Statement("select n from generate_series(1::bigint, $1::bigint) as n", (of,))
+
+
+def test_what_was_said_before_is_said_by_the_same_cursor_with_other_values(link: Link) -> None:
+    assert link.execute(series(2)) == [(1,), (2,)]
+    [cursor] = link._cursors.values()
+    assert link.execute(series(1)) == [(1,)]
+    assert list(link._cursors.values()) == [cursor]
+
+
+def test_a_long_answer_is_not_kept(link: Link) -> None:
+    assert len(link.execute(series(FEW))) == FEW
+    assert len(link._cursors) == 1
+    assert len(link.execute(series(FEW + 1))) == FEW + 1
+    assert not link._cursors
+
+
+def test_values_of_another_kind_may_follow(link: Link) -> None:
+    either = "select coalesce($1::text, 'nothing'), $2::text[]"
+    assert link.execute(Statement(either, (None, Texts([])))) == [("nothing", [])]
+    assert link.execute(Statement(either, ("a", Texts(["b", "c"])))) == [("a", ["b", "c"])]
+    assert link.execute(Statement(either, (None, None))) == [("nothing", None)]
+
+
+def test_a_statement_that_failed_can_be_said_again(link: Link) -> None:
+    half = "select 1 / $1::bigint"
+    assert link.execute(Statement(half, (1,))) == [(1,)]
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        link.execute(Statement(half, (0,)))
+    assert link.execute(Statement(half, (1,))) == [(1,)]
+
+
+def test_a_new_connection_is_not_asked_by_a_cursor_of_the_old_one(link: Link) -> None:
+    asked = Statement("select pg_backend_pid()", ())
+    before = link.execute(asked)
+    link.close()
+    assert link.execute(asked) != before
+
+
+def test_statements_that_are_made_at_run_time_fill_no_memory(link: Link) -> None:
+    for number in range(MOST_CURSORS + 5):
+        link.execute(Statement(f"select {number}", ()))
+    assert len(link._cursors) == MOST_CURSORS
+
+
+def test_rows_without_columns_are_rows(link: Link) -> None:
+    assert link.execute(Statement("select from generate_series(1, 3)", ())) == [()] * 3
+    assert link.execute(Statement("set application_name to 'windlass'", ())) == []
