@@ -13,24 +13,34 @@ from test_admin import NEVER_TWICE, Place, on_a_place
 from web.conftest import Desk, on_a_desk
 from windlass import Windlass
 from windlass.client import Client
+from windlass.core.alterations import Cancel
 from windlass.core.changes import Retry
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.settle import Failed
-from windlass.drivers.protocol import Claim
+from windlass.demo.check import compare
+from windlass.drivers.memory import MemoryDriver
+from windlass.drivers.paging import every_run
+from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import InvalidInput
 from windlass.handles import JobHandle
-from windlass.types import NewJob
+from windlass.testing.simulator.store import Store, run_now
+from windlass.testing.simulator.world import DAWN, World
+from windlass.types import Micros, NewJob
 
 MORE = 7
 ALL = RUNS_LIMIT + MORE
 
 
 async def tried(client: Client, job_id: str, times: int = ALL, *, kind: str = "t") -> None:
+    await executed(client.driver, job_id, times, kind=kind, now=client.now())
+
+
+async def executed(driver: Driver, job_id: str, times: int = ALL, *, kind: str = "t", now: Micros) -> None:
     """Enqueued, and executed so many times."""
-    driver, now = client.driver, client.now()
     await driver.enqueue([NewJob(id=job_id, type=kind, max_attempts=0)], now=now)
     for attempt in range(1, times + 1):
-        claim = Claim(queues=("default",), limit=1, lease_for=10**9, worker_id="w", token=client.ids.token())
+        claim = Claim(queues=("default",), limit=1, lease_for=10**9, worker_id="w", token=f"{job_id} {attempt}")
         [job] = await driver.claim(claim, now=now)
         change = Retry(handle=job.handle, token=job.token, at=now, run_at=None, attempts=attempt, error="boom")
         assert await driver.settle([change], now=now) == ["applied"]
@@ -99,3 +109,36 @@ def test_the_command_says_how_many_runs_came_before(cli: Cli, tmp_path: Path) ->
     assert shown.code == 0, shown.err
     assert f"{MORE} earlier runs are not shown" in shown.out
     assert cli("jobs", "show", "often", "--json").json["earlier_runs"] == MORE
+
+
+@on_a_place
+async def test_whoever_needs_every_run_walks_all_pages_first_to_last(place: Place) -> None:
+    await tried(place.client, "often")
+    await place.put("never")
+    for job_id, times in (("often", ALL), ("never", 0), ("nobody", 0)):
+        found = await every_run(place.client.driver, job_id)
+        assert [run.attempt_no for run in found] == list(range(1, times + 1))
+
+
+def test_the_demo_s_check_knows_also_the_oldest_run(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Windlass("memory://") as app:
+            await tried(app.client, "often")
+            [oldest] = await app.client.driver.runs("often", before=2)
+            (tmp_path / "log").write_text(f"start mail often {oldest.run_id} 1")
+            verdict = await compare(app.client, ["often"], tmp_path / "log")
+            assert (verdict.runs, verdict.problems) == (ALL, ["often is still queued"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_the_simulator_judges_a_job_by_all_of_its_runs(kind: str, tmp_path: Path) -> None:
+    sqlite = kind == "sqlite"
+    driver = SqliteDriver(tmp_path / "jobs.db", inline=True, durability="relaxed") if sqlite else MemoryDriver()
+    store = Store(World(1), driver)
+    run_now(executed(driver, "often", now=DAWN))
+    run_now(driver.alter([Cancel("often", "enough")], now=DAWN))
+    store.checker.check_all()
+    run_now(driver.close())
+    assert store.world.history.violation is None
