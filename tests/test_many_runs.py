@@ -16,8 +16,9 @@ from windlass.client import Client
 from windlass.core.alterations import Cancel
 from windlass.core.changes import Retry
 from windlass.core.history import RUNS_LIMIT
-from windlass.core.settle import Failed
+from windlass.core.settle import Failed, Released
 from windlass.demo.check import compare
+from windlass.django.past import past_of
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.paging import every_run
 from windlass.drivers.protocol import Claim, Driver
@@ -142,3 +143,21 @@ def test_the_simulator_judges_a_job_by_all_of_its_runs(kind: str, tmp_path: Path
     store.checker.check_all()
     run_now(driver.close())
     assert store.world.history.violation is None
+
+
+@on_a_place
+async def test_of_a_result_of_django_the_first_run_is_found_and_those_between_are_counted(place: Place) -> None:
+    await tried(place.client, "often")
+    past = await past_of(place.client, await place.client.links("often"))
+    assert past.first is not None
+    assert past.last is not None
+    assert (past.first.attempt_no, past.last.attempt_no, len(past.newest), past.earlier) == (1, ALL, RUNS_LIMIT, MORE)
+
+
+@on_a_place
+async def test_runs_that_were_handed_back_are_no_attempts_of_a_result_of_django(place: Place) -> None:
+    await place.put("patient")
+    for _ in range(3):
+        await place.end(await place.claim(), Released())
+    past = await past_of(place.client, await place.client.links("patient"))
+    assert (len(past.newest), past.begun, past.earlier, past.first, past.last) == (3, [], 0, None, None)

@@ -299,6 +299,18 @@ class Client:
             job_id = job.superseded_by
         raise JobNotFound(job_id)
 
+    async def links(self, job_id: str) -> list[Job]:
+        """The job and the links that took over from it, first to last; nothing of a job that is not there."""
+        found: list[Job] = []
+        following: str | None = job_id
+        while following is not None:
+            [job] = await self.driver.get([following])
+            if job is None:
+                break
+            found.append(job)
+            following = job.superseded_by
+        return found
+
     async def newest_runs(self, links: Sequence[str], limit: int = RUNS_LIMIT) -> dict[str, list[Run]]:
         """The newest executions of a retry chain, by its links, each first to last. What came before is left out."""
         found: dict[str, list[Run]] = {}
