@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx2
@@ -11,12 +12,14 @@ import pytest
 from cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from test_admin import NEVER_TWICE, Place, on_a_place
 from web.conftest import Desk, on_a_desk
-from windlass import Windlass
+from windlass import Retry as RetryPolicy
+from windlass import Windlass, fixed
+from windlass.admin.views import RunView
 from windlass.client import Client
 from windlass.core.alterations import Cancel
 from windlass.core.changes import Retry
 from windlass.core.history import RUNS_LIMIT
-from windlass.core.settle import Failed, Released
+from windlass.core.settle import Execution, Failed, Released, settle
 from windlass.demo.check import compare
 from windlass.django.past import past_of
 from windlass.drivers.memory import MemoryDriver
@@ -31,6 +34,7 @@ from windlass.types import Micros, NewJob
 
 MORE = 7
 ALL = RUNS_LIMIT + MORE
+NO_DELAY = RetryPolicy(max_attempts=2 * ALL, backoff=fixed(0))
 
 
 async def tried(client: Client, job_id: str, times: int = ALL, *, kind: str = "t") -> None:
@@ -161,3 +165,82 @@ async def test_runs_that_were_handed_back_are_no_attempts_of_a_result_of_django(
         await place.end(await place.claim(), Released())
     past = await past_of(place.client, await place.client.links("patient"))
     assert (len(past.newest), past.begun, past.earlier, past.first, past.last) == (3, [], 0, None, None)
+
+
+# ------------------------------------------------------------------------------------------------- pages of older runs
+
+
+async def chained(client: Client) -> list[tuple[str, int]]:
+    """A chain with more links, of one run each, than a page has runs."""
+    driver, now, found = client.driver, client.now(), list[tuple[str, int]]()
+    never_twice = NewJob(id="first", type="t", max_attempts=2 * ALL, retry_policy=NO_DELAY.encode(), **NEVER_TWICE)
+    await driver.enqueue([never_twice], now=now)
+    for number in range(ALL + 1):
+        claim = Claim(queues=("default",), limit=1, lease_for=10**9, worker_id="w", token=f"chained {number}")
+        [job] = await driver.claim(claim, now=now)
+        found.append((job.id, job.executions))
+        change = settle(job, Failed("boom"), Execution(now, None, client.ids.job(now)))
+        assert await driver.settle([change], now=now) == ["applied"]
+    return found
+
+
+def numbered(runs: Sequence[RunView]) -> list[tuple[str, int]]:
+    return [(run.job_id, run.attempt) for run in runs]
+
+
+@on_a_place
+async def test_page_after_page_every_run_of_a_chain_is_shown_once(place: Place) -> None:
+    everything = await chained(place.client)
+    page = await place.admin.runs("first", limit=400)
+    assert (page.runs, page.earlier) == ((await place.admin.job("first")).runs[-400:], ALL + 1 - 400)
+    found = numbered(page.runs)
+    while page.earlier:
+        oldest = page.runs[0]
+        page = await place.admin.runs(oldest.job_id, before=oldest.attempt, limit=400)
+        found = numbered(page.runs) + found
+        assert page.earlier == len(everything) - len(found)
+        assert {(entry.job_id, entry.attempt) for entry in page.timeline} == set(numbered(page.runs))
+    assert found == everything
+    first = await place.admin.runs("first", before=1)
+    assert (first.runs, first.timeline, first.earlier) == ((), (), 0)
+    for wrong in (0, -1, 2**63):
+        with pytest.raises(InvalidInput, match="before"):
+            await place.admin.runs("first", before=wrong)
+
+
+@on_a_desk
+async def test_the_api_leads_to_older_runs(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await tried(desk.app.client, "often", kind=desk.add.name)
+    newest = (await client.get("/api/jobs/often/runs", params={"limit": 10**6})).json()
+    assert (len(newest["runs"]), newest["earlier"]) == (RUNS_LIMIT, MORE)
+    older = (await client.get("/api/jobs/often/runs", params={"before": newest["runs"][0]["attempt"], "limit": 2})).json()
+    assert ([run["attempt"] for run in older["runs"]], older["earlier"]) == ([MORE - 1, MORE], MORE - 2)
+    for wrong in ({"before": 0}, {"limit": 0}, {"before": "x"}, {"after": 1}):
+        assert (await client.get("/api/jobs/often/runs", params=wrong)).status_code == 400
+    assert (await client.get("/api/jobs/often/runs", params={"before": 2**63})).status_code == 422
+
+
+@on_a_desk
+async def test_the_page_leads_to_older_runs_and_their_logs(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await tried(desk.app.client, "often", kind=desk.add.name)
+    newest = (await client.get("/jobs/often")).text
+    assert f'href="/jobs/often?before={ALL - 49}"' in newest
+    older = (await client.get("/jobs/often?before=60&run=3")).text
+    assert "Run 59<" in older
+    assert "Run 60<" not in older
+    assert "in runs 10 to 59" in older
+    assert "<p>run 3<" in older.replace("\n", "")
+    assert 'href="/jobs/often?before=10"' in older
+    oldest = (await client.get("/jobs/often?before=10")).text
+    assert "Run 1<" in oldest
+    assert "older run" not in oldest
+    assert "none before run 1" in (await client.get("/jobs/often?before=1")).text
+
+
+@on_a_desk
+async def test_a_link_shows_its_run_also_with_a_thousand_links_behind_it(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await chained(desk.app.client)
+    page = (await client.get("/jobs/first")).text
+    assert "Run 1<" in page
+    assert "none yet" not in page
+    assert "older run" not in page

@@ -311,14 +311,18 @@ class Client:
             following = job.superseded_by
         return found
 
-    async def newest_runs(self, links: Sequence[str], limit: int = RUNS_LIMIT) -> dict[str, list[Run]]:
-        """The newest executions of a retry chain, by its links, each first to last. What came before is left out."""
+    async def newest_runs(
+        self, links: Sequence[str], limit: int = RUNS_LIMIT, before: int | None = None
+    ) -> dict[str, list[Run]]:
+        """The newest executions of a retry chain, by its links, each first to last. What came before is left out; with
+        `before`, so are those of the last link from that number on."""
         found: dict[str, list[Run]] = {}
         for job_id in reversed(links):
             if limit == 0:
                 break
-            found[job_id] = await self.driver.runs(job_id, limit=limit)
+            found[job_id] = await self.driver.runs(job_id, before=before, limit=limit)
             limit -= len(found[job_id])
+            before = None
         return found
 
     async def alter_head(
