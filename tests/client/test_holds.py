@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from client.conftest import Place
 from windlass import HoldLost, ResourceBusy, Windlass
+from windlass.core.acting import By
 from windlass.core.alterations import Acquire, AlterAnswer, Alteration, Grant, ReleaseHold
 from windlass.core.changes import Ack
 from windlass.core.queries import AllHolds
@@ -94,8 +95,8 @@ class Refusals:
         self._times: Counter[type[Alteration]] = Counter()
         app.client.driver.alter = self._listened  # type: ignore[method-assign]
 
-    async def _listened(self, changes: Sequence[Alteration], *, now: int) -> list[AlterAnswer]:
-        answers = await self._alter(changes, now=now)
+    async def _listened(self, changes: Sequence[Alteration], *, now: int, by: By | None = None) -> list[AlterAnswer]:
+        answers = await self._alter(changes, now=now, by=by)
         async with self._heard:
             self._times.update(type(one) for one, said in zip(changes, answers, strict=True) if said != "applied")
             self._heard.notify_all()
