@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx2
@@ -11,26 +12,40 @@ import pytest
 from cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from test_admin import NEVER_TWICE, Place, on_a_place
 from web.conftest import Desk, on_a_desk
-from windlass import Windlass
+from windlass import Retry as RetryPolicy
+from windlass import Windlass, fixed
+from windlass.admin.views import RunView
 from windlass.client import Client
+from windlass.core.alterations import Cancel
 from windlass.core.changes import Retry
 from windlass.core.history import RUNS_LIMIT
-from windlass.core.settle import Failed
-from windlass.drivers.protocol import Claim
+from windlass.core.settle import Execution, Failed, Released, settle
+from windlass.demo.check import compare
+from windlass.django.past import past_of
+from windlass.drivers.memory import MemoryDriver
+from windlass.drivers.paging import every_run
+from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.sqlite import SqliteDriver
 from windlass.errors import InvalidInput
 from windlass.handles import JobHandle
-from windlass.types import NewJob
+from windlass.testing.simulator.store import Store, run_now
+from windlass.testing.simulator.world import DAWN, World
+from windlass.types import Micros, NewJob
 
 MORE = 7
 ALL = RUNS_LIMIT + MORE
+NO_DELAY = RetryPolicy(max_attempts=2 * ALL, backoff=fixed(0))
 
 
 async def tried(client: Client, job_id: str, times: int = ALL, *, kind: str = "t") -> None:
+    await executed(client.driver, job_id, times, kind=kind, now=client.now())
+
+
+async def executed(driver: Driver, job_id: str, times: int = ALL, *, kind: str = "t", now: Micros) -> None:
     """Enqueued, and executed so many times."""
-    driver, now = client.driver, client.now()
     await driver.enqueue([NewJob(id=job_id, type=kind, max_attempts=0)], now=now)
     for attempt in range(1, times + 1):
-        claim = Claim(queues=("default",), limit=1, lease_for=10**9, worker_id="w", token=client.ids.token())
+        claim = Claim(queues=("default",), limit=1, lease_for=10**9, worker_id="w", token=f"{job_id} {attempt}")
         [job] = await driver.claim(claim, now=now)
         change = Retry(handle=job.handle, token=job.token, at=now, run_at=None, attempts=attempt, error="boom")
         assert await driver.settle([change], now=now) == ["applied"]
@@ -99,3 +114,133 @@ def test_the_command_says_how_many_runs_came_before(cli: Cli, tmp_path: Path) ->
     assert shown.code == 0, shown.err
     assert f"{MORE} earlier runs are not shown" in shown.out
     assert cli("jobs", "show", "often", "--json").json["earlier_runs"] == MORE
+
+
+@on_a_place
+async def test_whoever_needs_every_run_walks_all_pages_first_to_last(place: Place) -> None:
+    await tried(place.client, "often")
+    await place.put("never")
+    for job_id, times in (("often", ALL), ("never", 0), ("nobody", 0)):
+        found = await every_run(place.client.driver, job_id)
+        assert [run.attempt_no for run in found] == list(range(1, times + 1))
+
+
+def test_the_demo_s_check_knows_also_the_oldest_run(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Windlass("memory://") as app:
+            await tried(app.client, "often")
+            [oldest] = await app.client.driver.runs("often", before=2)
+            (tmp_path / "log").write_text(f"start mail often {oldest.run_id} 1")
+            verdict = await compare(app.client, ["often"], tmp_path / "log")
+            assert (verdict.runs, verdict.problems) == (ALL, ["often is still queued"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_the_simulator_judges_a_job_by_all_of_its_runs(kind: str, tmp_path: Path) -> None:
+    sqlite = kind == "sqlite"
+    driver = SqliteDriver(tmp_path / "jobs.db", inline=True, durability="relaxed") if sqlite else MemoryDriver()
+    store = Store(World(1), driver)
+    run_now(executed(driver, "often", now=DAWN))
+    run_now(driver.alter([Cancel("often", "enough")], now=DAWN))
+    store.checker.check_all()
+    run_now(driver.close())
+    assert store.world.history.violation is None
+
+
+@on_a_place
+async def test_of_a_result_of_django_the_first_run_is_found_and_those_between_are_counted(place: Place) -> None:
+    await tried(place.client, "often")
+    past = await past_of(place.client, await place.client.links("often"))
+    assert past.first is not None
+    assert past.last is not None
+    assert (past.first.attempt_no, past.last.attempt_no, len(past.newest), past.earlier) == (1, ALL, RUNS_LIMIT, MORE)
+
+
+@on_a_place
+async def test_runs_that_were_handed_back_are_no_attempts_of_a_result_of_django(place: Place) -> None:
+    await place.put("patient")
+    for _ in range(3):
+        await place.end(await place.claim(), Released())
+    past = await past_of(place.client, await place.client.links("patient"))
+    assert (len(past.newest), past.begun, past.earlier, past.first, past.last) == (3, [], 0, None, None)
+
+
+# ------------------------------------------------------------------------------------------------- pages of older runs
+
+
+async def chained(client: Client) -> list[tuple[str, int]]:
+    """A chain with more links, of one run each, than a page has runs."""
+    driver, now, found = client.driver, client.now(), list[tuple[str, int]]()
+    never_twice = NewJob(id="first", type="t", max_attempts=2 * ALL, retry_policy=NO_DELAY.encode(), **NEVER_TWICE)
+    await driver.enqueue([never_twice], now=now)
+    for number in range(ALL + 1):
+        claim = Claim(queues=("default",), limit=1, lease_for=10**9, worker_id="w", token=f"chained {number}")
+        [job] = await driver.claim(claim, now=now)
+        found.append((job.id, job.executions))
+        change = settle(job, Failed("boom"), Execution(now, None, client.ids.job(now)))
+        assert await driver.settle([change], now=now) == ["applied"]
+    return found
+
+
+def numbered(runs: Sequence[RunView]) -> list[tuple[str, int]]:
+    return [(run.job_id, run.attempt) for run in runs]
+
+
+@on_a_place
+async def test_page_after_page_every_run_of_a_chain_is_shown_once(place: Place) -> None:
+    everything = await chained(place.client)
+    page = await place.admin.runs("first", limit=400)
+    assert (page.runs, page.earlier) == ((await place.admin.job("first")).runs[-400:], ALL + 1 - 400)
+    found = numbered(page.runs)
+    while page.earlier:
+        oldest = page.runs[0]
+        page = await place.admin.runs(oldest.job_id, before=oldest.attempt, limit=400)
+        found = numbered(page.runs) + found
+        assert page.earlier == len(everything) - len(found)
+        assert {(entry.job_id, entry.attempt) for entry in page.timeline} == set(numbered(page.runs))
+    assert found == everything
+    first = await place.admin.runs("first", before=1)
+    assert (first.runs, first.timeline, first.earlier) == ((), (), 0)
+    for wrong in (0, -1, 2**63):
+        with pytest.raises(InvalidInput, match="before"):
+            await place.admin.runs("first", before=wrong)
+
+
+@on_a_desk
+async def test_the_api_leads_to_older_runs(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await tried(desk.app.client, "often", kind=desk.add.name)
+    newest = (await client.get("/api/jobs/often/runs", params={"limit": 10**6})).json()
+    assert (len(newest["runs"]), newest["earlier"]) == (RUNS_LIMIT, MORE)
+    older = (await client.get("/api/jobs/often/runs", params={"before": newest["runs"][0]["attempt"], "limit": 2})).json()
+    assert ([run["attempt"] for run in older["runs"]], older["earlier"]) == ([MORE - 1, MORE], MORE - 2)
+    for wrong in ({"before": 0}, {"limit": 0}, {"before": "x"}, {"after": 1}):
+        assert (await client.get("/api/jobs/often/runs", params=wrong)).status_code == 400
+    assert (await client.get("/api/jobs/often/runs", params={"before": 2**63})).status_code == 422
+
+
+@on_a_desk
+async def test_the_page_leads_to_older_runs_and_their_logs(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await tried(desk.app.client, "often", kind=desk.add.name)
+    newest = (await client.get("/jobs/often")).text
+    assert f'href="/jobs/often?before={ALL - 49}"' in newest
+    older = (await client.get("/jobs/often?before=60&run=3")).text
+    assert "Run 59<" in older
+    assert "Run 60<" not in older
+    assert "in runs 10 to 59" in older
+    assert "<p>run 3<" in older.replace("\n", "")
+    assert 'href="/jobs/often?before=10"' in older
+    oldest = (await client.get("/jobs/often?before=10")).text
+    assert "Run 1<" in oldest
+    assert "older run" not in oldest
+    assert "none before run 1" in (await client.get("/jobs/often?before=1")).text
+
+
+@on_a_desk
+async def test_a_link_shows_its_run_also_with_a_thousand_links_behind_it(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await chained(desk.app.client)
+    page = (await client.get("/jobs/first")).text
+    assert "Run 1<" in page
+    assert "none yet" not in page
+    assert "older run" not in page

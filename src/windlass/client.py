@@ -299,14 +299,30 @@ class Client:
             job_id = job.superseded_by
         raise JobNotFound(job_id)
 
-    async def newest_runs(self, links: Sequence[str], limit: int = RUNS_LIMIT) -> dict[str, list[Run]]:
-        """The newest executions of a retry chain, by its links, each first to last. What came before is left out."""
+    async def links(self, job_id: str) -> list[Job]:
+        """The job and the links that took over from it, first to last; nothing of a job that is not there."""
+        found: list[Job] = []
+        following: str | None = job_id
+        while following is not None:
+            [job] = await self.driver.get([following])
+            if job is None:
+                break
+            found.append(job)
+            following = job.superseded_by
+        return found
+
+    async def newest_runs(
+        self, links: Sequence[str], limit: int = RUNS_LIMIT, before: int | None = None
+    ) -> dict[str, list[Run]]:
+        """The newest executions of a retry chain, by its links, each first to last. What came before is left out; with
+        `before`, so are those of the last link from that number on."""
         found: dict[str, list[Run]] = {}
         for job_id in reversed(links):
             if limit == 0:
                 break
-            found[job_id] = await self.driver.runs(job_id, limit=limit)
+            found[job_id] = await self.driver.runs(job_id, before=before, limit=limit)
             limit -= len(found[job_id])
+            before = None
         return found
 
     async def alter_head(

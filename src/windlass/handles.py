@@ -75,14 +75,7 @@ class JobHandle(Placed, Generic[R]):
     async def runs(self, *, limit: int = RUNS_LIMIT) -> list[Run]:
         """The newest `limit` executions, of all links of the chain, first to last."""
         check_limit(limit)
-        links: list[str] = []
-        job_id: str | None = self.id
-        while job_id is not None:
-            [job] = await self._client.driver.get([job_id])
-            if job is None:
-                break
-            links.append(job_id)
-            job_id = job.superseded_by
+        links = [job.id for job in await self._client.links(self.id)]
         found = await self._client.newest_runs(links, limit)
         return [run for link in links for run in found.get(link, ())]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from msgspec.structs import replace
 
 from client.conftest import Place
 from windlass import HoldLost, ResourceBusy, Windlass
-from windlass.core.alterations import Acquire, ReleaseHold
+from windlass.core.acting import By
+from windlass.core.alterations import Acquire, AlterAnswer, Alteration, Grant, ReleaseHold
 from windlass.core.changes import Ack
 from windlass.core.queries import AllHolds
 from windlass.drivers.protocol import Claim, JobQuery
@@ -83,31 +86,53 @@ def test_a_body_that_fails_gives_the_queue_back(app: Windlass) -> None:
     assert {row.status for row in asyncio.run(holds(app))} == {"RELEASED"}
 
 
+class Refusals:
+    """Listens to what a store answers to changes, and knows how often one of a kind was put off."""
+
+    def __init__(self, app: Windlass) -> None:
+        self._alter = app.client.driver.alter
+        self._heard = asyncio.Condition()
+        self._times: Counter[type[Alteration]] = Counter()
+        app.client.driver.alter = self._listened  # type: ignore[method-assign]
+
+    async def _listened(self, changes: Sequence[Alteration], *, now: int, by: By | None = None) -> list[AlterAnswer]:
+        answers = await self._alter(changes, now=now, by=by)
+        async with self._heard:
+            self._times.update(type(one) for one, said in zip(changes, answers, strict=True) if said != "applied")
+            self._heard.notify_all()
+        return answers
+
+    async def of(self, kind: type[Alteration], times: int) -> None:
+        async with self._heard:
+            await self._heard.wait_for(lambda: self._times[kind] >= times)
+
+
 def test_the_second_waits_for_the_first_and_for_running_jobs(app: Windlass) -> None:
     async def main() -> None:
         story: list[str] = []
+        refusals = Refusals(app)
 
         async def second() -> None:
-            async with app.hold("gpu", by="second", wait="10s"):
+            async with app.hold("gpu", by="second"):
                 story.append("second")
 
         await app.tasks["train"].enqueue(1)
         [job] = await claim(app)
-        first = app.hold("gpu", by="first", wait="10s")
+        first = app.hold("gpu", by="first")
         entering = asyncio.ensure_future(first.__aenter__())
-        await asyncio.sleep(0.05)
+        await refusals.of(Grant, times=2)
         assert not entering.done(), "granted beside a running job"
         assert [row.granted_at for row in await holds(app)] == [None]
         await app.client.driver.settle([Ack(handle=job.handle, token=job.token, at=app.client.now())], now=app.client.now())
-        await asyncio.wait_for(entering, 5)
+        await entering
         waiting = asyncio.ensure_future(second())
-        await asyncio.sleep(0.05)
+        await refusals.of(Acquire, times=2)
         story.append("first")
         await first.__aexit__(None, None, None)
-        await asyncio.wait_for(waiting, 5)
+        await waiting
         assert story == ["first", "second"]
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_who_does_not_wait_is_told_why(app: Windlass) -> None:

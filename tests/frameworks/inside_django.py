@@ -29,11 +29,13 @@ from windlass import Retry, fixed
 from windlass.apart import apart
 from windlass.django import app
 from windlass.django import backend as windlass_backend
+from windlass.django import past as windlass_past
 from windlass.django.backend import WindlassBackend
 from windlass.django.configuring import configured, environment, url_of
 from windlass.django.management.commands.windlass import with_app
+from windlass.django.past import Past
 from windlass.django.program import TARGET
-from windlass.django.results import as_result
+from windlass.django.results import as_result, at
 from windlass.errors import Undecodable
 
 try:
@@ -298,7 +300,7 @@ def test_what_is_encrypted_for_others_is_said_to_be() -> None:
     locked = b"\x00WL1\x032030" + bytes(40)
     for part in ({"payload": locked}, {"result": locked}):
         with pytest.raises(Undecodable, match="encrypted with the key '203'"):
-            as_result(add, "default", replace(job, **part), [], job.id)
+            as_result(add, "default", replace(job, **part), Past(), job.id)
 
 
 def test_async_tasks_and_async_calls() -> None:
@@ -337,6 +339,29 @@ def test_one_who_asks_for_more_attempts_has_them() -> None:
     result.refresh()
     assert (result.return_value, result.attempts) == (3, 3)
     assert [error.exception_class for error in result.errors] == [OutOfStock, OutOfStock]
+
+
+def test_one_with_more_attempts_than_are_read_at_once_is_told_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = WindlassBackend("default", {"OPTIONS": {"retry": Retry(max_retries=4, backoff=fixed(0))}})
+    result = backend.enqueue(counted, (), {"until": 5})
+    monkeypatch.setattr(windlass_past, "RUNS_LIMIT", 2)
+    assert drain().succeeded == 1
+    result.refresh()
+    runs = app.job(result.id).runs_sync()
+    assert (result.return_value, result.attempts, len(runs), len(result.errors)) == (5, 5, 5, 1)
+    assert (result.started_at, result.last_attempted_at) == (at(runs[0].started_at), at(runs[-1].started_at))
+    assert result.worker_ids == ["", "", "", runs[-2].worker_id, runs[-1].worker_id]
+
+
+def test_a_success_that_leaves_no_run_is_an_attempt_all_the_same() -> None:
+    backend = WindlassBackend("default", {"OPTIONS": {"history": "failures"}})
+    result = backend.enqueue(add, (1,), {})
+    drain()
+    result.refresh()
+    assert app.job(result.id).runs_sync() == []
+    assert (result.return_value, result.attempts) == (2, 1)
+    assert result.enqueued_at <= result.started_at == result.last_attempted_at <= result.finished_at
+    assert result.worker_ids[0]
 
 
 def test_priorities_queues_and_times_are_kept() -> None:

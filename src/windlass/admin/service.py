@@ -16,7 +16,7 @@ from windlass.admin.groups import GroupDetail, GroupList
 from windlass.admin.sampled import Sampled, sampled
 from windlass.admin.schedules import ScheduleList
 from windlass.admin.showing import looked_through, scrub_of
-from windlass.admin.timeline import timeline
+from windlass.admin.timeline import timeline, timeline_of_runs
 from windlass.admin.views import (
     Changed,
     Diagnosis,
@@ -32,6 +32,7 @@ from windlass.admin.views import (
     MigrationStep,
     Overview,
     Queued,
+    Runs,
     RunView,
     Why,
     job_view,
@@ -46,7 +47,7 @@ from windlass.admin.wording import UNKEPT
 from windlass.client import CHAIN_LIMIT, Client
 from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
-from windlass.core.history import earlier_runs, unkept_run
+from windlass.core.history import RUNS_LIMIT, check_page, earlier_runs, unkept_run
 from windlass.core.holds import is_valid
 from windlass.core.queries import AllHolds, AllQueues, InOrder, SeenLately
 from windlass.drivers import migrate, migrations_of
@@ -85,7 +86,7 @@ class Admin(Access, Finding, WebhookAdmin):
         def shown() -> tuple[dict[str, JobView], tuple[RunView, ...]]:
             both = {job_id: links[job_id], head.id: head}
             views = {name: job_view(job, now, system, last_run_of(job), reveal=reveal) for name, job in both.items()}
-            return views, tuple(run_view(run, scrub) for job, runs in chain for scrub in (scrub_of(job),) for run in runs)
+            return views, run_views(chain)
 
         views, runs = await looked_through(links.values(), shown)
         return JobDetail(
@@ -95,6 +96,18 @@ class Admin(Access, Finding, WebhookAdmin):
             unkept=UNKEPT if unkept_run(*chain[-1]) is not None else None,
             parents=await groups.parents(self.client, job_id),
             dependants=await groups.dependants(self.client, head.id),
+        )  # fmt: skip
+
+    async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> Runs:
+        """The newest executions, of all links of the chain; with `before`, those before that run of this job, of this link
+        and of those that it took over from."""
+        check_page(before, limit)
+        chain, now = await self._chain(job_id, before, limit), self.client.now()
+        first = before is not None and not chain[-1][1]  # nothing of this link is before that run
+        return Runs(
+            at=moment(now), runs=await looked_through([job for job, _ in chain], lambda: run_views(chain)),
+            timeline=timeline(chain, now) if before is None else timeline_of_runs(chain),
+            earlier=sum(earlier_runs(*link) for link in (chain[:-1] if first else chain)),
         )  # fmt: skip
 
     async def why(self, job_id: str) -> Why:
@@ -109,23 +122,24 @@ class Admin(Access, Finding, WebhookAdmin):
         """The same while it is being written, until the job has ended."""
         return logs.follow(self.client, job_id)
 
-    async def _chain(self, job_id: str) -> list[tuple[Job, list[Run]]]:
+    async def _chain(self, job_id: str, before: int | None = None, limit: int = RUNS_LIMIT) -> list[tuple[Job, list[Run]]]:
+        """With `before`, a run of this job: the chain as far as to this link."""
         driver = self.client.driver
         [asked] = await driver.get([job_id])
         if asked is None:
             raise JobNotFound(job_id)
         links = [asked]
         while links[0].retry_of is not None and len(links) < CHAIN_LIMIT:
-            [before] = await driver.get([links[0].retry_of])
-            if before is None:
+            [parent] = await driver.get([links[0].retry_of])
+            if parent is None:
                 break
-            links.insert(0, before)
-        while links[-1].superseded_by is not None and len(links) < CHAIN_LIMIT:
+            links.insert(0, parent)
+        while before is None and links[-1].superseded_by is not None and len(links) < CHAIN_LIMIT:
             [after] = await driver.get([links[-1].superseded_by])
             if after is None:
                 break
             links.append(after)
-        runs = await self.client.newest_runs([job.id for job in links])
+        runs = await self.client.newest_runs([job.id for job in links], limit, before)
         return [(job, runs.get(job.id, [])) for job in links]
 
     async def follow(self, job_id: str, *, system: System | None = None) -> AsyncIterator[JobView]:
@@ -349,3 +363,7 @@ class Admin(Access, Finding, WebhookAdmin):
     def migrate(self) -> tuple[str, ...]:
         """Apply what is missing, and answer the names of what was."""
         return tuple(migrate(self.client.url, **self.client.options()))
+
+
+def run_views(chain: Sequence[tuple[Job, Sequence[Run]]]) -> tuple[RunView, ...]:
+    return tuple(run_view(run, scrub) for job, runs in chain for scrub in (scrub_of(job),) for run in runs)

@@ -29,15 +29,35 @@ def timeline(chain: Sequence[tuple[Job, Sequence[Run]]], now: Micros) -> tuple[E
     return tuple(sorted(told, key=lambda entry: entry.at))  # stable: what happened at once stays in this order
 
 
-def _link(job: Job, runs: Sequence[Run], now: Micros, *, first: bool, after: Job | None) -> Iterator[Entry]:
+def timeline_of_runs(chain: Sequence[tuple[Job, Sequence[Run]]]) -> tuple[Entry, ...]:
+    """Of runs that have newer ones behind them: nothing of what the job is now."""
+    told: list[Entry] = []
+    for job, runs in chain:
+        entry, free_at = _maker(job), _free_at(job, runs)
+        for run in runs:
+            told += _run(run, free_at, entry, told_below=False)
+            free_at = run.finished_at or run.claimed_at
+    return tuple(sorted(told, key=lambda one: one.at))
+
+
+def _maker(job: Job) -> _Make:
     scrub = scrub_of(job)
 
     def entry(at: Micros, what: EntryKind, text: str, run: Run | None = None) -> Entry:
         return Entry(moment(at), what, scrub(text), job.id, None if run is None else run.attempt_no)
 
+    return entry
+
+
+def _free_at(job: Job, runs: Sequence[Run]) -> Micros:
+    """Since when the first of them could have been due: nothing is told of what was before it."""
+    return runs[0].claimed_at if runs and runs[0].attempt_no > 1 else job.created_at
+
+
+def _link(job: Job, runs: Sequence[Run], now: Micros, *, first: bool, after: Job | None) -> Iterator[Entry]:
+    entry, free_at = _maker(job), _free_at(job, runs)
     if first:
         yield entry(job.created_at, "enqueued", f"in queue {job.queue}")
-    free_at = runs[0].claimed_at if runs and runs[0].attempt_no > 1 else job.created_at  # of older ones nothing is told
     for run in runs:
         stopped = job.last_outcome == "cancelled" and job.finished_at is not None and run is runs[-1]
         yield from _run(run, free_at, entry, told_below=stopped)

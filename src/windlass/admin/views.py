@@ -169,6 +169,16 @@ class JobDetail(Struct, frozen=True, kw_only=True):
     dependants: tuple[LinkView, ...] = ()  # the first hundred
 
 
+class Runs(Struct, frozen=True, kw_only=True):
+    """Executions of a job and of its chain, first to last, with the story that they make. `earlier`: so many are older. The
+    first run's number, as `before` of the first run's job, leads to them."""
+
+    at: datetime
+    runs: tuple[RunView, ...]
+    timeline: tuple[Entry, ...]
+    earlier: int
+
+
 class LinkView(Struct, frozen=True, kw_only=True):
     """A job at the other end of a dependency."""
 

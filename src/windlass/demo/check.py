@@ -15,6 +15,7 @@ from pathlib import Path
 from windlass.client import Client
 from windlass.core.changes import EXPIRED
 from windlass.core.recovery import CRASH_ERROR
+from windlass.drivers.paging import every_run
 from windlass.drivers.protocol import JobQuery
 from windlass.types import TERMINAL, Job, Run
 
@@ -59,7 +60,7 @@ async def compare(client: Client, accepted: list[str], log: Path) -> Verdict:
         if job_id not in jobs:
             verdict.problems.append(f"{job_id} was accepted and is gone")
     for job in jobs.values():
-        runs = await client.driver.runs(job.id)
+        runs = await every_run(client.driver, job.id)
         verdict.runs += len(runs)
         verdict.cut_off += sum(run.error in CUT_OFF for run in runs)
         verdict.problems += problems_of(job, runs, evidence)

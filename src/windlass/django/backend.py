@@ -31,13 +31,14 @@ except ImportError:
 from windlass.apart import apart
 from windlass.context import current
 from windlass.core.events import CANCELLED, DEAD, SUCCEEDED
+from windlass.django.past import Past, past_of
 from windlass.django.program import DjangoApp, the_app
 from windlass.django.results import as_result, at
-from windlass.errors import InvalidInput, JobNotFound
+from windlass.errors import InvalidInput
 from windlass.hooks import JobEvent
 from windlass.options import OF_JOB, check_options
 from windlass.policies import Retry
-from windlass.types import Job, Run
+from windlass.types import Job
 
 ONCE: Final = Retry(max_retries=0, count_lost=False)
 SAID_BY_TASKS: Final = frozenset({"queue", "priority", "run_at", "delay", "id", "conn"})
@@ -102,20 +103,19 @@ class WindlassBackend(BaseTaskBackend):
     async def aget_result(self, result_id: str) -> Any:
         return self._result(result_id, *await _read(the_app(), result_id))
 
-    def _result(self, result_id: str, job: Job | None, runs: Sequence[Run]) -> Any:
+    def _result(self, result_id: str, job: Job | None, past: Past) -> Any:
         task = the_app().django_tasks.get(job.type) if job is not None else None
         if job is None or task is None:
             why = "" if job is None else f": {job.type} is no task of django.tasks that this process has imported"
             raise TaskResultDoesNotExist(f"{result_id}{why}")
-        return as_result(task, self.alias, job, runs, str(result_id))
+        return as_result(task, self.alias, job, past, str(result_id))
 
 
-async def _read(app: DjangoApp, job_id: str) -> tuple[Job | None, list[Run]]:
-    handle = app.job(str(job_id))
-    try:
-        return await handle.fetch(), await handle.runs()
-    except JobNotFound:
-        return None, []
+async def _read(app: DjangoApp, job_id: str) -> tuple[Job | None, Past]:
+    links = await app.client.links(str(job_id))
+    if not links or links[-1].superseded_by is not None:  # its last link is gone, as all of it will be
+        return None, Past()
+    return links[-1], await past_of(app.client, links)
 
 
 def _aware(moment: Any) -> Any:
@@ -128,8 +128,8 @@ def _aware(moment: Any) -> Any:
 def _runner(app: DjangoApp, task: Any) -> Callable[..., Any]:
     """What a worker calls."""
 
-    def begun(job: Job | None, runs: Sequence[Run]) -> tuple[Any, ...]:
-        result = task.get_backend()._result(current().job.id, job, runs)
+    def begun(job: Job | None, past: Past) -> tuple[Any, ...]:
+        result = task.get_backend()._result(current().job.id, job, past)
         task_started.send(sender=type(task.get_backend()), task_result=result)
         return (TaskContext(task_result=result),) if task.takes_context else ()
 

@@ -18,6 +18,7 @@ except ImportError:
     from django_tasks.base import TASK_MAX_PRIORITY, TASK_MIN_PRIORITY, TaskError
 
 from windlass.clock import moment
+from windlass.django.past import Past
 from windlass.sealing import readable
 from windlass.types import Job, Micros, Run
 
@@ -35,24 +36,24 @@ def at(instant: Micros | None) -> datetime | None:
     return moment(instant) if settings.USE_TZ else timezone.make_naive(moment(instant))
 
 
-def as_result(task: Any, alias: str, job: Job, runs: Sequence[Run], result_id: str) -> Any:
-    """`runs`: the newest, of which the times, errors and workers are."""
+def as_result(task: Any, alias: str, job: Job, past: Past, result_id: str) -> Any:
+    """Errors and workers are those of the newest runs; who had the older ones is left empty, so that they are counted."""
     given = msgspec.json.decode(readable(job.payload, "payload"))
-    begun = [run for run in runs if run.status != "skipped"]  # the one that is on may not have told its start yet
     result = TaskResult(
         task=_as_enqueued(task, job), id=result_id, status=STATUS[job.state],
-        enqueued_at=at(job.created_at), started_at=_start(begun[:1]),
-        finished_at=at(job.finished_at), last_attempted_at=_start(begun[-1:]),
-        args=given.get("args", []), kwargs=given.get("kwargs", {}), backend=alias, errors=_errors(job, runs),
-        worker_ids=[run.worker_id or "" for run in begun],
+        enqueued_at=at(job.created_at), started_at=_start(past.first),
+        finished_at=at(job.finished_at), last_attempted_at=_start(past.last),
+        args=given.get("args", []), kwargs=given.get("kwargs", {}), backend=alias, errors=_errors(job, past.newest),
+        worker_ids=[""] * past.earlier + [run.worker_id or "" for run in past.begun],
     )  # fmt: skip
     if job.state == "succeeded" and job.result is not None:
         object.__setattr__(result, "_return_value", msgspec.json.decode(readable(job.result, "result")))
     return result
 
 
-def _start(runs: Sequence[Run]) -> datetime | None:
-    return at(runs[0].started_at or runs[0].claimed_at) if runs else None
+def _start(run: Run | None) -> datetime | None:
+    """One that is on may not have told its start yet."""
+    return None if run is None else at(run.started_at or run.claimed_at)
 
 
 def _as_enqueued(task: Any, job: Job) -> Any:

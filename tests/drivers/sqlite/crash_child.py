@@ -56,7 +56,9 @@ async def stream(driver: SqliteDriver, number: str) -> None:
 
 
 async def drain(driver: SqliteDriver, number: str) -> None:
-    """One of many processes on one file: lease and settle until nothing is left, telling of each lease."""
+    """One of many processes on one file: lease and settle until nothing is left, telling of each lease.
+    It says that it is ready, and waits until all of them are."""
+    os.write(1, b"ready\n")
     sys.stdin.readline()
     turn = 0
     while True:
@@ -71,7 +73,7 @@ async def drain(driver: SqliteDriver, number: str) -> None:
 
 
 async def main(path: str, what: str, detail: str) -> None:
-    driver = SqliteDriver(path, busy_timeout=30)
+    driver = SqliteDriver(path, busy_timeout=300)
     if what == "stream":
         await stream(driver, detail)
     elif what == "drain":

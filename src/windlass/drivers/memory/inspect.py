@@ -81,10 +81,16 @@ def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
 def runs(tables: Tables, job_id: str, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
     check_page(before, limit)
     job = tables.find(job_id)
-    found = [] if job is None else list(tables.runs.get(job.seq, ()))
-    if job is not None and job.state == "running" and not is_last(found, job):
-        found.append(tables.run_of(job))
+    found = [] if job is None else every_run(tables, job)
     return [run for run in found if before is None or run.attempt_no < before][-limit:]
+
+
+def every_run(tables: Tables, job: Job) -> list[Run]:
+    """First to last; of a job that runs without a row of it, also the run as its row would be."""
+    found = list(tables.runs.get(job.seq, ()))
+    if job.state == "running" and not is_last(found, job):
+        found.append(tables.run_of(job))
+    return found
 
 
 def find(tables: Tables, query: JobQuery) -> Page:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from windlass.core.queries import AllEvents, AllGroups, AllHolds, AllLimits, AllQueues, AllWorkers, DeliveriesOf
 from windlass.drivers.memory import MemoryDriver, inspect
+from windlass.drivers.paging import every_run
 from windlass.drivers.protocol import Driver, JobQuery
 from windlass.errors import WindlassError
 from windlass.records import Delivery, Event
@@ -52,7 +53,7 @@ class DriverRows:
         return {job.seq: job for job in reversed(page.jobs)}
 
     def runs(self, job: Job) -> list[Run]:
-        return run_now(self._driver.runs(job.id))
+        return run_now(every_run(self._driver, job.id))
 
     def limits(self) -> Iterable[Limit]:
         return run_now(self._driver.read(AllLimits()))
@@ -88,7 +89,7 @@ class MemoryRows:
         return self._tables.jobs
 
     def runs(self, job: Job) -> list[Run]:
-        return inspect.runs(self._tables, job.id)
+        return inspect.every_run(self._tables, job)
 
     def limits(self) -> Iterable[Limit]:
         return self._tables.limits.values()

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from windlass.admin.views import Changed, Entry, JobDetail, JobList, Link, LogView, RunView, Why
+from windlass.admin.views import Changed, JobDetail, JobList, Link, LogView, Runs, Why
+from windlass.core.history import RUNS_LIMIT
 from windlass.core.listing import Direction
 from windlass.types import End, Side
-from windlass.web.api.asking import Limit, Spoken
+from windlass.web.api.asking import Count, Limit, Spoken
 from windlass.web.api.filtering import Which, filter_of
 from windlass.web.problems import Trouble
 from windlass.web.request import Request
@@ -26,13 +27,9 @@ class RunQuery(Struct, frozen=True, forbid_unknown_fields=True):
     run: Annotated[int | None, Meta(description="the number of a run; else the last one that has a log")] = None
 
 
-class Runs(Struct, frozen=True):
-    """Executions of a job and of its chain, the newest thousand, with the story that they make."""
-
-    at: datetime
-    runs: tuple[RunView, ...]
-    timeline: tuple[Entry, ...]
-    earlier: int  # older executions than those
+class RunsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    before: Annotated[Count | None, Meta(description="the number of a run of this job: only what was before it")] = None
+    limit: Annotated[int, Meta(ge=1, description="at most so many; the server gives no more than 1,000")] = RUNS_LIMIT
 
 
 class Chain(Struct, frozen=True):
@@ -73,10 +70,11 @@ async def show(request: Request[Spoken, None]) -> JobDetail:
     return await request.admin.job(request.path["job_id"], system=request.query.words, reveal=request.reveal)
 
 
-async def runs(request: Request[None, None]) -> Runs:
-    """The newest thousand executions, of all links of the chain, first to last; `earlier` counts those before."""
-    found = await request.admin.job(request.path["job_id"])
-    return Runs(found.at, found.runs, found.timeline, found.earlier_runs)
+async def runs(request: Request[RunsQuery, None]) -> Runs:
+    """The newest executions, of all links of the chain, first to last. `earlier` counts those before: to have them, ask for
+    the runs of the first one's job `before` its number, until that is 0."""
+    asked = request.query
+    return await request.admin.runs(request.path["job_id"], before=asked.before, limit=min(asked.limit, RUNS_LIMIT))
 
 
 async def logs(request: Request[RunQuery, None]) -> LogView:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from windlass.admin.views import JobDetail, JobView, LogView, RunView
+from windlass.core.history import RUNS_LIMIT
 from windlass.errors import WindlassError
 from windlass.types import TERMINAL
 from windlass.web.answers import Events, Page, Text
@@ -19,6 +24,7 @@ LINES = 500
 
 class Shown(Told, frozen=True, kw_only=True):
     run: int | None = None  # whose log
+    before: Annotated[int, Meta(ge=1)] | None = None  # only runs that are older than this one
     reveal: bool = False  # show what is hidden, to those who may see it
 
 
@@ -28,19 +34,39 @@ async def show(request: Request[Shown, None]) -> Page:
     detail = await request.admin.job(job_id, reveal=reveal)
     job = detail.job
     why = await request.admin.why(job_id) if job.state == "queued" else None
-    own = [run for run in detail.runs if run.job_id == job.id]
-    older = own[0].attempt - 1 if own else 0  # the newest are told of
+    own = await own_runs(request, detail)
     log = await log_of(request, job, own)
     here = f"/jobs/{part(job.id)}"
-    again = {"run": request.query.run, "reveal": "1" if reveal else None}
+    oldest = own[-RUNS:][0].attempt if own else 1  # of those that are listed
+    kept = {"reveal": "1" if reveal else None}
+    again = {"run": request.query.run, "before": request.query.before, **kept}
     shown = {
-        "detail": detail, "job": job, "why": why,
-        "runs": list(reversed(own[-RUNS:])), "more_runs": max(len(own) - RUNS, 0) + older,
+        "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "before": request.query.before,
+        "more_runs": oldest - 1, "older_runs": here + query({"before": oldest, **kept}),
         "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here, "reveal": reveal,
-        "older": older, "work": sum(run.took or 0 for run in own), "waiting": sum(run.waited or 0 for run in own),
+        "counted": counted(own, request.query.before), "work": sum(run.took or 0 for run in own),
+        "waiting": sum(run.waited or 0 for run in own),
         "live": None if job.state in TERMINAL else f"/live{here}" + query(again),
     }  # fmt: skip
     return await page(request, "job.html", "jobs", shown)
+
+
+async def own_runs(request: Request[Shown, None], detail: JobDetail) -> list[RunView]:
+    """Of this link alone, first to last, the newest or those before one. Later links may have taken all places among the
+    newest of the chain."""
+    job, before = detail.job, request.query.before
+    own = [run for run in detail.runs if run.job_id == job.id]
+    if before is None and (own or not job.runs):
+        return own
+    found = await request.admin.runs(job.id, before=before or job.runs + 1, limit=RUNS_LIMIT if before is None else RUNS)
+    return [run for run in found.runs if run.job_id == job.id]
+
+
+def counted(own: list[RunView], before: int | None) -> str:
+    """Which runs the sums are of, where that is not all of them."""
+    if before is not None and own:
+        return f" in runs {own[0].attempt} to {own[-1].attempt}"
+    return f" in the newest {len(own)}" if own and own[0].attempt > 1 else ""
 
 
 async def live(request: Request[Shown, None]) -> Page | Events:
@@ -56,7 +82,7 @@ async def log(request: Request[Shown, None]) -> Page | Text:
 async def log_of(request: Request[Shown, None], job: JobView, runs: list[RunView]) -> LogView | None:
     if not runs:
         return None
-    wanted = request.query.run if request.query.run in {run.attempt for run in runs} else runs[-1].attempt
+    wanted = request.query.run if request.query.run in range(1, job.runs + 1) else runs[-1].attempt
     try:
         return await request.admin.logs(job.id, run=wanted)
     except WindlassError:
