@@ -355,7 +355,7 @@ class StoreReplaced(StoreError):
 
 class StoreCorrupt(StoreError):
     def __init__(self, path: str, what: str, way_out: str = "restore a backup or move the file away") -> None:
-        super().__init__(f"{path}: {what}; {way_out}")
+        super().__init__(f"{path}: cannot be read: {what}; {way_out}")
 
 
 class ConstraintViolated(StoreError):

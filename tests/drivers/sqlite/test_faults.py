@@ -182,9 +182,11 @@ def test_text_that_is_none_is_said_to_be_in_the_file_and_how_to_find_it(tmp_path
         await driver.enqueue([NewJob(id="a", type="t", payload=b"")], now=NOW)
         other = connect(library, str(tmp_path / "jobs.db"), 1_000)
         other.execute("insert into jobs (type, org_id) values ('t', cast(x'ff' as text))")
-        with pytest.raises(StoreCorrupt, match=r"jobs\.db: a row of jobs.* holds text that is not UTF-8") as told:
+        with pytest.raises(
+            StoreCorrupt, match=r"jobs\.db: cannot be read: a row of jobs.* holds text that is not UTF-8"
+        ) as told:
             await driver.claim(Claim(queues=("default",), limit=5, lease_for=1, worker_id="w", token="t"), now=NOW)
-        assert "readable store" not in str(told.value)
+        assert "damaged" not in str(told.value)
         command = str(told.value).partition("find it with: ")[2].partition("; then correct or delete")[0]
         program, file, sql = shlex.split(command)
         assert (program, file) == ("sqlite3", str(tmp_path / "jobs.db"))

@@ -242,7 +242,7 @@ def translate(error: Exception, path: str, waited: float) -> StoreError:
         case apsw.SQLITE_READONLY | apsw.SQLITE_PERM:
             return StoreReadOnly(path)
         case apsw.SQLITE_CORRUPT | apsw.SQLITE_NOTADB:
-            return StoreCorrupt(path, f"is not a readable store ({error})")
+            return StoreCorrupt(path, f"it is damaged, or no store ({error})")
         case apsw.SQLITE_CONSTRAINT if MOVED in (said := str(error)):
             return StoreMoved(path, said.partition(MOVED)[2])
         case apsw.SQLITE_CONSTRAINT if BEING_COPIED in (said := str(error)):
