@@ -165,8 +165,8 @@ def _write(directory: Path, texts: Mapping[str, bytes]) -> None:
                 begun.append(directory / file)
                 made.write(text)
     except BaseException:
-        for file in begun:
-            file.unlink(missing_ok=True)
+        for path in begun:
+            path.unlink(missing_ok=True)
         for place in missing:
             with suppress(OSError):  # somebody else has put something there meanwhile, or it was never made
                 place.rmdir()

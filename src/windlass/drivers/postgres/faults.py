@@ -124,7 +124,10 @@ def _advice(words: str) -> str:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Two transactions were in each other's way. The connection is as good as before."""
+    """Two transactions were in each other's way, or a number was drawn that a hand had given to a row: the next one is
+    another. The connection is as good as before."""
+    if isinstance(error, Taken):
+        return error.constraint.endswith("jobs_seq_key")
     return isinstance(error, psycopg.Error) and error.sqlstate in CONFLICTS
 
 

@@ -4,6 +4,7 @@ the last ones that it takes stop no neighbour. Part of `SqlPromises`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -100,7 +101,12 @@ class HandMadePromises(Suite):
 
     @promise
     async def test_the_largest_number_that_a_hand_may_give_a_row_leaves_room_for_others(self, t: Trial) -> None:
-        """Stores that count on from it still have somewhere to go."""
+        """Stores that count on from it still have somewhere to go, and those that do not count on from it come past it."""
+        with suppress(Exception):  # a store that counts on from it refuses the last one there is
+            self.sql(t.driver, "insert into jobs (type, seq, position) values ('by hand', 46116860184273878, 1)")
+        taken = (await t.job(await t.enqueue())).seq + 2
+        self.sql(t.driver, f"insert into jobs (type, seq) values ('by hand', {taken})")  # noqa: S608
+        await t.driver.enqueue([t.new(), t.new(), t.new()], now=t.now)
         self.sql(t.driver, f"insert into jobs (type, seq) values ('by hand', {2**53})")  # noqa: S608
         ids = [await t.enqueue() for _ in range(3)]
         await t.driver.enqueue([t.new(id="four"), t.new(id="five")], now=t.now)

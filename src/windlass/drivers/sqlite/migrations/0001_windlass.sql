@@ -149,7 +149,7 @@ end;
 -- others is where the next ones begin.
 create trigger jobs_begin_low after insert on jobs
   when new.executions > 9007199254740992 or new.updated_at > 253370764800000000
-    or (new.seq > 9007199254740992 and new.seq > 1000000 + (select max(seq) from sqlite_sequence where name = 'jobs'))
+    or (new.seq > 9007199254740992 and new.seq > 1000000 + coalesce((select max(seq) from sqlite_sequence where name = 'jobs'), 0))
 begin select raise(abort, 'executions, updated_at and seq begin where they can still be counted on'); end;
 
 create trigger jobs_count_by_ones after update of executions, updated_at on jobs
