@@ -33,8 +33,8 @@ Direction = Literal["newest", "oldest"]
 BUDGET: Final = 50_000  # jobs that one search looks at
 SLACK: Final = 10_000
 TEXT_LIMIT: Final = 1_000
-FIRST_SAID: Final = -62_135_596_800_000_000  # what a datetime can say: the years 1 to 9999
-LAST_SAID: Final = 253_402_300_799_999_999
+FIRST_SAID: Final = -62_135_683_200_000_000  # what a datetime can say in any time zone: the years 1 to 9999, and a day
+LAST_SAID: Final = 253_402_387_199_999_999
 STATE_OF: Final[dict[Label, State]] = {
     "queued": "queued", "scheduled": "queued", "blocked": "queued", "parked": "queued", "claimed": "running",
     "running": "running", "succeeded": "succeeded", "dead": "dead", "cancelled": "cancelled",
