@@ -154,10 +154,18 @@ create index        jobs_schedule      on windlass.jobs (schedule_id) where sche
 create index        jobs_made          on windlass.jobs (schedule_id, seq) where schedule_id is not null;  -- all of them, for listings
 create unique index jobs_fire          on windlass.jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
 
-create function windlass.place_at_tail() returns trigger language plpgsql as
-  $$ begin new.position := 100 * new.seq; return new; end $$;
-create trigger jobs_default_position before insert on windlass.jobs
-  for each row when (new.position is null) execute function windlass.place_at_tail();
+-- One trigger for both, because each would cost every row of the engine's own a look.
+create function windlass.place_at_tail() returns trigger language plpgsql as $$
+begin
+  if new.executions > 9007199254740992 or new.updated_at > '9999-01-01 00:00:00+00' then
+    raise exception 'executions and updated_at begin where they can still be counted on' using errcode = 'integrity_constraint_violation';
+  end if;
+  new.position := coalesce(new.position, 100 * new.seq);
+  return new;
+end $$;
+create trigger jobs_default_position before insert on windlass.jobs for each row
+  when (new.position is null or new.executions > 9007199254740992 or new.updated_at > '9999-01-01 00:00:00+00')
+  execute function windlass.place_at_tail();
 
 -- The engine always writes a larger updated_at; only a hand-made update leaves it as it was. With the owner's rights: a hand may
 -- be allowed to change one column and not this one. Nobody but the owner may make a trigger of it.
@@ -170,11 +178,7 @@ revoke execute on function windlass.touch() from public;
 create trigger jobs_touch after update on windlass.jobs
   for each row when (new.updated_at = old.updated_at) execute function windlass.touch();
 
--- What goes on by ones does so from where there is room for it: core/counters.py
-create trigger jobs_begin_low before insert on windlass.jobs for each row
-  when (new.executions > 9007199254740992 or new.updated_at > '9999-01-01 00:00:00+00')
-  execute function windlass.refuse('executions and updated_at begin where they can still be counted on');
-
+-- What goes on by ones does so from where there is room for it: core/counters.py, and the trigger on insert above.
 create trigger jobs_count_by_ones after update of executions, updated_at on windlass.jobs for each row
   when (new.executions < old.executions or (new.executions > 9007199254740992 and new.executions > old.executions + 1)
     or (new.updated_at > '9999-01-01 00:00:00+00' and new.updated_at > old.updated_at + interval '1 microsecond'))
