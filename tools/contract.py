@@ -15,9 +15,10 @@ from generated import ROOT, write_or_check
 
 from windlass.drivers import protocol
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
+from windlass.testing.conformance.hand_made import HandMadePromises
 
 PAGE = ROOT / "docs" / "drivers" / "contract.md"
-SUITES = [*DriverConformance.__bases__, TransactionPromises, DurabilityPromises, SqlPromises]
+SUITES = [*DriverConformance.__bases__, TransactionPromises, DurabilityPromises, HandMadePromises, SqlPromises]
 
 
 def methods() -> Iterator[tuple[str, str]]:

@@ -80,7 +80,7 @@ DO: Final = {
     "StoreReadOnly": "Give the user write rights on the file **and** its directory; on PostgreSQL connect to the primary.",
     "PoolerInTheWay": '`pooler="transaction"`, or connect to the server directly; [poolers](../operations/postgres.md).',
     "StoreReplaced": "Start the program anew; never move or delete a file that is open.",
-    "StoreCorrupt": "Stop everybody, keep the file with its `-wal`, restore a backup.",
+    "StoreCorrupt": "Of a row: correct it as the message says. Of a file: stop everybody, keep it with its `-wal`, restore a backup.",
     "ConstraintViolated": "Somebody else writes to these tables: `windlass doctor`. If nobody does, it is a bug of ours.",
     "NoConnection": "Use `transaction.enqueue` and `transaction.settle` alone on this store.",
     "TransactionOver": "Open a new transaction.",

@@ -19,6 +19,8 @@ from windlass.types import Micros
 SECOND: Final = 1_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
+# The first moment of the year 9999: what Python's datetime still holds in every time zone. No store keeps a later one.
+LAST_INSTANT: Final = 253_370_764_800_000_000
 LONGEST: Final = 365_000 * 86_400 * SECOND  # a thousand years: any instant plus this still is one, in every store
 
 _UNITS: Final = {

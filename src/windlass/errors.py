@@ -354,8 +354,8 @@ class StoreReplaced(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    def __init__(self, path: str, detail: str, way_out: str = "restore a backup or move the file away") -> None:
-        super().__init__(f"{path}: is not a readable store ({detail}); {way_out}")
+    def __init__(self, path: str, what: str, way_out: str = "restore a backup or move the file away") -> None:
+        super().__init__(f"{path}: cannot be read: {what}; {way_out}")
 
 
 class ConstraintViolated(StoreError):

@@ -133,6 +133,38 @@ def test_init_says_what_the_system_said_of_a_place_that_cannot_be_made(cli: Cli)
     assert "try: windlass init ANOTHER_DIRECTORY" in done.err
 
 
+@pytest.mark.parametrize("words", [("sho\udcff",), ("shop", "--name", "sho\udcff"), ("sho\udcff/inner", "--name", "x")])
+def test_init_refuses_a_name_that_is_no_text_and_leaves_nothing(words: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
+    """Arguments and directories may be any bytes."""
+    before = list(tmp_path.iterdir())
+    done = cli("init", *words)
+    assert done.code == 3
+    assert "\\udcff" in done.err
+    assert "is no text in UTF-8" in done.err
+    assert "try: windlass init ANOTHER_DIRECTORY --name NAME" in done.err
+    assert list(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("room", [100, 1_500])
+def test_init_without_room_on_the_disk_leaves_what_was_there(room: int, tmp_path: Path) -> None:
+    """The system lets a file have so many bytes here: the first one is cut short, or the one that holds a long name."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".gitignore").write_text("mine")
+    program = (
+        "import resource, sys; from windlass.cli import main; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); sys.exit(main())"
+    )
+    for place in ("mine", "fresh/inner"):
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", program, "init", place, "--name", "x" * 2_000],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 3, done.stderr
+        assert "cannot be made: File too large; nothing was written" in done.stderr
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["mine", "mine/.gitignore"]
+    assert (tmp_path / "mine" / ".gitignore").read_text() == "mine"
+
+
 def test_init_names_the_project_as_its_directory_unless_told(cli: Cli, tmp_path: Path) -> None:
     cli("init", "shop")
     cli("init", "market", "--name", "The {market}")

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from windlass.clock import LAST_INSTANT
 from windlass.core.admission import (
     BATCH_LIMIT,
     KEY_LIMIT,
     LARGEST,
+    LATEST,
     NAME_LIMIT,
     PAYLOAD_LIMIT,
     check_id,
@@ -17,9 +19,11 @@ from windlass.core.admission import (
     check_jobs,
     check_lease,
     check_limit,
+    check_now,
     check_progress,
     check_queues,
 )
+from windlass.core.counters import MOST_COUNTED
 from windlass.errors import InvalidInput
 from windlass.types import NewGroup
 
@@ -32,7 +36,7 @@ from .make import NOW, new
         {},
         {"type": "service:nextjs", "queue": "a/b"},
         {"type": "grüße", "id": "x" * NAME_LIMIT},
-        {"priority": 2**31 - 1, "timeout_ns": LARGEST, "max_attempts": LARGEST, "run_at": LARGEST},
+        {"priority": 2**31 - 1, "timeout_ns": LARGEST, "max_attempts": LARGEST, "run_at": LAST_INSTANT},
         {"priority": -(2**31), "run_at": 0},
         {"attempts": 3, "max_attempts": 3},
         {"attempts": 9, "max_attempts": 0},
@@ -72,7 +76,8 @@ def test_a_sound_job_is_let_in(fields: dict[str, Any]) -> None:
         ({"priority": 2**31}, "priority"),
         ({"priority": -(2**31) - 1}, "priority"),
         ({"run_at": -1}, "run_at"),
-        ({"run_at": LARGEST + 1}, "run_at"),
+        ({"run_at": LAST_INSTANT + 1}, "run_at"),
+        ({"attempts": MOST_COUNTED + 1}, "attempts"),
         ({"payload": b"x" * (PAYLOAD_LIMIT + 1)}, "payload"),
         ({"idempotency_key": "k"}, "idempotency_key"),
         ({"idempotency_scope": "s"}, "idempotency_key"),
@@ -97,8 +102,10 @@ def test_the_payload_limit_can_be_set_and_the_error_says_both_sizes() -> None:
 
 def test_the_shortest_lease_is_a_microsecond_and_the_longest_still_fits_after_now() -> None:
     check_lease(1)
-    check_lease(LARGEST // 4)
-    assert NOW + LARGEST // 4 <= LARGEST
+    check_lease(LATEST)
+    check_now(LATEST)
+    assert NOW + LATEST <= LAST_INSTANT
+    assert LATEST + LATEST <= LAST_INSTANT
 
 
 @pytest.mark.parametrize("limit", [0, -1, BATCH_LIMIT + 1, 1.0, True, None])

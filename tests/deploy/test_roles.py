@@ -6,6 +6,7 @@ import asyncio
 import re
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -340,6 +341,36 @@ def test_compose_makes_a_login_of_each_role_that_has_a_secret(postgres_server: S
             connection.execute(f"drop owned by {roles} cascade".encode())
             connection.execute(f"drop role {roles}".encode())
         postgres_server.drop_database(where.path[1:])
+
+
+def test_a_hand_that_may_change_one_column_changes_it_and_the_change_is_seen(store: Store) -> None:
+    """That a row was touched is written with the owner's rights, which nobody can borrow for a table of their own."""
+    hand, schema = unique_name("hand"), unique_name("theirs")
+    [(job, before)] = store.execute("insert into windlass.jobs (type) values ('add') returning id, updated_at")
+    store.execute(f"create role {hand} login")
+    store.execute(f"create schema {schema} authorization {hand}")
+    store.execute(f"grant usage on schema windlass to {hand}")
+    store.execute(f"grant select, update (priority) on windlass.jobs to {hand}")
+    try:
+        with psycopg.connect(store.admin.replace("postgres@", f"{hand}@"), autocommit=True) as connection:
+            connection.execute(
+                f"create function {schema}.clock_timestamp() returns timestamptz return timestamptz 'epoch'".encode()
+            )
+            connection.execute(f"set search_path = {schema}, pg_catalog".encode())
+            connection.execute("update windlass.jobs set priority = 7 where id = %s", (job,))
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("update windlass.jobs set updated_at = now() where id = %s", (job,))
+            connection.execute("create table jobs (seq bigint, updated_at timestamptz)")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("create trigger t after update on jobs for each row execute function windlass.touch()")
+        [(priority, after)] = store.execute(f"select priority, updated_at from windlass.jobs where id = '{job}'")
+        assert priority == 7
+        assert isinstance(before, datetime)
+        assert isinstance(after, datetime)
+        assert after > before
+    finally:
+        store.execute(f"drop owned by {hand} cascade")
+        store.execute(f"drop role {hand}")
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers

@@ -10,6 +10,9 @@ from contextlib import suppress
 import apsw
 import psycopg
 
+from windlass.clock import LAST_INSTANT
+from windlass.core.counters import MOST_COUNTED
+from windlass.core.positions import FURTHEST
 from windlass.drivers.protocol import JobQuery
 
 from . import tasks
@@ -34,16 +37,26 @@ COLUMNS = {
     "limit_keys": ["'nonsense'", "'{}'", "'[1, null]'", "'[\"nobody made this\"]'", '\'["key:few", "key:few"]\''],
     "retry_policy": ["'nonsense'", "'[]'", '\'{"kind": "none"}\'', "'{}'", "'null'"],
     "priority": ["-2147483648", "2147483647", "1.5", "'high'"],
-    "position": [str(LARGEST), "-9000000000000000000", "9000000000000000000", "'first'"],
-    "attempts": [str(LARGEST), "-1", "2147483647", "1.5"],
-    "executions": [str(LARGEST), "-1", "7", "2000000000"],
+    "position": [str(LARGEST), str(FURTHEST), str(-FURTHEST), "-9000000000000000000", "9000000000000000000", "'first'"],
+    "attempts": [str(LARGEST), str(MOST_COUNTED), "-1", "2147483647", "1.5"],
+    "executions": [str(LARGEST), str(MOST_COUNTED), "-1", "7", "2000000000"],
     "max_attempts": [str(LARGEST), "-1", "1", "2147483647"],
     "max_lost": [str(LARGEST), "-1", "1"],
     "timeout_ns": [str(LARGEST), "-1", "1", "9000000000000000000"],
-    "lost": [str(LARGEST)],
-    "run_at": ["'infinity'", "'-infinity'", "{at:-1}", "{at:0}", f"{{at:{FAR}}}", "'soon'"],
-    "queued_at": ["'infinity'", "'-infinity'"],
-    "updated_at": ["'infinity'"],
+    "lost": [str(LARGEST), str(MOST_COUNTED)],
+    "seq": [str(2**53)],
+    "run_at": [
+        "'infinity'",
+        "'-infinity'",
+        "{at:-1}",
+        "{at:0}",
+        f"{{at:{FAR}}}",
+        f"{{at:{LAST_INSTANT}}}",
+        "'294260-01-01'",
+        "'soon'",
+    ],
+    "queued_at": ["'infinity'", "'-infinity'", "'4713-01-01 BC'", f"{{at:{LAST_INSTANT}}}"],
+    "updated_at": ["'infinity'", f"{{at:{LAST_INSTANT}}}"],
     "created_at": ["'infinity'", "{at:-1}", "{at:0}", f"{{at:{FAR}}}"],
     "group_id": ["'no group'"],
     "schedule_id": ["'no schedule'"],

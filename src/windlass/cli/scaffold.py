@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -120,10 +121,12 @@ def init(directory: Path = Path(), /, *, name: str | None = None, common: Common
         for file in PROGRAM:
             if (directory / file).exists():
                 return _refused(common, f"{directory / file} is there already and was left alone; nothing was written")
-        directory.mkdir(parents=True, exist_ok=True)
         kept = [file for file in BESIDE if (directory / file).exists()]
         written = [file for file in (*PROGRAM, *BESIDE) if file not in kept]
-        _write(directory, written, name)
+        _write(directory, _texts(written, _name(directory, name)))
+    except UnicodeEncodeError as error:
+        told = f"{error.object!r} is no text in UTF-8, so that no file can name it; nothing was written"
+        return _refused(common, told, "ANOTHER_DIRECTORY --name NAME")
     except OSError as error:
         return _refused(common, _no_place(directory, error))
     steps = _steps(directory)
@@ -139,15 +142,39 @@ def init(directory: Path = Path(), /, *, name: str | None = None, common: Common
     return OK
 
 
-def _write(directory: Path, files: Sequence[str], name: str | None) -> None:
+def _name(directory: Path, name: str | None) -> str:
+    """Of bytes that are no text (an argument or a directory may be) nothing can be written, so this is asked first."""
     called = " ".join((name or directory.resolve().name or "jobs").split())
-    for file in files:
-        with (directory / file).open("x", encoding="utf-8") as made:
-            made.write(PROGRAM[file] if file in PROGRAM else BESIDE[file].replace("{name}", called))
+    for text in (str(directory), called):
+        text.encode()
+    return called
 
 
-def _refused(common: Common, message: str) -> int:
-    return common.out.fail(message, "windlass init ANOTHER_DIRECTORY", REFUSED)
+def _texts(files: Sequence[str], name: str) -> dict[str, bytes]:
+    return {file: (PROGRAM[file] if file in PROGRAM else BESIDE[file].replace("{name}", name)).encode() for file in files}
+
+
+def _write(directory: Path, texts: Mapping[str, bytes]) -> None:
+    """All of them or none: half a project would be in the way of the next try."""
+    missing = [place for place in (directory, *directory.parents) if not place.exists()]
+    begun: list[Path] = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            with (directory / file).open("xb") as made:
+                begun.append(directory / file)
+                made.write(text)
+    except BaseException:
+        for path in begun:
+            path.unlink(missing_ok=True)
+        for place in missing:
+            with suppress(OSError):  # somebody else has put something there meanwhile, or it was never made
+                place.rmdir()
+        raise
+
+
+def _refused(common: Common, message: str, way_out: str = "ANOTHER_DIRECTORY") -> int:
+    return common.out.fail(message, f"windlass init {way_out}", REFUSED)
 
 
 def _no_place(directory: Path, error: OSError) -> str:
@@ -155,7 +182,7 @@ def _no_place(directory: Path, error: OSError) -> str:
     for place in (directory, *directory.parents):
         if os.path.isfile(place):  # which answers also for a name that is too long
             return f"{place} is a file, so that no project can be put into {directory}; nothing was written"
-    return f"{error.filename or directory} cannot be made: {error.strerror or error}"
+    return f"{error.filename or directory} cannot be made: {error.strerror or error}; nothing was written"
 
 
 def _steps(directory: Path) -> list[str]:

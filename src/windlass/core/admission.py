@@ -10,6 +10,8 @@ from typing import Final, Protocol, get_args
 import msgspec
 from msgspec.structs import astuple
 
+from windlass.clock import LAST_INSTANT
+from windlass.core.counters import MOST_COUNTED
 from windlass.core.duties import (
     AgeJobs,
     Duty,
@@ -46,8 +48,7 @@ NAME_LIMIT: Final = 200
 KEY_LIMIT: Final = 1_000
 PAYLOAD_LIMIT: Final = 1 << 20
 LARGEST: Final = 2**63 - 1
-MOST_COUNTED: Final = 2**62 - 1  # so that one more is a number still
-LATEST: Final = LARGEST // 4  # of `now` and of a lease: their sum must still be an instant
+LATEST: Final = LAST_INSTANT // 2  # of `now` and of a lease: their sum must still be an instant
 BATCH_LIMIT: Final = 10_000
 _PAYLOAD: Final = NewJob.__struct_fields__.index("payload")  # the id is the first
 
@@ -95,7 +96,7 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
     check_name("queue", job.queue)
     _check_numbers(job.timeout_ns, job.attempts, job.max_attempts, job.max_lost, job.priority)
     if job.run_at is not None:
-        check_number("run_at", job.run_at)
+        check_instant("run_at", job.run_at)
     _check_payload(job.payload, payload_limit)
     _check_policies(job.retry_mode, job.crash_policy, job.on_unknown, job.on_duplicate, job.retry_policy, job.history)
     if job.org_id is not None or job.tags != () or job.limit_keys != () or job.headers or job.codec != "json":
@@ -206,9 +207,11 @@ def _check_origin(job: NewJob) -> None:
     for field in ("group_id", "template_id", "schedule_id"):
         if getattr(job, field) is not None:
             check_name(field, getattr(job, field))
-    for field in ("group_seq", "template_version", "fire_at"):
+    for field in ("group_seq", "template_version"):
         if getattr(job, field) is not None:
             check_number(field, getattr(job, field))
+    if job.fire_at is not None:
+        check_instant("fire_at", job.fire_at)
 
 
 def _check_links(job: NewJob) -> None:
@@ -234,7 +237,15 @@ def _check_group(group: NewGroup) -> None:
 
 def check_number(field: str, value: object, *, most: int = LARGEST) -> None:
     if type(value) is not int or not 0 <= value <= most:
-        raise InvalidInput(field, f"must be a whole number between 0 and 2**{most.bit_length()} - 1, got {value!r}")
+        bound = "2**63 - 1" if most == LARGEST else f"{most:,}"
+        raise InvalidInput(field, f"must be a whole number between 0 and {bound}, got {value!r}")
+
+
+def check_instant(field: str, value: object) -> None:
+    if type(value) is not int or not 0 <= value <= LAST_INSTANT:
+        raise InvalidInput(
+            field, f"must be a moment between 1970 and the year 9999, in microseconds since 1970, got {value!r}"
+        )
 
 
 def _check_keys(job: NewJob) -> None:
@@ -247,7 +258,7 @@ def _check_keys(job: NewJob) -> None:
             if not value.strip():
                 raise InvalidInput(field, "must not be blank; None means no key")
     if job.idempotency_expires_at is not None:
-        check_number("idempotency_expires_at", job.idempotency_expires_at)
+        check_instant("idempotency_expires_at", job.idempotency_expires_at)
 
 
 def check_text(field: str, value: object) -> None:
@@ -322,8 +333,9 @@ def check_worker(worker: WorkerInfo) -> None:
     check_name("worker_id", worker.id)
     for field in ("hostname", "version", "wakeups"):
         check_text(field, getattr(worker, field))
-    for field in ("pid", "pool_size", "running", "started_at"):
+    for field in ("pid", "pool_size", "running"):
         check_number(field, getattr(worker, field))
+    check_instant("started_at", worker.started_at)
     for field in ("queues", "types"):
         for name in getattr(worker, field):
             check_name(field, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.core.admission import LATEST, check_id, check_name, check_number, check_one_of, check_text
+from windlass.core.admission import check_id, check_instant, check_name, check_number, check_one_of, check_text
 from windlass.core.alterations import CreateToken, Note, OfTokens
 from windlass.errors import InvalidInput
 from windlass.principal import SCOPES
@@ -35,8 +35,8 @@ def check_token(change: OfTokens) -> None:
             check_name("org_id", change.org_id)
         if change.queues is not None:
             check_names("queues", change.queues)
-        if change.expires_at is not None and (type(change.expires_at) is not int or not 0 < change.expires_at <= LATEST):
-            raise InvalidInput("expires_at", f"must be an instant in microseconds, got {change.expires_at!r}")
+        if change.expires_at is not None:
+            check_instant("expires_at", change.expires_at or None)  # one that begins with its end is none
 
 
 def check_names(field: str, values: object) -> None:

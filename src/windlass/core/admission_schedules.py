@@ -10,6 +10,7 @@ from windlass.clock import LONGEST
 from windlass.core.admission import (
     PAYLOAD_LIMIT,
     check_id,
+    check_instant,
     check_job,
     check_name,
     check_number,
@@ -103,7 +104,7 @@ def _check_fire(change: Fire) -> None:
     check_id(change.schedule_id)
     check_number("expected", change.expected)
     if change.next_trigger_at is not None:
-        check_number("next_trigger_at", change.next_trigger_at)
+        check_instant("next_trigger_at", change.next_trigger_at)
     if len(change.jobs) > LARGEST_CAP:
         raise InvalidInput("jobs", f"a firing makes at most {LARGEST_CAP:,}")
     for job in change.jobs:

@@ -6,7 +6,7 @@ import re
 from typing import Final, get_args
 from urllib.parse import urlsplit
 
-from windlass.core.admission import check_name, check_number, check_one_of, check_text
+from windlass.core.admission import check_instant, check_name, check_number, check_one_of, check_text
 from windlass.core.alterations import (
     ChangeWebhook,
     DeleteWebhook,
@@ -48,7 +48,7 @@ def check_of_webhooks(change: OfWebhooks) -> None:
                 check_switch(change.enabled)
         case RotateSecret():
             key_of(change.secret)
-            check_number("keep_until", change.keep_until)
+            check_instant("keep_until", change.keep_until)
         case TakeDelivery():
             check_times(change.event_id, change.expected, change.until)
         case EndDelivery():
@@ -102,7 +102,7 @@ def check_switch(enabled: object) -> None:
 def check_times(event_id: object, expected: object, until: object) -> None:
     check_number("event_id", event_id)
     check_number("expected", expected)
-    check_number("until", until)
+    check_instant("until", until)
     if isinstance(expected, int) and isinstance(until, int) and until <= expected:
         raise InvalidInput("until", "must be later than what was expected: by it the one who took it is known")
 

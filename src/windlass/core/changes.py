@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from windlass.clock import LAST_INSTANT
 from windlass.core.named import Named
 from windlass.types import (
     DeadKind,
@@ -160,7 +161,7 @@ class Effect(Struct, frozen=True, gc=False):
 
 
 ERROR_LIMIT: Final = 64 * 1024
-LAST_INSTANT: Final[Micros] = 2**63 - 1
+LARGEST_NUMBER: Final = 2**63 - 1
 
 
 def storable(text: str) -> str:
@@ -183,7 +184,7 @@ def stored_report(report: Report | None) -> Report:
         return None if value is None else storable(value)
 
     def whole(value: float | None) -> int | None:
-        return None if value is None else max(min(int(value), LAST_INSTANT), -LAST_INSTANT)
+        return None if value is None else max(min(int(value), LARGEST_NUMBER), -LARGEST_NUMBER)
 
     return Report(
         text(report.traceback), whole(report.exit_code), whole(report.cpu_us), whole(report.peak_rss),

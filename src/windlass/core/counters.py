@@ -6,11 +6,20 @@ one ending instead of two.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
 from windlass.core.changes import Ending
 from windlass.types import Group, Micros
+
+MOST_COUNTED: Final = 2**53  # of failures and losses of one job. The stores refuse more: their migrations name the number
+
+
+def one_more(count: int) -> int:
+    """A counter that has come to its end stays there: one row that cannot be counted on must not stop its neighbours."""
+    return min(count + 1, MOST_COUNTED)
 
 
 def give_back(used: int, returned: int = 1) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.clock import moment
+from windlass.clock import LAST_INSTANT, moment
 from windlass.core.alterations import Missed
 from windlass.core.changes import (
     Ack,
@@ -49,7 +49,6 @@ EVENTS: Final = (
 )  # fmt: skip
 SETTLED: Final = (SUCCEEDED, RETRIED, DEAD, CANCELLED)  # what one worker knows of, because it settled it
 PING: Final = "webhook.ping"  # sent to one webhook because somebody asked for it; nobody subscribes to it
-LATEST: Final[Micros] = 253_402_300_799_999_999  # the end of the year 9999
 ERROR_MOST: Final = 1_000  # characters: an event is a hint, the store has the whole
 
 
@@ -234,4 +233,4 @@ def _short(text: str | None) -> str | None:
 
 def _iso(at: Micros | None) -> str | None:
     """None also for what lies beyond every calendar: a delay of centuries."""
-    return None if at is None or at > LATEST else moment(at).isoformat().replace("+00:00", "Z")
+    return None if at is None or at > LAST_INSTANT else moment(at).isoformat().replace("+00:00", "Z")

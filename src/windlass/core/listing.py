@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from windlass.core.admission import BATCH_LIMIT, LATEST, check_id, check_limit, check_name, check_one_of
+from windlass.core.admission import BATCH_LIMIT, check_id, check_limit, check_name, check_one_of
 from windlass.core.eligibility import label_of
 from windlass.core.failures import error_of, fingerprint, is_like, may_be_fingerprint
 from windlass.core.queries import Query
@@ -33,6 +33,8 @@ Direction = Literal["newest", "oldest"]
 BUDGET: Final = 50_000  # jobs that one search looks at
 SLACK: Final = 10_000
 TEXT_LIMIT: Final = 1_000
+FIRST_SAID: Final = -62_135_683_200_000_000  # what a datetime can say in any time zone: the years 1 to 9999, and a day
+LAST_SAID: Final = 253_402_387_199_999_999
 STATE_OF: Final[dict[Label, State]] = {
     "queued": "queued", "scheduled": "queued", "blocked": "queued", "parked": "queued", "claimed": "running",
     "running": "running", "succeeded": "succeeded", "dead": "dead", "cancelled": "cancelled",
@@ -245,7 +247,7 @@ def check_wish(wish: Wish) -> None:
             check_name(field, getattr(wish, field))
     for field in ("now", "created_from", "created_until", "finished_from", "finished_until", "failed_from", "quiet_since"):
         at = getattr(wish, field)
-        if at is not None and (type(at) is not int or not -LATEST <= at <= LATEST):
+        if at is not None and (type(at) is not int or not FIRST_SAID <= at <= LAST_SAID):
             raise InvalidInput(field, f"must be microseconds since 1970, got {at!r}")
     if wish.error is not None:
         check_part_of_text("error", wish.error)

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from windlass.types import Micros
 
 GAP: Final = 100
+FURTHEST: Final = 2**62 - 1  # on both sides; the stores refuse what is beyond, as their migrations say
 Place: TypeAlias = tuple[int, Micros, int]  # position, created_at, seq: the dispatch order within a priority
 FRONT: Final[Place] = (-(2**63), 0, 0)  # before every place
 REAR: Final[Place] = (2**63 - 1, 0, 0)
@@ -25,7 +26,8 @@ def tail(seq: int) -> int:
 
 
 def dense(last: int | None) -> int:
-    return GAP if last is None else last + GAP
+    """At the end of what can be counted all stand at one place, in the order in which they came, until they are spread."""
+    return GAP if last is None else min(last + GAP, FURTHEST)
 
 
 def between(before: int | None, after: int | None) -> int | None:
@@ -34,9 +36,9 @@ def between(before: int | None, after: int | None) -> int | None:
         return GAP
     if before is None:
         assert after is not None
-        return after - GAP
+        return after - GAP if after - GAP >= -FURTHEST else None
     if after is None:
-        return before + GAP
+        return before + GAP if before + GAP <= FURTHEST else None
     middle = (before + after) // 2
     return middle if before < middle < after else None
 
@@ -48,7 +50,7 @@ def stands(own: Place, before: Place | None, after: Place | None) -> bool:
 
 def renormalised(count: int, last: int | None = None) -> list[int]:
     """Fresh positions for `count` queued jobs, in their order: from the gap upwards, or up to the `last` one's."""
-    first = GAP if last is None else last - GAP * (count - 1)
+    first = GAP if last is None else max(last - GAP * (count - 1), -FURTHEST)
     return [first + GAP * n for n in range(count)]
 
 

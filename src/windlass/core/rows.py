@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from windlass.core.alterations import Replay
 from windlass.core.changes import Effect, RetryChild, Settlement, bounded, stored_report
+from windlass.core.counters import MOST_COUNTED
 from windlass.core.eligibility import is_due
 from windlass.core.sampling import due_since
 from windlass.types import Claimed, Job, Micros, NewJob, Run
@@ -146,7 +147,7 @@ def settled(job: Job, change: Settlement, effect: Effect, now: Micros) -> Job:
     return replace(
         job, state=effect.state, ready=job.ready if terminal else is_due(run_at, now), run_at=run_at,
         attempts=job.attempts if effect.attempts is None else effect.attempts, skipped=job.skipped + effect.skipped,
-        lost=job.lost + effect.lost, lease_token=None, lease_expires_at=None, permits=(),
+        lost=min(job.lost + effect.lost, MOST_COUNTED), lease_token=None, lease_expires_at=None, permits=(),
         worker_id=job.worker_id if terminal else None, started_at=started_at, finished_at=effect.finished_at,
         failed_at=job.failed_at if effect.failed_at is None else effect.failed_at, last_token=change.token,
         last_outcome=effect.outcome, dead_kind=effect.dead_kind,

@@ -25,6 +25,7 @@ from windlass.core.changes import (
     Snooze,
 )
 from windlass.core.changes import Retry as RetryInPlace
+from windlass.core.counters import one_more
 from windlass.core.events import comes_back, true_of
 from windlass.errors import InvalidInput
 from windlass.policies import DEFAULT_RETRY, Retry, jittered
@@ -97,7 +98,7 @@ def decide_failure(job: Claimed, failure: Failed, roll: float) -> Verdict:
     rule = policy.rule_for(failure.types)
     if rule is not None and rule.dead:
         return Verdict(None, "rejected")
-    attempts = job.attempts + 1
+    attempts = one_more(job.attempts)
     if used_up(job, attempts):
         return Verdict(None)
     if failure.retry_in is not None:
@@ -132,7 +133,7 @@ def fail(job: Claimed, failure: Failed, run: Execution, *, lapsed: bool = False)
     verdict = decide_failure(job, failure, run.roll)
     if verdict.delay is None:
         return dead(job, verdict.kind, failure.error, run, lapsed=lapsed)
-    attempts, run_at = job.attempts + 1, run.at + verdict.delay
+    attempts, run_at = one_more(job.attempts), run.at + verdict.delay
     if job.retry_mode == "new_job":
         return supersede(job, RetryChild(_child(run), run_at, attempts), failure.error, run, lapsed=lapsed)
     return RetryInPlace(
@@ -144,7 +145,7 @@ def fail(job: Claimed, failure: Failed, run: Execution, *, lapsed: bool = False)
 def dead(job: Claimed, kind: DeadKind, reason: str, run: Execution, *, lapsed: bool = False) -> Fail:
     return Fail(
         handle=job.handle, token=job.token, at=run.at, started_at=run.started_at, lapsed=lapsed, report=run.report,
-        riders=riders_of(job, "failed"), kind=kind, reason=reason, attempts=job.attempts + 1,
+        riders=riders_of(job, "failed"), kind=kind, reason=reason, attempts=one_more(job.attempts),
     )  # fmt: skip
 
 

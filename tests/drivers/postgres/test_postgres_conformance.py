@@ -46,7 +46,7 @@ class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises, Transacti
         return f"{column} + interval '1 microsecond'"
 
     def dateless(self) -> Sequence[str]:
-        return ("'infinity'", "'-infinity'")
+        return ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'1969-12-31'", "'294260-01-01'", "'10000-01-02'")
 
     def endless(self) -> str:
         return "'infinity'"

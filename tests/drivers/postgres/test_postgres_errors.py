@@ -21,6 +21,7 @@ from windlass.errors import (
     PoolerInTheWay,
     SchemaMissing,
     StoreBusy,
+    StoreCorrupt,
     StoreError,
     StoreForbidden,
     StoreFull,
@@ -43,7 +44,8 @@ RAISED: dict[str, tuple[Verdict, type[WindlassError]]] = {
     "53100": ("final", StoreFull), "53200": ("final", StoreFull), "42501": ("final", StoreForbidden),
     "42P01": ("final", SchemaMissing), "3F000": ("final", SchemaMissing), "42703": ("final", SchemaMissing),
     "42883": ("final", SchemaMissing), "23514": ("final", ConstraintViolated), "23503": ("final", ConstraintViolated),
-    "22003": ("final", InvalidInput), "22P02": ("final", InvalidInput), "26000": ("final", PoolerInTheWay),
+    "22003": ("final", StoreCorrupt), "22008": ("final", StoreCorrupt),
+    "22P02": ("final", InvalidInput), "26000": ("final", PoolerInTheWay),
     "42P05": ("final", PoolerInTheWay), "58030": ("final", StoreError), "XX000": ("final", StoreError),
     "28000": ("final", StoreUnavailable), "3D000": ("final", StoreUnavailable),
 }  # fmt: skip

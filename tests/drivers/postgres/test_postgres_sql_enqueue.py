@@ -17,6 +17,7 @@ from windlass import Retry, Windlass
 from windlass.admin import Admin
 from windlass.admin.enqueueing import Wish
 from windlass.core.alterations import PutQueue
+from windlass.core.positions import FURTHEST
 
 OWN = {"seq", "id", "position", "created_at", "queued_at", "updated_at", "payload"}  # of one row, compared apart
 
@@ -164,6 +165,9 @@ def test_a_dense_queue_and_a_fair_one_get_what_they_need(fresh_schema: tuple[str
         places = [desk.row(desk.psql("'mail'", "queue => 'dense'")[0])["position"] for _ in range(2)]
         places.append(desk.row(await desk.client("mail", {}, queue="dense"))["position"])
         assert places == [100, 200, 300]
+        with psycopg.connect(desk.dsn) as connection:
+            connection.execute(f'update "{desk.schema}".jobs set position = {FURTHEST} where position = 300'.encode())
+        assert desk.row(desk.psql("'mail'", "queue => 'dense'")[0])["position"] == FURTHEST
         shares = [desk.row(desk.psql("'mail'", "queue => 'fair'", *org)[0])["share"] for org in ((), ("org_id => 'a'",))]
         assert shares == ["", "=a"]
 
@@ -181,6 +185,10 @@ def test_a_dense_queue_and_a_fair_one_get_what_they_need(fresh_schema: tuple[str
         (("'mail'", "jsonb_build_object('x', repeat('x', 1048576))"), "payload: is 10485"),
         (("'mail'", "run_at => now()", "delay => '1 s'"), "run_at: say this or delay"),
         (("'mail'", "delay => '-1 s'"), "must not be negative"),
+        (("'mail'", "delay => '9000 years'"), "between 1970 and the year 9999"),
+        (("'mail'", "run_at => '9999-01-02'"), "between 1970 and the year 9999"),
+        (("'mail'", "run_at => '1969-01-02'"), "between 1970 and the year 9999"),
+        (("'mail'", "idempotency_key => 'k'", "idempotency_for => '9000 years'"), "between 1970 and the year 9999"),
         (("'mail'", "max_attempts => 0"), "max_attempts: must be at least 1"),
         (("'mail'", "tags => '{a,a}'"), "tags: names one twice"),
         (("'mail'", "headers => '{\"a\": 1}'"), "headers: must be a JSON object of texts"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.files import filesystem_of
-from windlass.drivers.sqlite.library import Library
+from windlass.drivers.sqlite.library import Library, connect
 from windlass.errors import (
     DriverForked,
     DuplicateId,
@@ -174,14 +175,27 @@ def claim(limit: int) -> Claim:
     return Claim(queues=("default",), limit=limit, lease_for=10, worker_id="w", token=f"t{limit}")
 
 
-def test_text_that_is_none_is_said_to_be_in_the_file_and_not_in_the_question(tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", ["apsw", "stdlib"])
+def test_text_that_is_none_is_said_to_be_in_the_file_and_how_to_find_it(tmp_path: Path, library: Library) -> None:
     async def scenario() -> None:
-        driver = SqliteDriver(str(tmp_path / "jobs.db"))
+        driver = SqliteDriver(str(tmp_path / "jobs.db"), sqlite=library)
         await driver.enqueue([NewJob(id="a", type="t", payload=b"")], now=NOW)
-        with apsw.Connection(str(tmp_path / "jobs.db")) as other:
-            other.execute("insert into jobs (type, org_id) values ('t', cast(x'ff' as text))")
-        with pytest.raises(StoreCorrupt, match=r"jobs\.db: .*text that is not UTF-8.*; correct or delete"):
+        other = connect(library, str(tmp_path / "jobs.db"), 1_000)
+        other.execute("insert into jobs (type, org_id) values ('t', cast(x'ff' as text))")
+        with pytest.raises(
+            StoreCorrupt, match=r"jobs\.db: cannot be read: a row of jobs.* holds text that is not UTF-8"
+        ) as told:
             await driver.claim(Claim(queues=("default",), limit=5, lease_for=1, worker_id="w", token="t"), now=NOW)
+        assert "damaged" not in str(told.value)
+        command = str(told.value).partition("find it with: ")[2].partition("; then correct or delete")[0]
+        program, file, sql = shlex.split(command)
+        assert (program, file) == ("sqlite3", str(tmp_path / "jobs.db"))
+        if library == "apsw":
+            assert other.execute(sql.replace("*", "seq")) == [(2,)]
+        else:  # which names the column, and not the bytes
+            assert ", column org_id," in str(told.value)
+            assert other.execute(sql.replace("*", "seq")) == [("", 1), ("FF", 2)]
+        other.close()
         await driver.close()
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from windlass.core.changes import LAST_INSTANT
+from windlass.core.changes import LARGEST_NUMBER
 from windlass.errors import StoreError
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def _fit(value: Any) -> Any:
             return [_fit(one) for one in value]
         case str():
             return value.encode("utf-8", "backslashreplace").decode()
-        case int() if abs(value) > LAST_INSTANT:
-            return LAST_INSTANT if value > 0 else -LAST_INSTANT
+        case int() if abs(value) > LARGEST_NUMBER:
+            return LARGEST_NUMBER if value > 0 else -LARGEST_NUMBER
         case _:
             return value

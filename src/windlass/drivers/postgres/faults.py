@@ -21,6 +21,7 @@ from windlass.errors import (
     PoolerInTheWay,
     SchemaMissing,
     StoreBusy,
+    StoreCorrupt,
     StoreError,
     StoreForbidden,
     StoreFull,
@@ -41,6 +42,8 @@ READ_ONLY: Final = "25006"
 MOVED_STATE: Final = "WL001"  # ours: the guard of a store that is being copied (copying.py) raises these
 MOVING_STATE: Final = "WL002"
 STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
+# What callers give is bounded before it is sent (core/admission.py): what is too large then was in the store.
+OUT_OF_RANGE: Final = frozenset({"22003", "22008"})
 SHARED_SESSION: Final = frozenset({"26000", "42P05"})  # a prepared statement is gone, or somebody else's is there
 
 # A connection that is refused carries no code, only words: libpq's own, and those of the server that it passes on. These
@@ -74,6 +77,9 @@ ACCEPTS_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary, or name "
     "all hosts and say target_session_attrs=read-write in the URL"
 )
+
+
+WRITTEN_BY_SQL: Final = "windlass checks what it stores, so look for what was written by SQL, and correct or delete it"
 
 
 class Taken(Exception):
@@ -118,7 +124,10 @@ def _advice(words: str) -> str:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Two transactions were in each other's way. The connection is as good as before."""
+    """Two transactions were in each other's way, or a number was drawn that a hand had given to a row: the next one is
+    another. The connection is as good as before."""
+    if isinstance(error, Taken):
+        return error.constraint.endswith("jobs_seq_key")
     return isinstance(error, psycopg.Error) and error.sqlstate in CONFLICTS
 
 
@@ -200,6 +209,8 @@ def by_state(state: str, said: str, place: Place, user: str | None = None) -> Wi
         return StoreForbidden(where, said, grants(place, said, user))
     if state[:2] == "23":
         return ConstraintViolated(f"{where}: {said}")
+    if state in OUT_OF_RANGE:
+        return StoreCorrupt(where, f"a row holds a number or a moment that is out of range ({said})", WRITTEN_BY_SQL)
     if state[:2] == "22":
         return InvalidInput("value", f"cannot be stored: {said}")
     if state[:2] in ("28", "3D"):

@@ -19,6 +19,7 @@ from windlass.clock import ticking
 from windlass.copy_errors import StoreMoved, StoreMoving
 from windlass.core.copying import BUSY as BEING_COPIED
 from windlass.core.copying import MOVED
+from windlass.drivers.sqlite.texts import TEXTS_OF, NotText, column_in, is_no_text, tables_in, unreadable
 from windlass.drivers.statement import Op, Row, T
 from windlass.errors import (
     ConstraintViolated,
@@ -173,13 +174,26 @@ def run(connection: Connection, op: Op[T]) -> T:
                     rows = connection.many(statement.sql, statement.params)
                 else:
                     rows = connection.execute(statement.sql, statement.params)
+            except UnicodeDecodeError as error:
+                raise no_text(connection, statement.sql, error) from error
             except ERRORS as error:  # an operation may know what it means; otherwise it comes straight back
+                if is_no_text(error):
+                    raise no_text(connection, statement.sql, error) from error
                 statement = op.throw(error)
             else:
                 statement = op.send(rows)
     except StopIteration as stop:
         answer: T = stop.value
         return answer
+
+
+def no_text(connection: Connection, sql: str, error: Exception) -> NotText:
+    """What a statement met that read text that is none, and where to look for it."""
+    column = column_in(error)
+    columns = {table: [name for (name,) in connection.execute(TEXTS_OF, (table,))] for table in tables_in(sql)}
+    if column is not None:
+        columns = {table: [name for name in names if name == column] for table, names in columns.items()}
+    return NotText(columns, error.object if isinstance(error, UnicodeDecodeError) else None)
 
 
 def run_within(connection: Connection, op: Op[T]) -> T:
@@ -210,10 +224,8 @@ def version(library: Library) -> str:
 
 def misfit(error: OverflowError | UnicodeError, path: str) -> WindlassError:
     """A value that does not go into the file, or text in it that is none."""
-    if isinstance(error, UnicodeDecodeError):
-        return StoreCorrupt(
-            path, f"a row holds text that is not UTF-8: {error}", "correct or delete what was written by SQL"
-        )
+    if isinstance(error, NotText):
+        return unreadable(error, path)
     return InvalidInput("value", f"cannot be stored: {error}")
 
 
@@ -230,7 +242,7 @@ def translate(error: Exception, path: str, waited: float) -> StoreError:
         case apsw.SQLITE_READONLY | apsw.SQLITE_PERM:
             return StoreReadOnly(path)
         case apsw.SQLITE_CORRUPT | apsw.SQLITE_NOTADB:
-            return StoreCorrupt(path, str(error))
+            return StoreCorrupt(path, f"it is damaged, or no store ({error})")
         case apsw.SQLITE_CONSTRAINT if MOVED in (said := str(error)):
             return StoreMoved(path, said.partition(MOVED)[2])
         case apsw.SQLITE_CONSTRAINT if BEING_COPIED in (said := str(error)):

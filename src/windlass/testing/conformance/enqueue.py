@@ -9,9 +9,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from windlass.clock import from_nanoseconds
+from windlass.clock import LAST_INSTANT, from_nanoseconds
 from windlass.core.admission import PAYLOAD_LIMIT
 from windlass.core.alterations import PutQueue
+from windlass.core.counters import MOST_COUNTED
+from windlass.core.settle import Execution, Failed, settle
 from windlass.drivers.protocol import Enqueued
 from windlass.errors import DuplicateId, InvalidInput
 from windlass.policies import Retry
@@ -26,6 +28,7 @@ class EnqueuePromises(Suite):
             ({"id": ""}, "id"), ({"id": " "}, "id"), ({"id": "x" * 201}, "id"), ({"type": ""}, "type"),
             ({"type": "x" * 201}, "type"), ({"type": "a\nb"}, "type"), ({"queue": ""}, "queue"),
             ({"queue": "q" * 201}, "queue"), ({"timeout_ns": -1}, "timeout_ns"), ({"attempts": -1}, "attempts"),
+            ({"attempts": MOST_COUNTED + 1}, "attempts"), ({"run_at": LAST_INSTANT + 1}, "run_at"),
             ({"max_attempts": -1}, "max_attempts"), ({"max_lost": -1}, "max_lost"),
             ({"attempts": 3, "max_attempts": 2}, "attempts"), ({"payload": b"x" * (PAYLOAD_LIMIT + 1)}, "payload"),
             ({"idempotency_key": "k"}, "idempotency_key"), ({"priority": 2**31}, "priority"), ({"run_at": -5}, "run_at"),
@@ -201,11 +204,23 @@ class EnqueuePromises(Suite):
     async def test_large_numbers_survive(self, t: Trial) -> None:
         """Numbers beyond 2**31 and 2**53 come back as they went in."""
         job = await t.job(
-            await t.enqueue(timeout_ns=2**53 + 1, run_at=2**62 + 3, max_attempts=2**31 + 1, priority=-(2**31))
+            await t.enqueue(timeout_ns=2**53 + 1, run_at=LAST_INSTANT - 3, max_attempts=2**31 + 1, priority=-(2**31))
         )
         assert (job.timeout_ns, job.run_at, job.max_attempts, job.priority) == (
             2**53 + 1,
-            2**62 + 3,
+            LAST_INSTANT - 3,
             2**31 + 1,
             -(2**31),
         )
+
+    @promise
+    async def test_the_most_that_a_job_may_have_failed_stays_that(self, t: Trial) -> None:
+        """It fails once more, in place or as the next link of a chain, and so does its neighbour in the batch."""
+        await t.enqueue(attempts=MOST_COUNTED)
+        await t.enqueue(attempts=MOST_COUNTED, retry_mode="new_job", crash_policy="fail")
+        await t.enqueue()
+        for turn in range(2):
+            jobs = await t.claim()
+            assert sorted(job.attempts for job in jobs) == [turn, MOST_COUNTED, MOST_COUNTED]
+            ends = [settle(job, Failed("boom", retry_in=0), Execution(at=t.now, child_id=t.name())) for job in jobs]
+            assert await t.settle(*ends) == ["applied"] * 3

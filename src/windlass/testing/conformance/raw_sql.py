@@ -5,9 +5,7 @@ Tables and columns have the same names in every SQL driver, so these statements 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -15,39 +13,11 @@ from windlass.core.alterations import PutLimit
 from windlass.core.changes import Report
 from windlass.core.duties import RecountLimits
 from windlass.core.settle import Failed
-from windlass.drivers.protocol import Driver
-from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+from windlass.testing.conformance.hand_made import HandMadePromises
+from windlass.testing.conformance.trial import MINUTE, Trial, promise
 
 
-class SqlPromises(Suite):
-    def sql(self, driver: Driver, statement: str) -> Sequence[Sequence[Any]]:
-        """Run one statement on the driver's store, on a connection of its own, and commit. Raises when it is refused."""
-        raise NotImplementedError("run the statement on the store, not through the driver")
-
-    def instant(self, micros: int) -> str:
-        """An instant as the store's SQL writes it."""
-        return str(micros)
-
-    def later(self, column: str) -> str:
-        """A moment after the one in a column."""
-        return f"{column} + 1"
-
-    def blob(self, digits: str) -> str:
-        return f"x'{digits}'"
-
-    def endless(self) -> str:
-        """A number that is larger than all others."""
-        return "9e999"
-
-    def dateless(self) -> Sequence[str]:
-        """Instants that the store can write and that are none."""
-        return ()
-
-    def _refused(self, t: Trial, *statements: str) -> None:
-        for statement in statements:
-            with pytest.raises(Exception):  # noqa: B017, PT011 - the store's own error, whatever its class
-                self.sql(t.driver, statement)
-
+class SqlPromises(HandMadePromises):
     @promise
     async def test_a_job_made_by_hand_works(self, t: Trial) -> None:
         """`insert into jobs (type)` makes a job with id, queue, payload, place and times; it runs like any other."""
@@ -87,34 +57,6 @@ class SqlPromises(Suite):
                     t,
                     f"insert into jobs (type, {column}) values ('by hand', '{text}')",  # noqa: S608
                     f"update jobs set {column} = '{text}' where id = '{job_id}'",  # noqa: S608
-                )
-        assert [job.id for job in await t.claim()] == [job_id]
-
-    @promise
-    async def test_counters_that_cannot_be_counted_on_are_refused(self, t: Trial) -> None:
-        """One more of them is a number still: a claim adds to those of all jobs at once."""
-        job_id, most = await t.enqueue(), 2**63 - 1
-        for columns in ("executions", "attempts", "lost", "position"):
-            self._refused(
-                t,
-                f"insert into jobs (type, {columns}) values ('by hand', {most})",  # noqa: S608
-                f"update jobs set {columns} = {most} where id = '{job_id}'",  # noqa: S608
-            )
-        self._refused(t, f"insert into jobs (type, seq) values ('by hand', {most})")  # noqa: S608
-        self.sql(t.driver, f"update jobs set max_attempts = {most}, max_lost = {most}, timeout_ns = {most}")  # noqa: S608
-        await t.enqueue()
-        assert len(await t.claim()) == 2
-
-    @promise
-    async def test_an_instant_without_a_date_is_refused(self, t: Trial) -> None:
-        """Where the store knows endless time: no clock comes there."""
-        job_id = await t.enqueue()
-        for column in ("created_at", "queued_at", "updated_at", "run_at", "aged_at", "cancel_requested_at"):
-            for instant in self.dateless():
-                self._refused(
-                    t,
-                    f"insert into jobs (type, {column}) values ('by hand', {instant})",  # noqa: S608
-                    f"update jobs set {column} = {instant} where id = '{job_id}'",  # noqa: S608
                 )
         assert [job.id for job in await t.claim()] == [job_id]
 

@@ -107,13 +107,17 @@ create table windlass.jobs (
   constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
   constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
                                        and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
-  -- A sum or a conversion that fails would do so for everybody whose claim or list meets the row.
-  constraint counters_can_count check (greatest(attempts, executions, lost, position) < 4611686018427387904
-                                       and position > -4611686018427387904 and seq between 1 and 90000000000000000),
-  constraint instants_are_dated check (greatest(created_at, queued_at, updated_at, run_at, lease_expires_at, claimed_at, started_at, finished_at,
-                                                failed_at, dead_at, fire_at, aged_at, cancel_requested_at) < 'infinity'
+  -- A row at the end of what can be counted would be refused its next step, and with it the claim of everybody who meets it.
+  -- attempts, lost and position stop at their bounds (core/counters.py); executions and updated_at go on by ones from what a
+  -- hand may write, which the triggers below bound, and do not get from there to here.
+  constraint counters_can_count check (greatest(attempts, lost) <= 9007199254740992 and greatest(executions, position) < 4611686018427387904
+                                       and position > -4611686018427387904 and seq between 1 and 46116860184273878),
+  -- From 1970 to the year 9999, which Python's datetime holds in every time zone (clock.py: LAST_INSTANT).
+  constraint instants_are_dated check (greatest(created_at, queued_at, run_at, lease_expires_at, claimed_at, started_at, finished_at,
+                                                failed_at, dead_at, fire_at, aged_at, cancel_requested_at) <= '9999-01-01 00:00:00+00'
                                        and least(created_at, queued_at, updated_at, run_at, lease_expires_at, claimed_at, started_at, finished_at,
-                                                 failed_at, dead_at, fire_at, aged_at, cancel_requested_at) > '-infinity'),
+                                                 failed_at, dead_at, fire_at, aged_at, cancel_requested_at) >= '1970-01-01 00:00:00+00'
+                                       and updated_at <= '9999-12-30 00:00:00+00'),
   constraint ready_is_free      check (not ready or (waiting_on = 0 and parked_on is null)),
   constraint permits_are_leased check (permits is null or state = 'running'),
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
@@ -150,19 +154,35 @@ create index        jobs_schedule      on windlass.jobs (schedule_id) where sche
 create index        jobs_made          on windlass.jobs (schedule_id, seq) where schedule_id is not null;  -- all of them, for listings
 create unique index jobs_fire          on windlass.jobs (schedule_id, fire_at) where schedule_id is not null and fire_at is not null and retry_of is null;
 
-create function windlass.place_at_tail() returns trigger language plpgsql as
-  $$ begin new.position := 100 * new.seq; return new; end $$;
-create trigger jobs_default_position before insert on windlass.jobs
-  for each row when (new.position is null) execute function windlass.place_at_tail();
+-- One trigger for both, because each would cost every row of the engine's own a look.
+create function windlass.place_at_tail() returns trigger language plpgsql as $$
+begin
+  if new.executions > 9007199254740992 or new.updated_at > '9999-01-01 00:00:00+00' then
+    raise exception 'executions and updated_at begin where they can still be counted on' using errcode = 'integrity_constraint_violation';
+  end if;
+  new.position := coalesce(new.position, 100 * new.seq);
+  return new;
+end $$;
+create trigger jobs_default_position before insert on windlass.jobs for each row
+  when (new.position is null or new.executions > 9007199254740992 or new.updated_at > '9999-01-01 00:00:00+00')
+  execute function windlass.place_at_tail();
 
--- The engine always writes a larger updated_at; only a hand-made update leaves it as it was.
-create function windlass.touch() returns trigger language plpgsql as $$
+-- The engine always writes a larger updated_at; only a hand-made update leaves it as it was. With the owner's rights: a hand may
+-- be allowed to change one column and not this one. Nobody but the owner may make a trigger of it.
+create function windlass.touch() returns trigger language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   update windlass.jobs set updated_at = greatest(updated_at + interval '1 microsecond', clock_timestamp()) where seq = new.seq;
   return null;
 end $$;
+revoke execute on function windlass.touch() from public;
 create trigger jobs_touch after update on windlass.jobs
   for each row when (new.updated_at = old.updated_at) execute function windlass.touch();
+
+-- What goes on by ones does so from where there is room for it: core/counters.py, and the trigger on insert above.
+create trigger jobs_count_by_ones after update of executions, updated_at on windlass.jobs for each row
+  when (new.executions < old.executions or (new.executions > 9007199254740992 and new.executions > old.executions + 1)
+    or (new.updated_at > '9999-01-01 00:00:00+00' and new.updated_at > old.updated_at + interval '1 microsecond'))
+  execute function windlass.refuse('executions and updated_at go up, and by ones where little room is left');
 
 create trigger jobs_frozen after update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
   group_seq, retry_of, manual, retry_mode, crash_policy, history, created_at, queued_at on windlass.jobs for each row
@@ -776,6 +796,8 @@ begin
     raise exception 'run_at: say this or delay, not both' using errcode = 'invalid_parameter_value';
   elsif enqueue.delay < interval '0' or enqueue.timeout < interval '0' or enqueue.idempotency_for <= interval '0' then
     raise exception 'delay, timeout, idempotency_for: must not be negative' using errcode = 'invalid_parameter_value';
+  elsif due not between '1970-01-01 00:00:00+00' and '9999-01-01 00:00:00+00' or moment + enqueue.idempotency_for > '9999-01-01 00:00:00+00' then
+    raise exception 'run_at, delay, idempotency_for: must lead to a moment between 1970 and the year 9999' using errcode = 'invalid_parameter_value';
   elsif enqueue.max_attempts is null or enqueue.max_attempts < 1 then
     raise exception 'max_attempts: must be at least 1' using errcode = 'invalid_parameter_value';
   elsif length(my_key) > 1000 or length(my_dedupe) > 1000 then
@@ -801,7 +823,7 @@ begin
       end if;
     end if;
     if my_place is null and exists (select from windlass.queues where positions = 'dense' and name = enqueue.queue for update) then
-      my_place := coalesce(windlass.last_position(enqueue.queue, enqueue.priority), 0) + 100;  -- core/positions.py: dense
+      my_place := least(coalesce(windlass.last_position(enqueue.queue, enqueue.priority), 0) + 100, 4611686018427387903);  -- core/positions.py: dense
     end if;
     my_seq := nextval('windlass.jobs_seq');
     insert into windlass.jobs (

@@ -359,7 +359,7 @@ with locked as materialized (
    order by seq for update skip locked
 ), expired as (
   update windlass.jobs
-     set state = 'queued', ready = true, run_at = null, lost = lost + 1, last_token = lease_token, last_outcome = 'expire',
+     set state = 'queued', ready = true, run_at = null, lost = least(lost + 1, 9007199254740992), last_token = lease_token, last_outcome = 'expire',
          lease_token = null, lease_expires_at = null, worker_id = null, permits = null,
          updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from locked))

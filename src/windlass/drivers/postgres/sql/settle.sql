@@ -123,7 +123,7 @@ with moved as (
                        else windlass.at((:run_at::bigint[])[width_bucket(seq, :seqs::bigint[])]) end,
          attempts = coalesce((:attempts::bigint[])[width_bucket(seq, :seqs::bigint[])], attempts),
          skipped = skipped + (:skipped::bigint[])[width_bucket(seq, :seqs::bigint[])],
-         lost = lost + (:lost::bigint[])[width_bucket(seq, :seqs::bigint[])],
+         lost = least(lost + (:lost::bigint[])[width_bucket(seq, :seqs::bigint[])], 9007199254740992),
          lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,
          last_outcome = (:outcomes::text[])[width_bucket(seq, :seqs::bigint[])],
          worker_id = case when (:finished_at::bigint[])[width_bucket(seq, :seqs::bigint[])] is not null then worker_id end,

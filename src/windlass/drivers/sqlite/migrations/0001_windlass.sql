@@ -86,10 +86,22 @@ create table jobs (
   constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
   constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
                                        and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
-  -- A sum that is too large would be refused, and with it the claim of everybody who meets the row.
-  constraint counters_can_count check (max(attempts, executions, lost) < 4611686018427387904
+  -- A row at the end of what can be counted would be refused its next step, and with it the claim of everybody who meets it.
+  -- attempts, lost and position stop at their bounds (core/counters.py); executions and updated_at go on by ones from what a
+  -- hand may write, which the triggers below bound, and do not get from there to here.
+  constraint counters_can_count check (max(attempts, lost) <= 9007199254740992 and executions < 4611686018427387904
                                        and (position is null or abs(position) < 4611686018427387904)
-                                       and seq between 1 and 90000000000000000),
+                                       and seq between 1 and 46116860184273878),
+  -- From 1970 to the year 9999, which Python's datetime holds in every time zone (clock.py: LAST_INSTANT). Several, because
+  -- SQLite asks those alone whose columns are written.
+  constraint instants_of_birth  check (created_at between 0 and 253370764800000000 and queued_at between 0 and 253370764800000000
+                                       and fire_at between 0 and 253370764800000000),
+  constraint instants_of_queue  check (run_at between 0 and 253370764800000000 and aged_at between 0 and 253370764800000000),
+  constraint instants_of_run    check (lease_expires_at between 0 and 253370764800000000 and claimed_at between 0 and 253370764800000000
+                                       and started_at between 0 and 253370764800000000),
+  constraint instants_of_end    check (finished_at between 0 and 253370764800000000 and failed_at between 0 and 253370764800000000
+                                       and dead_at between 0 and 253370764800000000 and cancel_requested_at between 0 and 253370764800000000),
+  constraint instants_of_change check (updated_at between 0 and 253402128000000000),
   constraint ready_is_free      check (ready = 0 or (ready = 1 and waiting_on = 0 and parked_on is null)),
   constraint permits_are_leased check (permits is null or state = 'running'),
   constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
@@ -132,6 +144,18 @@ create trigger jobs_touch after update on jobs when new.updated_at = old.updated
   update jobs set updated_at = max(old.updated_at + 1, cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer) * 1000)
    where seq = new.seq;
 end;
+
+-- What goes on by ones does so from where there is room for it: core/counters.py. The number of a row that is larger than all
+-- others is where the next ones begin.
+create trigger jobs_begin_low after insert on jobs
+  when new.executions > 9007199254740992 or new.updated_at > 253370764800000000
+    or (new.seq > 9007199254740992 and new.seq > 1000000 + coalesce((select max(seq) from sqlite_sequence where name = 'jobs'), 0))
+begin select raise(abort, 'executions, updated_at and seq begin where they can still be counted on'); end;
+
+create trigger jobs_count_by_ones after update of executions, updated_at on jobs
+  when new.executions < old.executions or (new.executions > 9007199254740992 and new.executions > old.executions + 1)
+    or (new.updated_at > 253370764800000000 and new.updated_at > old.updated_at + 1)
+begin select raise(abort, 'executions and updated_at go up, and by ones where little room is left'); end;
 
 create trigger jobs_frozen after update of seq, id, type, org_id, template_id, template_version, schedule_id, fire_at, group_id,
   group_seq, retry_of, manual, retry_mode, crash_policy, history, created_at, queued_at on jobs

@@ -138,7 +138,7 @@ select permits, seq, history, lease_token, claimed_at from jobs indexed by jobs_
 -- name: expire
 -- core/changes.py: Expire, for every lapsed lease that core/eligibility.py: needs_decision leaves to the driver.
 update jobs
-   set state = 'queued', ready = 1, run_at = null, lost = lost + 1, last_token = lease_token, last_outcome = 'expire',
+   set state = 'queued', ready = 1, run_at = null, lost = min(lost + 1, 9007199254740992), last_token = lease_token, last_outcome = 'expire',
        lease_token = null, lease_expires_at = null, worker_id = null, permits = null, updated_at = max(:now, updated_at + 1)
  where seq in (
    select seq from jobs indexed by jobs_leased

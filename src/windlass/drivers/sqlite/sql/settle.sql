@@ -68,7 +68,7 @@ update runs set status = 'completed', finished_at = done.value, started_at = don
 update jobs
    set state = :state, ready = case when :finished_at is null then :ready or (:keep_run_at and (run_at is null or run_at <= :now)) else ready end,
        run_at = case when :keep_run_at then run_at else :run_at end,
-       attempts = coalesce(:attempts, attempts), skipped = skipped + :skipped, lost = lost + :lost,
+       attempts = coalesce(:attempts, attempts), skipped = skipped + :skipped, lost = min(lost + :lost, 9007199254740992),
        lease_token = null, lease_expires_at = null, permits = null, last_token = :token, last_outcome = :outcome,
        worker_id = case when :finished_at is null then null else worker_id end,
        started_at = coalesce(started_at, :started_at), finished_at = :finished_at,

@@ -1,0 +1,154 @@
+"""Numbers and moments that somebody wrote by SQL: the store refuses those that nobody could count on, and the largest and
+the last ones that it takes stop no neighbour. Part of `SqlPromises`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from windlass.clock import LAST_INSTANT, moment
+from windlass.core.alterations import Move, PutQueue
+from windlass.core.counters import MOST_COUNTED
+from windlass.core.positions import FURTHEST
+from windlass.core.settle import Failed
+from windlass.drivers.protocol import Driver, JobQuery
+from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+
+
+class HandMadePromises(Suite):
+    def sql(self, driver: Driver, statement: str) -> Sequence[Sequence[Any]]:
+        """Run one statement on the driver's store, on a connection of its own, and commit. Raises when it is refused."""
+        raise NotImplementedError("run the statement on the store, not through the driver")
+
+    def instant(self, micros: int) -> str:
+        """An instant as the store's SQL writes it."""
+        return str(micros)
+
+    def later(self, column: str) -> str:
+        """A moment after the one in a column."""
+        return f"{column} + 1"
+
+    def blob(self, digits: str) -> str:
+        return f"x'{digits}'"
+
+    def endless(self) -> str:
+        """A number that is larger than all others."""
+        return "9e999"
+
+    def dateless(self) -> Sequence[str]:
+        """Instants that the store can write, and that no clock shows or no calendar holds."""
+        return (str(-1), str(LAST_INSTANT + 366 * 86_400_000_000), str(2**63 - 1), str(-(2**63) + 1))
+
+    def _refused(self, t: Trial, *statements: str) -> None:
+        for statement in statements:
+            with pytest.raises(Exception):  # noqa: B017, PT011 - the store's own error, whatever its class
+                self.sql(t.driver, statement)
+
+    @promise
+    async def test_counters_that_cannot_be_counted_on_are_refused(self, t: Trial) -> None:
+        """One more of them is a number still: a claim adds to those of all jobs at once."""
+        job_id, most = await t.enqueue(), 2**63 - 1
+        for columns in ("executions", "attempts", "lost", "position"):
+            self._refused(
+                t,
+                f"insert into jobs (type, {columns}) values ('by hand', {most})",  # noqa: S608
+                f"update jobs set {columns} = {most} where id = '{job_id}'",  # noqa: S608
+            )
+        for seq in (most, 90_000_000_000_000_000, 0, -1):
+            self._refused(t, f"insert into jobs (type, seq, position) values ('by hand', {seq}, 1)")  # noqa: S608
+        self.sql(t.driver, f"update jobs set max_attempts = {most}, max_lost = {most}, timeout_ns = {most}")  # noqa: S608
+        await t.enqueue()
+        assert len(await t.claim()) == 2
+
+    @promise
+    async def test_counters_at_their_bounds_stop_nobody(self, t: Trial) -> None:
+        """The largest that the store takes, of every kind: its row is claimed, fails, is lost and claimed again, and so are
+        its neighbours. What is beyond is refused the hand that writes it, not somebody's claim."""
+        bounds = {"executions": MOST_COUNTED, "attempts": MOST_COUNTED, "lost": MOST_COUNTED, "position": FURTHEST}
+        for column, bound in bounds.items():
+            self._refused(
+                t,
+                f"insert into jobs (type, {column}) values ('by hand', {bound + 1})",  # noqa: S608
+                f"update jobs set {column} = {bound + 1} where id = '{await t.enqueue()}'",  # noqa: S608
+            )
+            self.sql(t.driver, f"insert into jobs (type, {column}) values ('by hand', {bound})")  # noqa: S608
+        for turn in range(3):
+            jobs = await t.claim(limit=20)
+            assert len(jobs) == 2 * len(bounds) + turn
+            if turn < 2:
+                assert [await t.end(job, Failed("boom", retry_in=0)) for job in jobs] == ["applied"] * len(jobs)
+            await t.enqueue()
+            t.clock.advance(MINUTE)
+        assert len(await t.claim(limit=20)) == 2 * len(bounds) + 3, "a lease that lapsed is not taken back"
+        [(executions, attempts, lost)] = self.sql(t.driver, "select max(executions), max(attempts), max(lost) from jobs")
+        assert (executions, attempts, lost) == (MOST_COUNTED + 4, MOST_COUNTED, MOST_COUNTED)
+
+    @promise
+    async def test_the_last_place_of_a_dense_queue_stops_nobody(self, t: Trial) -> None:
+        """Those who come after it stand there too, in the order in which they came."""
+        await t.alter(PutQueue("default", positions="dense"))
+        self.sql(t.driver, f"insert into jobs (type, position) values ('by hand', {FURTHEST})")  # noqa: S608
+        self.sql(t.driver, f"insert into jobs (type, position) values ('by hand', {-FURTHEST})")  # noqa: S608
+        ids = [await t.enqueue(), await t.enqueue()]
+        assert [job.id for job in await t.claim()][-2:] == ids
+        moved = [await t.enqueue(), await t.enqueue()]
+        self.sql(t.driver, f"update jobs set position = {-FURTHEST} where id = '{moved[0]}'")  # noqa: S608
+        assert await t.alter(Move(moved[1], "top")) == "applied"
+        assert [job.id for job in await t.claim()] == moved[::-1]
+
+    @promise
+    async def test_the_largest_number_that_a_hand_may_give_a_row_leaves_room_for_others(self, t: Trial) -> None:
+        """Stores that count on from it still have somewhere to go, and those that do not count on from it come past it."""
+        with suppress(Exception):  # a store that counts on from it refuses the last one there is
+            self.sql(t.driver, "insert into jobs (type, seq, position) values ('by hand', 46116860184273878, 1)")
+        taken = (await t.job(await t.enqueue())).seq + 2
+        self.sql(t.driver, f"insert into jobs (type, seq) values ('by hand', {taken})")  # noqa: S608
+        await t.driver.enqueue([t.new(), t.new(), t.new()], now=t.now)
+        self.sql(t.driver, f"insert into jobs (type, seq) values ('by hand', {2**53})")  # noqa: S608
+        ids = [await t.enqueue() for _ in range(3)]
+        await t.driver.enqueue([t.new(id="four"), t.new(id="five")], now=t.now)
+        assert {*ids, "four", "five"} <= {job.id for job in await t.claim()}
+
+    @promise
+    async def test_executions_are_never_counted_down(self, t: Trial) -> None:
+        """The next run would have the number of one that was, and its claim would be refused for everybody."""
+        job = await t.running()
+        await t.end(job, Failed("boom", retry_in=0))
+        self._refused(t, f"update jobs set executions = 0, skipped = 0 where id = '{job.id}'")  # noqa: S608
+        other = await t.enqueue()
+        assert {one.id for one in await t.claim()} == {job.id, other}
+
+    @promise
+    async def test_instants_at_their_bounds_stop_nobody(self, t: Trial) -> None:
+        """The first and the last moment that the store takes, of every kind: lists show their rows, claims take those that
+        are due, and a change is still later than the one before it."""
+        first, last = self.instant(0), self.instant(LAST_INSTANT)
+        for column in ("created_at", "queued_at", "updated_at", "aged_at", "run_at", "cancel_requested_at"):
+            for at in (first, last):
+                self.sql(t.driver, f"insert into jobs (type, {column}) values ('by hand', {at})")  # noqa: S608
+        job_id = await t.enqueue()
+        claimed = await t.claim(limit=20)
+        assert job_id in {job.id for job in claimed}
+        assert [await t.end(job, Failed("boom", retry_in=0)) for job in claimed] == ["applied"] * len(claimed)
+        assert await t.enqueue() in {job.id for job in await t.claim(limit=20)}
+        for job in (await t.driver.find(JobQuery(limit=50))).jobs:
+            assert moment(job.created_at).year >= 1970
+            assert moment(job.updated_at).year <= 9999
+        changed = max([job.updated_at for job in (await t.driver.find(JobQuery(limit=50))).jobs])
+        assert changed > LAST_INSTANT, "it is the revision of its row, and larger with every write"
+
+    @promise
+    async def test_an_instant_without_a_date_is_refused(self, t: Trial) -> None:
+        """No clock comes there, and a list that shows it could not say when it is."""
+        job_id = await t.enqueue()
+        for column in ("created_at", "queued_at", "updated_at", "run_at", "aged_at", "cancel_requested_at"):
+            for instant in self.dateless():
+                self._refused(
+                    t,
+                    f"insert into jobs (type, {column}) values ('by hand', {instant})",  # noqa: S608
+                    f"update jobs set {column} = {instant} where id = '{job_id}'",  # noqa: S608
+                )
+        assert [job.id for job in await t.claim()] == [job_id]
