@@ -12,6 +12,8 @@ from windlass.drivers.postgres.arrays import Texts
 from windlass.drivers.postgres.link import FEW, MOST_CURSORS, Link
 from windlass.drivers.statement import Statement
 
+PID = Statement("select pg_backend_pid()", ())
+
 
 @pytest.fixture
 def link(driver: PostgresDriver) -> Iterator[Link]:
@@ -54,10 +56,9 @@ def test_a_statement_that_failed_can_be_said_again(link: Link) -> None:
 
 
 def test_a_new_connection_is_not_asked_by_a_cursor_of_the_old_one(link: Link) -> None:
-    asked = Statement("select pg_backend_pid()", ())
-    before = link.execute(asked)
+    before = link.execute(PID)
     link.close()
-    assert link.execute(asked) != before
+    assert link.execute(PID) != before
 
 
 def test_statements_that_are_made_at_run_time_fill_no_memory(link: Link) -> None:
@@ -69,3 +70,39 @@ def test_statements_that_are_made_at_run_time_fill_no_memory(link: Link) -> None
 def test_rows_without_columns_are_rows(link: Link) -> None:
     assert link.execute(Statement("select from generate_series(1, 3)", ())) == [()] * 3
     assert link.execute(Statement("set application_name to 'windlass'", ())) == []
+
+
+# ---------------------------------------------------------------------------- what is said, and nobody waits for the answer
+
+
+@pytest.mark.parametrize("said_before", [False, True])
+def test_words_that_nobody_waits_for_arrive_although_the_connection_is_not_used_again(
+    driver: PostgresDriver, link: Link, said_before: bool
+) -> None:
+    words = Statement("select pg_notify('links', $1)", ("news",))
+    other = Link(driver.place)
+    with other.open() as listening:
+        link.open()
+        if said_before:
+            link.execute(words)
+        listening.execute("listen links")
+        link.speak(words)
+        assert [message.payload for message in listening.notifies(timeout=10, stop_after=1)] == ["news"]
+
+
+def test_the_answer_to_such_words_is_not_taken_for_that_to_the_next_statement(link: Link) -> None:
+    link.open()
+    for number in range(3):
+        link.speak(Statement("select 'parting', $1::bigint", (number,)))
+        assert link.execute(series(2)) == [(1,), (2,)]
+        link.speak(Statement("select 1 / 0", ()))
+        exchange = link.exchange(series(2))
+        assert link.connection is not None
+        link.connection.wait(exchange.steps)
+        assert exchange.rows() == [(1,), (2,)]
+
+
+def test_words_on_a_connection_that_broke_are_lost_with_it(link: Link) -> None:
+    before = link.execute(PID)
+    link.speak(Statement("select pg_terminate_backend(pg_backend_pid())", ()))
+    assert link.execute(PID) != before

@@ -27,9 +27,9 @@ from windlass.drivers.postgres.calls import Call, Parting, Quick, Work
 from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.faults import Overdue, is_conflict, translate, verdict
 from windlass.drivers.postgres.flight import Flight
-from windlass.drivers.postgres.link import Link, Spoken
+from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.statement import Op, Statement, T
+from windlass.drivers.statement import Op, T
 from windlass.errors import DriverClosed, InvalidInput, OutcomeUnknown
 
 log: Final = logging.getLogger("windlass.postgres")
@@ -96,8 +96,9 @@ class Lane:
             return self._put(call).result()
         try:
             self._try_once(call, link)
+            self._part(call, link)
         finally:
-            self._give_back(link, self._spoken(call, link))
+            self._give_back(link)
         return call.future.result() if call.future.done() else self._put(call).result()
 
     def _try_once(self, call: Call[Any], link: Link) -> None:
@@ -164,17 +165,9 @@ class Lane:
                 return None
             return self._free.pop()
 
-    def _give_back(self, link: Link, spoken: Spoken | None = None) -> None:
-        """With `spoken` the server is about to answer something: a thread hears it before others use the connection."""
+    def _give_back(self, link: Link) -> None:
         with self._changed:
-            if spoken is None or self._closed:  # what was said is on its way
-                if spoken is not None:
-                    link.close()
-                self._free.append(link)
-            else:
-                call = self._call(lambda _: spoken.heard(), None, None, None)
-                call.link = link
-                self._calls.appendleft(call)
+            self._free.append(link)
             if self._calls:
                 self._wake()
             elif self._closed:
@@ -182,22 +175,20 @@ class Lane:
 
     def _take(self) -> tuple[Call[Any], Link] | None:
         with self._changed:
-            while not self._calls or not self._has_link_for(self._calls[0]):
+            while not self._calls or not self._has_link():
                 if self._closed and not self._calls:
                     return None
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
             call = self._calls.popleft()
-            if call.link is not None:
-                return call, call.link
             if self._free:
                 return call, self._free.pop()
             self._links += 1
             return call, Link(self._place, switches=self._switches, opened=self._opened)
 
-    def _has_link_for(self, call: Call[Any]) -> bool:
-        return call.link is not None or bool(self._free) or self._links < self._size or self._took_back()
+    def _has_link(self) -> bool:
+        return bool(self._free) or self._links < self._size or self._took_back()
 
     def _took_back(self) -> bool:
         """What is in flight on an event loop that does not run will not come back by itself. If the loop was closed, its
@@ -228,13 +219,9 @@ class Lane:
             told = None if error is None else self._judge(call, link, error)
             if not answered.done():
                 answered.set_result(answer) if told is None else answered.set_exception(told)
-            parting = self._words(call, answer) if answer is not None and link.is_open else None
-            if parting is None:
-                self._land(flight)
-            else:
-                flight.until = ticking() + self._place.timeout
-                self._watch.begin(link, flight.until)
-                flight.carry(_saying(parting), lambda _, error: self._land(flight, error))
+            if answer is not None:
+                self._say(call, answer, link)
+            self._land(flight)
 
         flight = Flight(link, call.until)
         with self._changed:
@@ -244,8 +231,7 @@ class Lane:
         flight.carry(op, ended)
         return answered
 
-    def _land(self, flight: Flight, error: Exception | None = None) -> None:
-        self._watch.end(flight.link)
+    def _land(self, flight: Flight) -> None:
         with self._changed:
             is_ours = flight in self._flights
             self._flights.discard(flight)
@@ -253,15 +239,9 @@ class Lane:
             if flight.is_given_up:
                 flight.link.close()
             return
-        self._tidy(flight.link, error)
+        if flight.link.was_cut:  # at the last moment: the next call needs another connection
+            flight.link.close()
         self._give_back(flight.link)
-
-    def _tidy(self, link: Link, error: Exception | None) -> None:
-        """After parting words. Perhaps the link was cut at the last moment: the next call needs another connection."""
-        if error is not None:
-            log.debug("what was to be said after a call was lost: %s", error)
-        if error is not None or link.was_cut:
-            link.close()
 
     # --------------------------------------------------------------------------------------------------------- in threads
 
@@ -269,11 +249,8 @@ class Lane:
         while (taken := self._take()) is not None:
             call, link = taken
             if call.future.set_running_or_notify_cancel():
-                hears = call.link is not None
                 self._serve_one(call, link)
-                self._say(call, link)
-                if hears and call.future.exception() is not None:  # there may be an answer that nobody has read
-                    link.close()
+                self._part(call, link)
             self._give_back(link)
             del call, link, taken  # what they hold should not live until the next one comes
 
@@ -287,47 +264,33 @@ class Lane:
             with self._changed:
                 self._running.discard(call)
 
-    def _parting(self, call: Call[Any], link: Link) -> Statement | None:
-        """None also where the caller was interrupted, so that there will be no answer."""
-        if not call.future.done() or call.future.exception() is not None or not link.is_open:
-            return None
-        return self._words(call, call.future.result())
+    def _part(self, call: Call[Any], link: Link) -> None:
+        """In a thread; not where the caller was interrupted, so that there will be no answer."""
+        if call.future.done() and call.future.exception() is None:
+            self._say(call, call.future.result(), link)
 
-    def _words(self, call: Call[T], answer: T) -> Statement | None:
+    def _say(self, call: Call[T], answer: T, link: Link) -> None:
+        """The call's parting words. Nobody waits for them, and a mistake of ours in them costs nobody anything."""
+        if call.parting is None or not link.is_open:
+            return
         try:
-            return None if call.parting is None else call.parting(answer)
-        except Exception:  # a mistake of ours, which must not cost a connection or a thread
+            statement = call.parting(answer)
+        except Exception:
             log.exception("nothing is said after a call")
-            return None
-
-    def _say(self, call: Call[Any], link: Link) -> None:
-        statement = self._parting(call, link)
+            return
         if statement is not None:
-            self._watch.begin(link, ticking() + self._place.timeout)
             try:
-                link.execute(statement)
+                link.speak(statement)
             except Exception as error:
-                self._tidy(link, error)
-            finally:
-                self._watch.end(link)
-
-    def _spoken(self, call: Call[Any], link: Link) -> Spoken | None:
-        statement = self._parting(call, link)
-        if statement is None:
-            return None
-        try:
-            return link.speak(statement)
-        except Exception as error:
-            self._tidy(link, error)
-            return None
+                log.debug("what was to be said after a call was lost: %s", error)
+                link.close()
 
     def refuse_overdue(self, now: float) -> None:
         """What no abort has ended (the name of a host is looked up, say), and what waits behind it."""
         with self._changed:
             if self._took_back() and self._calls:
                 self._wake()
-            waiting = [call for call in self._calls if call.link is None]  # the others only hear what was said
-            late = [call for call in (*self._running, *waiting) if call.until + LATE <= now]
+            late = [call for call in (*self._running, *self._calls) if call.until + LATE <= now]
             for call in late:
                 if call in self._calls:
                     self._calls.remove(call)
@@ -394,7 +357,3 @@ class Lane:
     def _has_all(self) -> bool:
         self._took_back()
         return len(self._free) == self._links
-
-
-def _saying(statement: Statement) -> Op[None]:
-    yield statement

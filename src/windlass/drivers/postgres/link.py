@@ -7,6 +7,7 @@ is under way at once, whatever state the network is in.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -16,6 +17,7 @@ from psycopg.abc import AdaptContext, Buffer, PQGen
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.waiting import Ready
 
 from windlass.drivers.postgres.arrays import KINDS, Array, Texts, packed
 from windlass.drivers.postgres.faults import Overdue, Taken
@@ -41,6 +43,7 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
     return ArrayDumper
 
 
+log: Final = logging.getLogger("windlass.postgres")
 FEW: Final = 20  # rows
 MOST_CURSORS: Final = 50
 _DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
@@ -65,28 +68,6 @@ class Exchange(NamedTuple):
         return self.link.answer(self.text, self.cursor)
 
 
-class Spoken(NamedTuple):
-    """A statement that is on its way."""
-
-    link: Link
-    exchange: Exchange
-    wanted: Any
-
-    def heard(self) -> None:
-        if self.link.connection is not None:
-            self.link.connection.wait(self._rest())
-            self.exchange.rows()
-
-    def _rest(self) -> PQGen[None]:
-        ready = yield self.wanted
-        while True:
-            try:
-                wanted = self.exchange.steps.send(ready)
-            except StopIteration:
-                return
-            ready = yield wanted
-
-
 class Link:
     def __init__(
         self, place: Place, *, switches: bool = False, plain: bool = False, opened: Callable[[Link], None] | None = None
@@ -101,11 +82,14 @@ class Link:
         self._opening: Opening | None = None  # begun by a call that had to give up
         self._wire: Wire | None = None
         self._cursors: dict[str, psycopg.Cursor[Row]] = {}
+        self._unheard: Exchange | None = None  # what was said, and nobody has waited for the answer
         self.connection: psycopg.Connection[Row] | None = None
         self.storing = False  # a change was sent, and its answer has not come
 
     def open(self) -> psycopg.Connection[Row]:
         self._aborted = False
+        if self._unheard is not None and self.connection is not None:
+            self.connection.wait(self._hear())
         if self.connection is None or self.connection.closed:
             self.close()
             self.storing = False
@@ -187,15 +171,35 @@ class Link:
         assert self.connection is not None
         return self.connection.fileno()
 
-    def exchange(self, statement: Statement) -> Exchange:
+    def exchange(self, statement: Statement, *, prepares: bool = True) -> Exchange:
         """For whoever knows by other means when the server has answered."""
         text, cursor = self._for(statement)
-        return Exchange(self, text, cursor, cursor._execute_gen(text, statement.params, prepare=self._prepares))
+        steps = cursor._execute_gen(text, statement.params, prepare=prepares and self._prepares)
+        return Exchange(self, text, cursor, steps if self._unheard is None else self._after_hearing(steps))
 
-    def speak(self, statement: Statement) -> Spoken:
-        """Without waiting for the answer."""
-        exchange = self.exchange(statement)
-        return Spoken(self, exchange, next(exchange.steps))
+    def speak(self, statement: Statement) -> None:
+        """Without waiting for the answer: that is heard by whoever uses the connection next. What was never said on this
+        connection goes unprepared, since preparing takes an answer first."""
+        exchange = self.exchange(statement, prepares=self._place.text(statement.sql) in self._cursors)
+        next(exchange.steps)
+        self._unheard = exchange
+
+    def _hear(self) -> PQGen[None]:
+        """Nobody minds what the answer was; if the connection is broken, the next statement meets that too."""
+        assert self._unheard is not None
+        exchange, self._unheard = self._unheard, None
+        ready: Ready | int = Ready.R  # most likely it has come long ago
+        try:
+            while True:
+                ready = yield exchange.steps.send(ready)
+        except StopIteration:
+            exchange.rows()
+        except psycopg.Error as error:
+            log.debug("what was said after a call was lost: %s", error)
+
+    def _after_hearing(self, steps: PQGen[None]) -> PQGen[None]:
+        yield from self._hear()
+        yield from steps
 
     def read(self, op: Op[T]) -> T:
         """Changes nothing, so that a lost answer leaves nothing open."""
@@ -261,9 +265,12 @@ class Link:
     def close(self) -> None:
         connection, self.connection = self.connection, None
         self._cursors.clear()
+        unheard, self._unheard = self._unheard, None
         self.let_go()
         if connection is not None:
             with suppress(psycopg.Error):
+                if unheard is not None:
+                    connection.pgconn.consume_input()  # what nobody has read would make of the end a reset
                 connection.close()
 
 

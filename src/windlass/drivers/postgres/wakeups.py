@@ -105,6 +105,7 @@ class Notifier:
         with self._lock:
             self._sessions = {other: session for other, session in self._sessions.items() if other.is_open}
             self._sessions[link] = link.session
+        link.execute(self._saying(set()))  # says nothing, but is prepared from now on
 
     def forget_sessions(self) -> None:
         """The server may have begun anew, and given their numbers to others."""
