@@ -59,7 +59,7 @@ def test_a_scrape_tells_how_long_jobs_waited_and_ran_and_how_they_ended() -> Non
         assert numbers(runs, "_sum") == {("mail", task): 0.1}
         assert numbers(found["windlass_worker_claimed"], "_total") == {(): 2}
         assert numbers(found["windlass_worker_claim_seconds"], "_count")[()] >= 2
-        assert numbers(found["windlass_worker_settle_seconds"], "_count")[()] >= 2
+        assert numbers(found["windlass_worker_settle_seconds"], "_count")[()] >= 1  # both may go together
 
     on_stage("memory://", play)
 

@@ -42,7 +42,7 @@ ONCE_FAILED: Final = {
     3967: "a worker that was told to stop while it made itself heard claimed on",
     7535: "two whose clocks differ let a job through and parked it again, for ever",
     1003473: "a worker whose clock was ahead took a job back at each look, its owner claimed it again at once, for ever",
-    3037538: "a heartbeat that the network had held for five seconds made its worker look silent, and cost it its leases",
+    3037538: "a heartbeat that arrived after a later one made its worker look silent, and cost it the lease of a job",
 }  # fmt: skip
 
 

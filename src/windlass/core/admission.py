@@ -244,7 +244,7 @@ def check_number(field: str, value: object, *, most: int = LARGEST) -> None:
 def check_instant(field: str, value: object) -> None:
     if type(value) is not int or not 0 <= value <= LAST_INSTANT:
         raise InvalidInput(
-            field, f"must be a moment between 1970 and the year 9999, in microseconds since 1970, got {value!r}"
+            field, f"must be a moment from 1970 on and before the year 9999, in microseconds since 1970, got {value!r}"
         )
 
 

@@ -22,6 +22,7 @@ from windlass.django.past import Past
 from windlass.sealing import readable
 from windlass.types import Job, Micros, Run
 
+MOST_EARLIER: Final = 100_000  # one entry for each, and a hand may write any number of executions
 STATUS: Final = {
     "queued": TaskResultStatus.READY, "running": TaskResultStatus.RUNNING, "succeeded": TaskResultStatus.SUCCESSFUL,
     "dead": TaskResultStatus.FAILED, "cancelled": TaskResultStatus.FAILED,
@@ -44,7 +45,7 @@ def as_result(task: Any, alias: str, job: Job, past: Past, result_id: str) -> An
         enqueued_at=at(job.created_at), started_at=_start(past.first),
         finished_at=at(job.finished_at), last_attempted_at=_start(past.last),
         args=given.get("args", []), kwargs=given.get("kwargs", {}), backend=alias, errors=_errors(job, past.newest),
-        worker_ids=[""] * past.earlier + [run.worker_id or "" for run in past.begun],
+        worker_ids=[""] * min(past.earlier, MOST_EARLIER) + [run.worker_id or "" for run in past.begun],
     )  # fmt: skip
     if job.state == "succeeded" and job.result is not None:
         object.__setattr__(result, "_return_value", msgspec.json.decode(readable(job.result, "result")))

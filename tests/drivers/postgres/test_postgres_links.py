@@ -9,7 +9,7 @@ import pytest
 
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.postgres.arrays import Texts
-from windlass.drivers.postgres.link import FEW, MOST_CURSORS, Link
+from windlass.drivers.postgres.link import BEGIN, FEW, MOST_CURSORS, ROLLBACK, Link
 from windlass.drivers.statement import Statement
 
 PID = Statement("select pg_backend_pid()", ())
@@ -27,9 +27,10 @@ def series(of: int) -> Statement:
 
 
 def test_what_was_said_before_is_said_by_the_same_cursor_with_other_values(link: Link) -> None:
-    assert link.execute(series(2)) == [(1,), (2,)]
+    asked = "select $1::bigint + 1"
+    assert link.execute(Statement(asked, (1,))) == [(2,)]
     [cursor] = link._cursors.values()
-    assert link.execute(series(1)) == [(1,)]
+    assert link.execute(Statement(asked, (2,))) == [(3,)]
     assert list(link._cursors.values()) == [cursor]
 
 
@@ -38,6 +39,18 @@ def test_a_long_answer_is_not_kept(link: Link) -> None:
     assert len(link._cursors) == 1
     assert len(link.execute(series(FEW + 1))) == FEW + 1
     assert not link._cursors
+
+
+def test_on_a_session_that_others_change_nothing_is_remembered(driver: PostgresDriver) -> None:
+    """A cursor knows how texts are written, and whoever shares the session may say that they are written otherwise."""
+    link = Link(driver.place, plain=True)
+    try:
+        asked = Statement("select octet_length($1::text)", ("é",))
+        before = link.execute(asked)
+        link.execute(Statement("set client_encoding to latin1", ()))
+        assert link.execute(asked) == before
+    finally:
+        link.close()
 
 
 def test_values_of_another_kind_may_follow(link: Link) -> None:
@@ -75,16 +88,20 @@ def test_rows_without_columns_are_rows(link: Link) -> None:
 # ---------------------------------------------------------------------------- what is said, and nobody waits for the answer
 
 
-@pytest.mark.parametrize("said_before", [False, True])
+@pytest.mark.parametrize("before", ["nothing", "the same", "a rollback"])
 def test_words_that_nobody_waits_for_arrive_although_the_connection_is_not_used_again(
-    driver: PostgresDriver, link: Link, said_before: bool
+    driver: PostgresDriver, link: Link, before: str
 ) -> None:
+    """Whatever the library has prepared by then, or has forgotten."""
     words = Statement("select pg_notify('links', $1)", ("news",))
     other = Link(driver.place)
     with other.open() as listening:
         link.open()
-        if said_before:
+        if before != "nothing":
             link.execute(words)
+        if before == "a rollback":
+            link.execute(BEGIN)
+            link.execute(ROLLBACK)
         listening.execute("listen links")
         link.speak(words)
         assert [message.payload for message in listening.notifies(timeout=10, stop_after=1)] == ["news"]
@@ -106,3 +123,15 @@ def test_words_on_a_connection_that_broke_are_lost_with_it(link: Link) -> None:
     before = link.execute(PID)
     link.speak(Statement("select pg_terminate_backend(pg_backend_pid())", ()))
     assert link.execute(PID) != before
+
+
+def test_a_flight_behind_words_whose_answer_does_not_come_has_stored_nothing(link: Link) -> None:
+    """It was not even sent, and whoever asked is not told that nobody knows."""
+    link.open()
+    link.speak(Statement("select pg_terminate_backend(pg_backend_pid())", ()))
+    link.storing = True
+    exchange = link.exchange(series(1))
+    assert link.connection is not None
+    with pytest.raises(psycopg.OperationalError):
+        link.connection.wait(exchange.steps)
+    assert not link.storing

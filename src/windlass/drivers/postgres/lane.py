@@ -25,7 +25,7 @@ from typing import Any, Final
 from windlass.clock import ticking
 from windlass.drivers.postgres.calls import Call, Parting, Quick, Work
 from windlass.drivers.postgres.deadlines import Watch
-from windlass.drivers.postgres.faults import Overdue, is_conflict, translate, verdict
+from windlass.drivers.postgres.faults import Overdue, Taken, is_conflict, translate, verdict
 from windlass.drivers.postgres.flight import Flight
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
@@ -35,6 +35,7 @@ from windlass.errors import DriverClosed, InvalidInput, OutcomeUnknown
 log: Final = logging.getLogger("windlass.postgres")
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
+LAST_WORDS: Final = 0.5  # seconds for which the answer to them is waited for
 LATE: Final = 0.25  # seconds after its deadline at which a call ends that could not be aborted
 
 
@@ -215,7 +216,7 @@ class Lane:
 
         def ended(answer: T | None, error: Exception | None) -> None:
             self._watch.end(link)
-            link.storing = not link.is_open
+            link.storing = link.storing and not link.is_open
             told = None if error is None else self._judge(call, link, error)
             if not answered.done():
                 answered.set_result(answer) if told is None else answered.set_exception(told)
@@ -321,6 +322,8 @@ class Lane:
                     told = translate(error, self._place, storing=call.unknown)
                 if told is not None:
                     raise told from error
+                if isinstance(error, Taken):  # a number that a hand has used: the next one is another, now as well as later
+                    continue
             finally:
                 self._watch.end(link)
                 if link.was_cut:  # perhaps it was answered at the last moment; the next call needs another connection
@@ -352,6 +355,8 @@ class Lane:
             while not self._has_all() and (left := until - ticking()) > 0:
                 self._changed.wait(min(left, LATE))
         for link in self._free:
+            with self._watch.within(link, LAST_WORDS):  # a pooler dislikes who leaves in the middle of an answer
+                link.hear()
             link.give_up()
 
     def _has_all(self) -> bool:

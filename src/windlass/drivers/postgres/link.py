@@ -44,7 +44,7 @@ def _dumper(kind: type, array_oid: int) -> type[Dumper]:
 
 
 log: Final = logging.getLogger("windlass.postgres")
-FEW: Final = 20  # rows
+FEW: Final = 1  # rows, each of which may be a payload
 MOST_CURSORS: Final = 50
 _DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
 
@@ -88,8 +88,7 @@ class Link:
 
     def open(self) -> psycopg.Connection[Row]:
         self._aborted = False
-        if self._unheard is not None and self.connection is not None:
-            self.connection.wait(self._hear())
+        self.hear()
         if self.connection is None or self.connection.closed:
             self.close()
             self.storing = False
@@ -141,12 +140,13 @@ class Link:
         return text, self._cursors.pop(text, None) or self.connection.cursor(binary=True)
 
     def answer(self, text: str, cursor: psycopg.Cursor[Row]) -> list[Row]:
-        """A cursor keeps its last answer, so that one with a long answer is not kept."""
+        """A cursor keeps its last answer, so that one with a long answer is not kept; nor on a session that others change,
+        since it also remembers how texts are written there."""
         result = cursor.pgresult
         if result is None or result.status != ExecStatus.TUPLES_OK:  # not `description`: an object of each column
             return []
         rows = cursor.fetchall()
-        if len(rows) <= FEW and len(self._cursors) < MOST_CURSORS:
+        if self._prepares and len(rows) <= FEW and len(self._cursors) < MOST_CURSORS:
             self._cursors[text] = cursor
         return rows
 
@@ -178,11 +178,16 @@ class Link:
         return Exchange(self, text, cursor, steps if self._unheard is None else self._after_hearing(steps))
 
     def speak(self, statement: Statement) -> None:
-        """Without waiting for the answer: that is heard by whoever uses the connection next. What was never said on this
-        connection goes unprepared, since preparing takes an answer first."""
-        exchange = self.exchange(statement, prepares=self._place.text(statement.sql) in self._cursors)
+        """Without waiting for the answer: that is heard by whoever uses the connection next. Never prepared: to prepare takes
+        an answer first, and whether that was done before is the library's secret."""
+        exchange = self.exchange(statement, prepares=False)
         next(exchange.steps)
         self._unheard = exchange
+
+    def hear(self) -> None:
+        """The answer to what was spoken, if there is one to come."""
+        if self._unheard is not None and self.connection is not None:
+            self.connection.wait(self._hear())
 
     def _hear(self) -> PQGen[None]:
         """Nobody minds what the answer was; if the connection is broken, the next statement meets that too."""
@@ -198,7 +203,12 @@ class Link:
             log.debug("what was said after a call was lost: %s", error)
 
     def _after_hearing(self, steps: PQGen[None]) -> PQGen[None]:
+        """Until it was heard nothing is sent, and so nothing stored."""
+        storing, self.storing = self.storing, False
         yield from self._hear()
+        if not self.is_open:
+            raise psycopg.OperationalError("the connection is lost")
+        self.storing = storing
         yield from steps
 
     def read(self, op: Op[T]) -> T:

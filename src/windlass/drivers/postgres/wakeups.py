@@ -29,8 +29,9 @@ GATHER: Final = 0.005
 PING: Final = "?"
 # A transaction of its own, after the one that it tells of. That one is on disk; this need not be, and must not wait for it:
 # who notifies waits for all who do.
-NOTIFY: Final = (
-    "select pg_notify($1, queue), set_config('synchronous_commit', 'off', true) from unnest($2::text[]) as asked (queue)"
+NOTIFY: Final = "select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+NOTIFY_ALL: Final = (
+    "select set_config('synchronous_commit', 'off', true), pg_notify($1, queue) from unnest($2::text[]) as asked (queue)"
 )
 
 
@@ -105,7 +106,6 @@ class Notifier:
         with self._lock:
             self._sessions = {other: session for other, session in self._sessions.items() if other.is_open}
             self._sessions[link] = link.session
-        link.execute(self._saying(set()))  # says nothing, but is prepared from now on
 
     def forget_sessions(self) -> None:
         """The server may have begun anew, and given their numbers to others."""
@@ -134,7 +134,10 @@ class Notifier:
         return None
 
     def _saying(self, queues: set[str]) -> Statement:
-        return Statement(NOTIFY, (self._place.channel, Texts(sorted(queues))))
+        """Mostly of one, which a server that was not prepared for it understands in no time."""
+        if len(queues) == 1:
+            return Statement(NOTIFY, (self._place.channel, next(iter(queues))))
+        return Statement(NOTIFY_ALL, (self._place.channel, Texts(sorted(queues))))
 
     def _post(self) -> None:
         """A call of its own for each statement: each has its own deadline, however long the stream of news is."""

@@ -797,7 +797,7 @@ begin
   elsif enqueue.delay < interval '0' or enqueue.timeout < interval '0' or enqueue.idempotency_for <= interval '0' then
     raise exception 'delay, timeout, idempotency_for: must not be negative' using errcode = 'invalid_parameter_value';
   elsif due not between '1970-01-01 00:00:00+00' and '9999-01-01 00:00:00+00' or moment + enqueue.idempotency_for > '9999-01-01 00:00:00+00' then
-    raise exception 'run_at, delay, idempotency_for: must lead to a moment between 1970 and the year 9999' using errcode = 'invalid_parameter_value';
+    raise exception 'run_at, delay, idempotency_for: must lead to a moment from 1970 on and before the year 9999' using errcode = 'invalid_parameter_value';
   elsif enqueue.max_attempts is null or enqueue.max_attempts < 1 then
     raise exception 'max_attempts: must be at least 1' using errcode = 'invalid_parameter_value';
   elsif length(my_key) > 1000 or length(my_dedupe) > 1000 then
