@@ -178,8 +178,8 @@ class Link:
         return Exchange(self, text, cursor, steps if self._unheard is None else self._after_hearing(steps))
 
     def speak(self, statement: Statement) -> None:
-        """Without waiting for the answer: that is heard by whoever uses the connection next. Never prepared: to prepare takes
-        an answer first, and whether that was done before is the library's secret."""
+        """Without waiting for the answer: that is heard by whoever uses the connection next. Never prepared: that takes an
+        answer first, and whether it was done before is the library's secret."""
         exchange = self.exchange(statement, prepares=False)
         next(exchange.steps)
         self._unheard = exchange
