@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from windlass import Context, Retry, Windlass, current, fixed
+from windlass.clock import SECOND
+from windlass.drivers.protocol import Claim
 from windlass.errors import InvalidInput, LeaseLost, OutcomeUnknown, StoreUnreachable
 from windlass.sealing import new_line
 from windlass.testing import Testing, WorkerDied, testing
-from windlass.testing.faults import Point
+from windlass.testing.faults import FaultyTransaction, Point
 
 in_memory = pytest.mark.parametrize("test", ["memory"], indirect=True)  # where a store makes no difference
 
@@ -127,6 +129,40 @@ def test_a_worker_dies_at_the_commit_of_its_handler(test: Testing, bank: Bank, k
     test.drain_sync()
     assert bank.charged == [1] * runs + [2], "what the transaction enqueued is there once"
     assert {state for _, state in states(test)} == {"succeeded"}
+
+
+@pytest.mark.parametrize("test", ["sqlite"], indirect=True)
+def test_a_worker_does_nothing_more_while_its_last_words_are_on_their_way(
+    test: Testing, bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even what they bring about: others see a commit before the one who made it has its answer."""
+    commit, refused = FaultyTransaction.commit, list[BaseException]()
+    wish = Claim(queues=("default",), limit=1, lease_for=SECOND, worker_id="w", token="t")
+
+    def claim() -> None:
+        try:
+            asyncio.run(test.app.client.driver.claim(wish, now=test.clock.now()))
+        except BaseException as error:
+            refused.append(error)
+
+    def seen_by_the_claimer(self: FaultyTransaction) -> None:
+        inner = self._transaction.commit
+
+        def committed() -> None:
+            inner()
+            claimer = threading.Thread(target=claim)
+            claimer.start()
+            claimer.join()
+
+        monkeypatch.setattr(self._transaction, "commit", committed, raising=False)
+        commit(self)
+
+    monkeypatch.setattr(FaultyTransaction, "commit", seen_by_the_claimer)
+    bank.booked_in_a_thread.enqueue_sync(1)
+    test.faults.crash("after_commit")
+    test.drain_sync()
+    assert bank.charged == [1, 2]
+    assert [type(error) for error in refused] == [StoreUnreachable]
 
 
 @in_memory

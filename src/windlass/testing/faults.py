@@ -34,7 +34,8 @@ Operation = Literal["enqueue", "claim", "settle", "commit"]
 Act = Literal["refuse", "lose_reply", "die_before", "die_after", "lose_lease"]
 
 _BEFORE: Final[frozenset[Act]] = frozenset({"refuse", "die_before", "lose_lease"})
-_AFTER: Final[frozenset[Act]] = frozenset({"die_after", "lose_reply"})
+_DYING: Final[frozenset[Act]] = frozenset({"die_after"})
+_LOSING: Final[frozenset[Act]] = frozenset({"lose_reply"})
 _OPERATIONS: Final[dict[str, Operation]] = {
     "enqueue": "enqueue", "enqueue_sync": "enqueue", "enqueue_within": "enqueue", "enqueue_within_async": "enqueue",
     "claim": "claim", "settle": "settle", "commit": "commit",
@@ -76,7 +77,8 @@ class Armed:
 
 @dataclass(eq=False)
 class Life:
-    """One worker, from its begin to its end. `over`: it came too soon."""
+    """One worker, from its begin to its end. `over`: it came too soon, or is about to: what the store is told now are its
+    last words, and it does nothing more, not even what those words bring about."""
 
     kill: Callable[[], object]
     over: bool = False
@@ -192,11 +194,31 @@ class Faults:
                 self._die(running)
             case Armed() as armed:
                 return await self._settle_too_late(armed, args[0])
-        answer = await call()
         if operation == "claim":
-            self._claimed |= {job.handle: job for job in answer}
-            args = (answer,)  # what was asked for does not tell whom it meets
-        match self._striking(operation, _AFTER, args, running):
+            return await self._claim(call, running)
+        dying = self._striking(operation, _DYING, args, running)
+        if dying is not None:
+            self._end_lives()
+        try:
+            answer = await call()
+        except BaseException:
+            if dying is not None:
+                self._spare(dying)
+            raise
+        if dying is not None:
+            self._die(running)
+        if self._striking(operation, _LOSING, args, running) is not None:
+            raise OutcomeUnknown("the store")
+        return answer
+
+    async def _claim(self, call: Call, running: Running | None) -> Any:
+        """Whom it meets is told by the answer. One that comes to a worker which has died meanwhile is nobody's."""
+        answer = await call()
+        self._claimed |= {job.handle: job for job in answer}
+        if any(life.over for life in self._lives):
+            self._gone |= {job.token for job in answer}
+            self._check_alive(running)
+        match self._striking("claim", _DYING | _LOSING, (answer,), running):
             case Armed(act="die_after"):
                 self._die(running)
             case Armed():
@@ -283,10 +305,24 @@ class Faults:
     def _die(self, running: Running | None) -> None:
         """The process does: every worker of it."""
         self._gone |= {job.token for job in list(self._claimed.values())}
-        for life in list(self._lives):
-            life.over = True
+        for life in self._end_lives():
             life.kill()
         self._check_alive(running)
+
+    def _end_lives(self) -> list[Life]:
+        lives = list(self._lives)
+        for life in lives:
+            life.over = True
+        return lives
+
+    def _spare(self, armed: Armed) -> None:
+        """It was to die after something that did not come about."""
+        for life in list(self._lives):
+            life.over = False
+        with self._lock:
+            armed.left += 1
+            if armed.expected:
+                self.happened.remove(armed.said)
 
     def _check_alive(self, running: Running | None) -> None:
         """The dead say nothing, nor do handlers in threads that outlive them for a moment."""
