@@ -285,7 +285,7 @@ class Grant(Named, frozen=True):
 
 
 class Renew(Named, frozen=True):
-    """Give an active hold fresh time."""
+    """Give an active hold fresh time, never less than it has."""
 
     hold_id: str
     expires_in: Micros

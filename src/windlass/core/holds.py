@@ -32,9 +32,10 @@ def acquired(change: Acquire, now: Micros) -> Hold:
 
 
 def renewed(hold: Hold, expires_in: Micros, now: Micros, *, granted: bool) -> Hold:
-    """Its time begins afresh, also at the grant."""
+    """Its time begins afresh, also at the grant. A renewal that was overtaken on its way shortens nothing: its holder
+    counts on a later one."""
     granted_at = hold.granted_at if hold.granted_at is not None or not granted else now
-    return replace(hold, expires_at=now + expires_in, granted_at=granted_at)
+    return replace(hold, expires_at=max(hold.expires_at, now + expires_in), granted_at=granted_at)
 
 
 def ended(hold: Hold, status: HoldStatus, now: Micros) -> Hold:

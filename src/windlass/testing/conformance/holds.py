@@ -99,6 +99,20 @@ class HoldPromises(Suite):
         assert await t.alter(ReleaseHold("nobody")) == "not_found"
 
     @promise
+    async def test_a_renewal_of_a_hold_that_was_overtaken_shortens_nothing(self, t: Trial) -> None:
+        """The network may hold a message for so long that its sender has renewed by another, and counts on that."""
+        await t.alter(acquire("h"))
+        await t.alter(Grant("h", MINUTE))
+        asked = t.now
+        t.clock.advance(MINUTE // 2)
+        await t.alter(Renew("h", MINUTE))
+        before = await held(t, "h")
+        assert before.expires_at == t.now + MINUTE
+        for late in (Renew("h", MINUTE), Grant("h", MINUTE)):
+            assert await t.driver.alter([late], now=asked) == ["applied"]
+        assert await held(t, "h") == before
+
+    @promise
     async def test_a_stale_hold_ends_inside_the_next_claim(self, t: Trial) -> None:
         """Claims go on at the very instant, in the old order, without a restart; a line in the audit log tells of it.
         A claim that distrusts its clock leaves the hold alone."""
