@@ -54,7 +54,7 @@ GROUPS: list[Planted] = [
      "    rules.check_fresh_members(jobs, existing)\n", "", ("conformance: or_not_at_all",)),
     ("groups: a group that is there is overwritten in silence", OPS, "        if not made:\n", "        if made is None:\n", ("conformance: or_not_at_all",)),
     ("pg after: the plain ack forgets who waits", PG + "sql/settle.sql",
-     "> windlass.at(:now) and not awaited\n", "> windlass.at(:now)\n", ("promises: need_not_know",)),
+     "(select windlass.at(:now)) and not awaited\n", "(select windlass.at(:now))\n", ("promises: need_not_know",)),
     ("pg after: a parent may end while its child comes", PG + "sql/dependencies.sql",
      "where false)\nselect seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq for update;",
      "where false)\nselect seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq;",

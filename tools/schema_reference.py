@@ -19,7 +19,8 @@ PAGE: Final = ROOT / "docs" / "reference" / "schema.md"
 DRIVERS: Final = ROOT / "src" / "windlass" / "drivers"
 TABLE: Final = re.compile(r"^create table (?:windlass\.)?(\w+) \((.*?)^\)", re.S | re.M)
 INDEX: Final = re.compile(r"^create (unique )?index\s+(\w+)\s+on (?:windlass\.)?(\w+) (.*?);", re.M)
-COLUMN: Final = re.compile(r"^  (\w+)\s+([a-z]+(?:\[\])?)\b([^\n]*)$", re.M)
+COLUMN: Final = re.compile(r"^  (\w+)\s+((?:windlass\.)?[a-z_]+(?:\[\])?)\b([^\n]*)$", re.M)
+DOMAIN: Final = re.compile(r"^create domain (windlass\.\w+) as (\w+)", re.M)
 OTHERS: Final = ("constraint", "primary", "unique", "foreign", "check")
 ABOUT: Final = {
     "jobs": "Every job, from its enqueueing until it is pruned.",
@@ -57,11 +58,12 @@ class Table:
 def read(driver: str) -> dict[str, Table]:
     text = "\n".join(path.read_text() for path in sorted((DRIVERS / driver / "migrations").glob("*.sql")))
     tables: dict[str, Table] = {}
+    stands_for = dict(DOMAIN.findall(text))
     for name, body in TABLE.findall(text):
         table = tables[name] = Table()
         for column, kind, rest in COLUMN.findall(body):
             if column not in OTHERS:
-                table.columns[column] = (kind, rest.partition("--")[2].strip())
+                table.columns[column] = (stands_for.get(kind, kind), rest.partition("--")[2].strip())
     for unique, name, table_name, what in INDEX.findall(text):
         if table_name in tables:
             tables[table_name].indexes.append(f"`{name}`{' (unique)' if unique else ''} `{' '.join(what.split())}`")

@@ -10,6 +10,7 @@ import psycopg
 
 from postgres.plans import FILL, buffers, explained, scanned, shape
 from postgres.server import Server
+from windlass.drivers.postgres.link import adapt
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.schema import migrate
 from windlass.drivers.statement import Statement
@@ -25,6 +26,7 @@ def store(server: Server) -> Iterator[psycopg.Connection[Any]]:
     place = Place(dsn, "windlass", "none", 60.0)
     migrate(place)
     with psycopg.connect(dsn, autocommit=True) as connection:
+        adapt(connection.adapters)
         connection.execute("alter table windlass.jobs set (autovacuum_enabled = off)")
         connection.execute("alter table windlass.runs set (autovacuum_enabled = off)")
         yield connection

@@ -7,11 +7,12 @@ from typing import Any
 
 import psycopg
 
-from windlass.drivers.postgres.arrays import Blobs, Bools, Floats, Ints, Texts
+from windlass.drivers.postgres.arrays import Blobs, Bools, Floats, Instants, Ints, Texts
 from windlass.drivers.statement import Statement
 
 TYPES = {
     Ints: "bigint[]", Texts: "text[]", Bools: "boolean[]", Floats: "double precision[]", Blobs: "bytea[]",
+    Instants: "timestamptz[]",
     bool: "boolean", int: "bigint", str: "text", bytes: "bytea", type(None): "unknown",
 }  # fmt: skip
 FILL = """
@@ -62,14 +63,10 @@ def explained(connection: psycopg.Connection[Any], statement: Statement, *, gene
                 connection.execute("deallocate all")
         else:
             with psycopg.RawCursor(connection) as cursor:
-                cursor.execute(f"explain (analyze, buffers, format json) {statement.sql}", typed(statement.params))
+                cursor.execute(f"explain (analyze, buffers, format json) {statement.sql}", statement.params)
                 rows = cursor.fetchall()
     plan: dict[str, Any] = rows[0][0][0]["Plan"]
     return plan
-
-
-def typed(params: Any) -> list[Any]:
-    return [list(value) if isinstance(value, list) else value for value in params]
 
 
 def literal(value: Any) -> str:
@@ -79,6 +76,8 @@ def literal(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
+    if isinstance(value, Instants):
+        return f"array[{', '.join(f'windlass.at({at})' for at in value)}]"
     if isinstance(value, list):
         return f"array[{', '.join(map(literal, value))}]::{TYPES[type(value)]}"
     return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 
 import psycopg
 import pytest
 
-from windlass.clock import SECOND
+from windlass.clock import LAST_INSTANT, SECOND
 from windlass.core.changes import Ack
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Claim, JobQuery, Renewal
@@ -61,3 +62,14 @@ async def check_runs(driver: PostgresDriver, taken: list[Claimed]) -> None:
         found = UUID.fullmatch(run.run_id)
         assert found is not None
         assert int(found[1], 16) == job.handle[0]
+
+
+def test_the_server_reads_every_microsecond_as_it_was_written(empty_store: tuple[str, str]) -> None:
+    dsn, schema = empty_store
+    seed = random.Random(9)
+    edges = [0, 1, 2**31 * SECOND, 2**32 * SECOND, 4_102_444_800 * SECOND, LAST_INSTANT]  # among them the start of 2100
+    instants = [seed.randrange(end) for end in (LAST_INSTANT, 2**32 * SECOND) for _ in range(20_000)]
+    instants += [edge + step for edge in edges for step in range(-2_000, 2_000)]
+    with psycopg.connect(dsn) as connection:
+        asked = f"select us, {schema}.micros({schema}.at(us)) from unnest(%s::bigint[]) as given (us)".encode()
+        assert [(us, read) for us, read in connection.execute(asked, (instants,)) if us != read] == []

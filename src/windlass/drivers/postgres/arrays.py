@@ -1,9 +1,11 @@
 """Columns of a batch. A statement takes a whole batch as one array per column; the kinds are told apart so that a
-connection can write them as bytes, which is several times faster than text. To any other library they are plain lists."""
+connection can write them as bytes, which is several times faster than text. To any other library they are plain lists;
+`Instants` are for our own connections alone."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 
@@ -23,12 +25,21 @@ class Floats(list[float | None]):
     oid: Final = 701
 
 
+class Instants(list[int | None]):
+    """Microseconds since 1970, as the server has them: since 2000."""
+
+    oid: Final = 1184
+
+
 class Blobs(list[bytes | None]):
     oid: Final = 17
 
 
-Array = Texts | Ints | Bools | Floats | Blobs
-KINDS: Final = {Texts: 1009, Ints: 1016, Bools: 1000, Floats: 1022, Blobs: 1001}  # with the oid of each array type
+Array = Texts | Ints | Bools | Floats | Instants | Blobs
+KINDS: Final = {  # with the oid of each array type
+    Texts: 1009, Ints: 1016, Bools: 1000, Floats: 1022, Instants: 1185, Blobs: 1001,
+}  # fmt: skip
+_SINCE: Final = 946_684_800_000_000  # 2000-01-01
 _NULL: Final = b"\xff\xff\xff\xff"
 _length: Final = struct.Struct(">i").pack
 
@@ -40,13 +51,18 @@ def packed(array: Array, encoding: str = "utf-8") -> bytes:
         return head + _with_lengths([None if text is None else text.encode(encoding) for text in array])
     if isinstance(array, Blobs):
         return head + _with_lengths(array)
-    code, width = {Ints: ("q", 8), Bools: ("?", 1), Floats: ("d", 8)}[type(array)]
-    if None not in array:
-        pairs: list[object] = [width] * (2 * len(array))
-        pairs[1::2] = array
-        return head + struct.pack(">" + f"i{code}" * len(array), *pairs)
+    if isinstance(array, Instants):
+        return head + _numbers([None if at is None else at - _SINCE for at in array], "q", 8)
+    return head + _numbers(array, *{Ints: ("q", 8), Bools: ("?", 1), Floats: ("d", 8)}[type(array)])
+
+
+def _numbers(values: Sequence[float | None], code: str, width: int) -> bytes:
+    if None not in values:
+        pairs: list[object] = [width] * (2 * len(values))
+        pairs[1::2] = values
+        return struct.pack(">" + f"i{code}" * len(values), *pairs)
     one = struct.Struct(f">i{code}").pack
-    return head + b"".join([_NULL if value is None else one(width, value) for value in array])
+    return b"".join([_NULL if value is None else one(width, value) for value in values])
 
 
 def _with_lengths(values: list[bytes | None]) -> bytes:

@@ -29,7 +29,7 @@ from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.events import add
 from windlass.drivers.ops.usage import days_until, watermark
 from windlass.drivers.postgres import limits
-from windlass.drivers.postgres.arrays import Blobs, Bools, Ints, Texts
+from windlass.drivers.postgres.arrays import Blobs, Bools, Instants, Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.locking import reached
@@ -109,7 +109,7 @@ def _in_order(seqs: Sequence[int], changes: Sequence[Settlement]) -> dict[str, A
     tokens, which = indexed([changes[n].token for n in order])
     return {
         "seqs": Ints([seqs[n] for n in order]), "tokens": tokens, "which": which,
-        "ats": Ints([changes[n].at for n in order]), "starts": Ints([changes[n].started_at or 0 for n in order]),
+        "ats": Instants([changes[n].at for n in order]), "starts": Instants([changes[n].started_at or 0 for n in order]),
     }  # fmt: skip
 
 

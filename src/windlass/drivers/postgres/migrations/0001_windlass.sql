@@ -12,140 +12,159 @@
 
 -- An instant in microseconds since 1970 ⇄ timestamptz, exact over the whole range of both. An interval is multiplied as a
 -- double, so the two halves of the number go separately: each product is a whole number that a double holds. `extract` is
--- only exact up to 31 years before the end of the range, so it is asked about 1e9 seconds earlier.
+-- only exact up to 31 years before the end of the range, so it is asked about 1e9 seconds earlier. Of our times a double holds
+-- every microsecond, and is several times quicker.
 create function windlass.at(us bigint) returns timestamptz language sql stable strict parallel safe as
   $$ select timestamptz 'epoch' + (us >> 32) * interval '4294967296 microseconds' + (us & 4294967295) * interval '1 microsecond' $$;
-create function windlass.micros(instant timestamptz) returns bigint language sql stable strict parallel safe as
-  $$ select (extract(epoch from instant - interval '1000000000 seconds') * 1000000)::bigint + 1000000000000000 $$;
+create function windlass.micros(instant timestamptz) returns bigint language sql stable parallel safe as
+  $$ select case when instant > timestamptz '1900-01-01 00:00:00+00' and instant < timestamptz '2100-01-01 00:00:00+00'
+                 then (date_part('epoch', instant) * 1000000)::bigint
+                 else (extract(epoch from instant - interval '1000000000 seconds') * 1000000)::bigint + 1000000000000000 end $$;
 
 -- The engine's updated_at: strictly larger with every write, whatever the clock does, so that it doubles as a revision.
 create function windlass.touched(updated_at timestamptz, now bigint) returns timestamptz language sql stable parallel safe as
   $$ select greatest(windlass.at(now), updated_at + interval '1 microsecond') $$;
+create function windlass.later(updated_at timestamptz, now timestamptz) returns timestamptz language sql stable parallel safe as
+  $$ select greatest(now, updated_at + interval '1 microsecond') $$;
+
+-- As run ids end: at least twelve digits.
+create function windlass.in_hex(seq bigint) returns text language sql immutable parallel safe as
+  $$ select case when seq < 281474976710656 then lpad(to_hex(seq), 12, '0') else to_hex(seq) end $$;
 
 create function windlass.refuse() returns trigger language plpgsql as
   $$ begin raise exception '%', tg_argv[0] using errcode = 'integrity_constraint_violation'; end $$;
 
 -- ----------------------------------------------------------------------------------------------------------- jobs
 
+-- What may stand in a column by itself is said by its type, which is looked at only when that column is written; a CHECK of the
+-- table is looked at by every update of the row.
+
+-- From 1970 to the year 9999, which Python's datetime holds in every time zone (clock.py: LAST_INSTANT).
+create domain windlass.instant as timestamptz
+  constraint instants_are_dated check (value between '1970-01-01 00:00:00+00' and '9999-01-01 00:00:00+00');
+create domain windlass.revision as timestamptz
+  constraint instants_are_dated check (value between '1970-01-01 00:00:00+00' and '9999-12-30 00:00:00+00');
+
+-- A row at the end of what can be counted would be refused its next step, and with it the claim of everybody who meets it.
+-- attempts, lost and position stop at their bounds (core/counters.py); executions and updated_at go on by ones from what a
+-- hand may write, which triggers bound, and do not get from there to here.
+create domain windlass.natural as bigint constraint counters_positive check (value >= 0);
+create domain windlass.counter as bigint constraint counters_can_count check (value between 0 and 9007199254740992);
+create domain windlass.place as bigint
+  constraint counters_can_count check (value > -4611686018427387904 and value < 4611686018427387904);
+
+create domain windlass.name as text collate "C" constraint names_bounded check (length(value) between 1 and 200);
+create domain windlass.retry_mode as text collate "C" constraint policies_known check (value in ('same_job', 'new_job'));
+create domain windlass.crash_policy as text collate "C" constraint policies_known check (value in ('requeue', 'fail'));
+create domain windlass.unknown_policy as text collate "C" constraint policies_known check (value in ('wait', 'dead'));
+create domain windlass.after_rule as text collate "C" constraint policies_known check (value in ('cancel', 'continue'));
+create domain windlass.dead_kind as text collate "C"
+  constraint dead_kind_known check (value in ('exhausted', 'rejected', 'lost', 'superseded'));
+
+-- What a claim has to read, for all jobs at once: one that cannot be read would stop everybody.
+create domain windlass.texts as jsonb constraint lists_are_lists
+  check (jsonb_typeof(value) = 'array' and not value @? 'strict $[*] ? (@.type() != "string")');
+create domain windlass.text_map as jsonb constraint lists_are_lists
+  check (jsonb_typeof(value) = 'object' and not value @? 'strict $.* ? (@.type() != "string")');
+
 create sequence windlass.jobs_seq as bigint;
 
 create table windlass.jobs (
-  seq                 bigint  not null unique default nextval('windlass.jobs_seq'),   -- handles and positions rest on it
-  id                  text    collate "C" primary key default gen_random_uuid()::text,
-  queue               text    collate "C" not null default 'default',
-  type                text    collate "C" not null,
-  org_id              text    collate "C",
-  state               text    collate "C" not null default 'queued',
-  ready               boolean not null default true,        -- due, no unfinished predecessor, not parked
-  priority            integer not null default 0,
-  position            bigint  not null,                     -- filled by the trigger below when a hand leaves it out
-  created_at          timestamptz not null default clock_timestamp(),
-  queued_at           timestamptz not null default clock_timestamp(),
-  updated_at          timestamptz not null default clock_timestamp(),
-  run_at              timestamptz,                          -- null = now
-  timeout_ns          bigint  not null default 0,
-  attempts            bigint  not null default 0,           -- recorded failures
-  executions          bigint  not null default 0,           -- runs, of which each has a row unless `history` says otherwise
-  skipped             bigint  not null default 0,           -- runs that were released, snoozed or cancelled
-  lost                bigint  not null default 0,           -- leases that expired or were revoked
-  max_attempts        bigint  not null default 0,           -- total executions allowed; 0 = unset
-  max_lost            bigint  not null default 0,           -- 0 = reclaimed for ever
-  lease_token         text    collate "C",
-  lease_expires_at    timestamptz,
-  worker_id           text    collate "C",
-  claimed_at          timestamptz,
-  started_at          timestamptz,
-  finished_at         timestamptz,
-  failed_at           timestamptz,
-  last_token          text    collate "C",
-  last_outcome        text    collate "C",
-  dead_kind           text    collate "C",
-  dead_at             timestamptz,
-  dead_reason         text,
-  retry_mode          text    collate "C" not null default 'same_job',
-  crash_policy        text    collate "C" not null default 'requeue',
-  on_unknown          text    collate "C" not null default 'wait',
-  history             text    collate "C",                  -- null = full; 'failures' = executions that succeed leave no run
-  retry_policy        text,
-  idempotency_scope   text    collate "C",
-  idempotency_key     text    collate "C",
-  dedupe_key          text    collate "C",
-  template_id         text    collate "C",
-  template_version    bigint,
-  schedule_id         text    collate "C",
-  fire_at             timestamptz,
-  group_id            text    collate "C",
+  seq                 bigint                   not null unique with (fillfactor = 50) default nextval('windlass.jobs_seq'), -- handles and positions rest on it
+  position            windlass.place           not null,                 -- filled by the trigger below when a hand leaves it out
+  created_at          windlass.instant         not null default clock_timestamp(),
+  queued_at           windlass.instant         not null default clock_timestamp(),
+  updated_at          windlass.revision        not null default clock_timestamp(),
+  timeout_ns          windlass.natural         not null default 0,
+  attempts            windlass.counter         not null default 0,       -- recorded failures
+  executions          windlass.natural         not null default 0,       -- runs, of which each has a row unless `history` says otherwise
+  skipped             windlass.natural         not null default 0,       -- runs that were released, snoozed or cancelled
+  lost                windlass.counter         not null default 0,       -- leases that expired or were revoked
+  max_attempts        windlass.natural         not null default 0,       -- total executions allowed; 0 = unset
+  max_lost            windlass.natural         not null default 0,       -- 0 = reclaimed for ever
+  priority            integer                  not null default 0,
+  waiting_on          integer                  not null default 0,       -- predecessors that have not finished
+  ready               boolean                  not null default true,    -- due, no unfinished predecessor, not parked
+  awaited             boolean                  not null default false,   -- others wait for it; once it has ended: and were not all told
+  manual              boolean                  not null default false,
+  id                  windlass.name            primary key with (fillfactor = 50) default gen_random_uuid()::text,
+  queue               windlass.name            not null default 'default',
+  type                windlass.name            not null,
+  state               text collate "C"         not null default 'queued',
+  retry_mode          windlass.retry_mode      not null default 'same_job',
+  crash_policy        windlass.crash_policy    not null default 'requeue',
+  on_unknown          windlass.unknown_policy  not null default 'wait',
+  after_rule          windlass.after_rule      not null default 'cancel', -- when a predecessor ends badly
+  finished_at         windlass.instant,
+  lease_expires_at    windlass.instant,
+  run_at              windlass.instant,                                  -- null = now
+  dead_at             windlass.instant,
+  share               text collate "C",                                  -- whose turn it takes in a fair queue; null in others
+  parked_on           text collate "C",                                  -- the limit key this job waits for
+  dead_kind           windlass.dead_kind,
+  group_id            text collate "C",
   group_seq           bigint,
-  waiting_on          integer not null default 0,           -- predecessors that have not finished
-  after_rule          text    collate "C" not null default 'cancel',  -- when a predecessor ends badly
-  awaited             boolean not null default false,       -- others wait for it; once it has ended: and were not all told
-  parked_on           text    collate "C",                  -- the limit key this job waits for
-  limit_keys          jsonb,                                -- array of keys
-  permits             jsonb,                                -- array of keys: the limits that its lease is counted in
-  share               text    collate "C",                  -- whose turn it takes in a fair queue; null in others
-  aged_at             timestamptz,                          -- when its priority was last raised for waiting
-  tags                jsonb,                                -- array of names
-  retry_of            text    collate "C",
-  manual              boolean not null default false,
-  superseded_by       text    collate "C",
-  cancel_requested_at timestamptz,
+  dedupe_key          text collate "C",
+  retry_of            text collate "C",
+  schedule_id         text collate "C",
+  fire_at             windlass.instant,
+  lease_token         text collate "C",
+  worker_id           text collate "C",
+  claimed_at          windlass.instant,
+  started_at          windlass.instant,
+  org_id              text collate "C",
+  failed_at           windlass.instant,
+  last_token          text collate "C",
+  last_outcome        text collate "C",
+  dead_reason         text,
+  history             text collate "C",                                  -- null = full; 'failures' = executions that succeed leave no run
+  retry_policy        text,
+  idempotency_scope   text collate "C",
+  idempotency_key     text collate "C",
+  template_id         text collate "C",
+  template_version    bigint,
+  limit_keys          windlass.texts,                                    -- array of keys
+  permits             jsonb,                                             -- array of keys: the limits that its lease is counted in
+  aged_at             windlass.instant,                                  -- when its priority was last raised for waiting
+  tags                windlass.texts,                                    -- array of names
+  superseded_by       text collate "C",
+  cancel_requested_at windlass.instant,
   progress            double precision,
   progress_note       text,
-  headers             jsonb,                                -- object of texts
-  codec               text    not null default 'json',
-  last_error          text    not null default '',
+  headers             windlass.text_map,                                 -- object of texts
+  codec               text                     not null default 'json',
+  last_error          text                     not null default '',
   result              bytea,
-  payload             bytea   not null default '{}',
+  payload             bytea                    not null default '{}',
 
-  constraint state_known        check (state in ('queued', 'running', 'succeeded', 'dead', 'cancelled')),
-  constraint names_bounded      check (length(id) between 1 and 200 and length(type) between 1 and 200
-                                       and length(queue) between 1 and 200),
+  constraint state_known        check (state in ('running', 'succeeded', 'queued', 'dead', 'cancelled')),
   constraint lease_is_a_pair    check ((lease_token is null) = (lease_expires_at is null)),
   constraint running_is_leased  check ((state = 'running') = (lease_token is not null)),
-  constraint dead_is_explained  check ((state = 'dead') = (dead_kind is not null) and (state = 'dead') = (dead_at is not null)),
-  constraint dead_kind_known    check (dead_kind in ('exhausted', 'rejected', 'lost', 'superseded')),
-  constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
-  constraint counters_positive  check (attempts >= 0 and executions >= 0 and skipped >= 0 and lost >= 0 and max_attempts >= 0
-                                       and max_lost >= 0 and waiting_on >= 0 and timeout_ns >= 0 and skipped <= executions),
-  -- A row at the end of what can be counted would be refused its next step, and with it the claim of everybody who meets it.
-  -- attempts, lost and position stop at their bounds (core/counters.py); executions and updated_at go on by ones from what a
-  -- hand may write, which the triggers below bound, and do not get from there to here.
-  constraint counters_can_count check (greatest(attempts, lost) <= 9007199254740992 and greatest(executions, position) < 4611686018427387904
-                                       and position > -4611686018427387904 and seq between 1 and 46116860184273878),
-  -- From 1970 to the year 9999, which Python's datetime holds in every time zone (clock.py: LAST_INSTANT).
-  constraint instants_are_dated check (greatest(created_at, queued_at, run_at, lease_expires_at, claimed_at, started_at, finished_at,
-                                                failed_at, dead_at, fire_at, aged_at, cancel_requested_at) <= '9999-01-01 00:00:00+00'
-                                       and least(created_at, queued_at, updated_at, run_at, lease_expires_at, claimed_at, started_at, finished_at,
-                                                 failed_at, dead_at, fire_at, aged_at, cancel_requested_at) >= '1970-01-01 00:00:00+00'
-                                       and updated_at <= '9999-12-30 00:00:00+00'),
+  constraint permits_are_leased check (permits is null or (state = 'running' and jsonb_typeof(permits) = 'array')),
+  constraint terminal_finished  check ((state not in ('running', 'queued')) = (finished_at is not null)),
+  constraint dead_is_explained  check ((state = 'dead') = (dead_kind is not null) and (dead_kind is null) = (dead_at is null)),
+  constraint superseded_by_one  check (dead_kind is null or dead_kind <> 'superseded' or superseded_by is not null),
   constraint ready_is_free      check (not ready or (waiting_on = 0 and parked_on is null)),
-  constraint permits_are_leased check (permits is null or state = 'running'),
-  constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
-  constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
-                                       and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
+  constraint counters_positive  check (waiting_on >= 0 and skipped <= executions),
+  constraint counters_can_count check (executions < 4611686018427387904 and seq between 1 and 46116860184273878),
+  constraint one_run_per_link   check (executions <= 1 or retry_mode = 'same_job'),
   constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
-  constraint superseded_by_one  check (dead_kind is distinct from 'superseded' or superseded_by is not null),
-  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null)),
-  -- What a claim has to read, for all jobs at once: one that cannot be read would stop everybody.
-  constraint lists_are_lists    check ((limit_keys is null or (jsonb_typeof(limit_keys) = 'array' and not limit_keys @? 'strict $[*] ? (@.type() != "string")'))
-                                       and (tags is null or (jsonb_typeof(tags) = 'array' and not tags @? 'strict $[*] ? (@.type() != "string")'))
-                                       and (permits is null or jsonb_typeof(permits) = 'array')
-                                       and (headers is null or (jsonb_typeof(headers) = 'object' and not headers @? 'strict $.* ? (@.type() != "string")')))
+  constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05,
         autovacuum_vacuum_cost_limit = 1000);               -- docs/adr/0020
 
 alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
 
 -- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
-create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where state = 'queued' and ready;
-create index jobs_fair     on windlass.jobs (queue, share, priority desc, position, created_at, seq) where state = 'queued' and ready and share is not null;
-create index jobs_waiting  on windlass.jobs (queue, run_at, seq) where state = 'queued' and not ready and waiting_on = 0 and parked_on is null;
-create index jobs_parked   on windlass.jobs (parked_on, queue, type, share, priority desc, position, created_at, seq) where state = 'queued' and parked_on is not null;
-create index jobs_blocked  on windlass.jobs (queue, seq) where state = 'queued' and waiting_on > 0;
+create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where ready and state = 'queued';
+create index jobs_fair     on windlass.jobs (queue, share, priority desc, position, created_at, seq) where share is not null and ready and state = 'queued';
+create index jobs_waiting  on windlass.jobs (queue, run_at, seq) where not ready and waiting_on = 0 and parked_on is null and state = 'queued';
+create index jobs_parked   on windlass.jobs (parked_on, queue, type, share, priority desc, position, created_at, seq) where parked_on is not null and state = 'queued';
+create index jobs_blocked  on windlass.jobs (queue, seq) where waiting_on > 0 and state = 'queued';
 create index jobs_leased   on windlass.jobs (queue, lease_expires_at, seq) where state = 'running';
 create index jobs_finished on windlass.jobs (state, finished_at, seq) where finished_at is not null;
 create index jobs_owing    on windlass.jobs (seq) where awaited and finished_at is not null;
-create index jobs_dead     on windlass.jobs (queue, dead_at) where state = 'dead' and dead_kind <> 'superseded';
+create index jobs_dead     on windlass.jobs (queue, dead_at) where dead_kind <> 'superseded' and state = 'dead';
 create index jobs_group    on windlass.jobs (group_id, group_seq) where group_id is not null;
 create unique index jobs_dedupe        on windlass.jobs (dedupe_key) where dedupe_key is not null and state in ('queued', 'running');
 create unique index jobs_retry_of      on windlass.jobs (retry_of)   where retry_of is not null and not manual;
@@ -203,11 +222,11 @@ create trigger jobs_order_frozen after update of priority, position on windlass.
   execute function windlass.refuse('priority and position change only while a job is queued');
 
 create trigger jobs_one_way after update of state on windlass.jobs for each row
-  when ((old.state in ('succeeded', 'cancelled') and new.state <> old.state)
-    or (old.state = 'dead' and new.state not in ('dead', 'queued'))
-    or (old.state = 'dead' and new.state = 'queued' and (old.retry_mode = 'new_job' or old.dead_kind = 'superseded'))
-    or (old.state = 'running' and new.state = 'queued' and old.retry_mode = 'new_job')
-    or (old.state = 'queued' and new.state = 'succeeded'))
+  when (new.state <> old.state and case old.state
+      when 'queued' then new.state = 'succeeded'
+      when 'running' then new.state = 'queued' and old.retry_mode = 'new_job'
+      when 'dead' then new.state <> 'queued' or old.retry_mode = 'new_job' or old.dead_kind = 'superseded'
+      else true end)
   execute function windlass.refuse('a job does not make this change of state');
 
 create trigger jobs_started_once after update of started_at on windlass.jobs for each row

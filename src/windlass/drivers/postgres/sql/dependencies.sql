@@ -25,7 +25,7 @@ select seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finish
 
 -- name: link_jobs
 -- Jobs that were just stored and wait for so many parents.
-update windlass.jobs set waiting_on = :waiting_on, after_rule = :rule, ready = (ready and :waiting_on = 0),
+update windlass.jobs set waiting_on = :waiting_on, after_rule = :rule::text, ready = (ready and :waiting_on = 0),
                          updated_at = windlass.touched(updated_at, :now)
  where id = any(:ids::text[]);
 

@@ -57,14 +57,14 @@ returning 1;
 -- their number is all that is answered.
 with each as not materialized (
   select * from unnest(:ids::text[], :payloads::bytea[]) with ordinality as each (id, payload, place)
-   where not exists (select from windlass.queues where positions = 'dense' and name = :queue)
+   where not exists (select from windlass.queues where positions = 'dense' and name = :queue::text)
 ), numbered as not materialized (
   select nextval('windlass.jobs_seq') as seq, * from each order by place
 ), shared as materialized (
   select windlass.at(:now) as now, windlass.at(:run_at::bigint) as run_at, windlass.at(:fire_at::bigint) as fire_at,
          coalesce(:run_at::bigint <= :now, true) as ready, :limit_keys::jsonb as limit_keys, :tags::jsonb as tags,
          :headers::jsonb as headers,
-         (select coalesce('=' || :org_id::text, '') from windlass.queues where fairness = 'fair' and name = :queue) as share
+         (select coalesce('=' || :org_id::text, '') from windlass.queues where fairness = 'fair' and name = :queue::text) as share
 ), stored as (
   insert into windlass.jobs (
     seq, ready, position, created_at, queued_at, updated_at, state, executions, skipped, lost, waiting_on, after_rule, awaited,
@@ -72,8 +72,8 @@ with each as not materialized (
     retry_mode, crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id,
     template_version, schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, history, share)
   select seq, shared.ready, 100 * seq, shared.now, shared.now, shared.now, 'queued', 0, 0, 0, 0, 'cancel', false,
-         false, '', id, payload, :type, :queue, :org_id, :priority, shared.run_at, :timeout_ns, :attempts, :max_attempts, :max_lost,
-         :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope, :idempotency_key, :dedupe_key, :template_id,
+         false, '', id, payload, :type::text, :queue::text, :org_id, :priority, shared.run_at, :timeout_ns::bigint, :attempts::bigint, :max_attempts::bigint, :max_lost::bigint,
+         :retry_mode::text, :crash_policy::text, :on_unknown::text, :retry_policy, :idempotency_scope, :idempotency_key, :dedupe_key, :template_id,
          :template_version::bigint, :schedule_id, shared.fire_at, :group_id, :group_seq::bigint, shared.limit_keys, shared.tags,
          shared.headers, :codec, :history, shared.share
     from numbered cross join shared
@@ -90,13 +90,13 @@ insert into windlass.jobs (
   crash_policy, on_unknown, retry_policy, idempotency_scope, idempotency_key, dedupe_key, template_id, template_version,
   schedule_id, fire_at, group_id, group_seq, limit_keys, tags, headers, codec, history, share)
 select seq, coalesce(:run_at::bigint <= :now, true), 100 * seq, windlass.at(:now), windlass.at(:now), windlass.at(:now), 'queued',
-       0, 0, 0, 0, 'cancel', false, false, '', :id, :payload::bytea, :type, :queue, :org_id, :priority, windlass.at(:run_at), :timeout_ns,
-       :attempts, :max_attempts, :max_lost, :retry_mode, :crash_policy, :on_unknown, :retry_policy, :idempotency_scope,
+       0, 0, 0, 0, 'cancel', false, false, '', :id::text, :payload::bytea, :type::text, :queue::text, :org_id, :priority, windlass.at(:run_at), :timeout_ns::bigint,
+       :attempts::bigint, :max_attempts::bigint, :max_lost::bigint, :retry_mode::text, :crash_policy::text, :on_unknown::text, :retry_policy, :idempotency_scope,
        :idempotency_key, :dedupe_key, :template_id, :template_version::bigint, :schedule_id, windlass.at(:fire_at::bigint),
        :group_id, :group_seq::bigint, :limit_keys::jsonb, :tags::jsonb, :headers::jsonb, :codec, :history,
-       (select coalesce('=' || :org_id::text, '') from windlass.queues where fairness = 'fair' and name = :queue)
+       (select coalesce('=' || :org_id::text, '') from windlass.queues where fairness = 'fair' and name = :queue::text)
   from number
- where not exists (select from windlass.queues where positions = 'dense' and name = :queue)
+ where not exists (select from windlass.queues where positions = 'dense' and name = :queue::text)
 returning 1;
 
 -- name: lock_queues
@@ -129,9 +129,9 @@ insert into windlass.jobs (
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
   waiting_on, after_rule, awaited, limit_keys, share, tags, retry_of, manual, headers, codec, history, last_error, payload)
 select
-  number.seq, :id, queue, type, org_id, 'queued', :ready, priority, coalesce(:position::bigint, 100 * number.seq), windlass.at(:now),
+  number.seq, :id::text, queue, type, org_id, 'queued', :ready, priority, coalesce(:position::bigint, 100 * number.seq), windlass.at(:now),
   windlass.at(:now), windlass.at(:now), windlass.at(:run_at), timeout_ns,
-  :attempts, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
+  :attempts::bigint, 0, 0, 0, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy,
   dedupe_key, template_id, template_version, schedule_id, fire_at, group_id, group_seq,
   0, after_rule, false, limit_keys,
   (select coalesce('=' || jobs.org_id, '') from windlass.queues where fairness = 'fair' and name = jobs.queue), tags, id, :manual, headers, codec, history, '', payload

@@ -45,9 +45,9 @@ with nothing as (delete from windlass.barrier where false), glance as materializ
               union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
 ), leased as (
   update windlass.jobs
-     set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
-         claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
-         progress_note = null, updated_at = windlass.touched(updated_at, :now)
+     set state = 'running', lease_token = :token, lease_expires_at = (select windlass.at(:expires_at)), worker_id = :worker_id,
+         claimed_at = (select windlass.at(:now)), started_at = (select windlass.at(:started_at)), executions = executions + 1,
+         progress = null, progress_note = null, updated_at = windlass.later(updated_at, (select windlass.at(:now)))
    where seq = any(array(select seq from picked where not (select barred from barred)))
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
             retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
@@ -55,8 +55,8 @@ with nothing as (delete from windlass.barrier where false), glance as materializ
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
-         template_version, windlass.at(:now), windlass.at(:started_at),
+  select seq, executions, :prefix || windlass.in_hex(seq), :worker_id, org_id, queue, type, template_id,
+         template_version, (select windlass.at(:now)), (select windlass.at(:started_at)),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased where history is null
 )
@@ -108,9 +108,9 @@ glance as materialized (
               union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
 ), leased as (
   update windlass.jobs
-     set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
-         claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
-         progress_note = null, updated_at = windlass.touched(updated_at, :now)
+     set state = 'running', lease_token = :token, lease_expires_at = (select windlass.at(:expires_at)), worker_id = :worker_id,
+         claimed_at = (select windlass.at(:now)), started_at = (select windlass.at(:started_at)), executions = executions + 1,
+         progress = null, progress_note = null, updated_at = windlass.later(updated_at, (select windlass.at(:now)))
    where seq = any(array(select seq from picked where not (select barred from barred)))
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
             retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
@@ -118,8 +118,8 @@ glance as materialized (
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
-         template_version, windlass.at(:now), windlass.at(:started_at),
+  select seq, executions, :prefix || windlass.in_hex(seq), :worker_id, org_id, queue, type, template_id,
+         template_version, (select windlass.at(:now)), (select windlass.at(:started_at)),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased where history is null
 )
@@ -203,9 +203,9 @@ with nothing as (delete from windlass.barrier where false), open_queues as mater
               union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
 ), leased as (
   update windlass.jobs
-     set state = 'running', lease_token = :token, lease_expires_at = windlass.at(:expires_at), worker_id = :worker_id,
-         claimed_at = windlass.at(:now), started_at = windlass.at(:started_at), executions = executions + 1, progress = null,
-         progress_note = null, updated_at = windlass.touched(updated_at, :now)
+     set state = 'running', lease_token = :token, lease_expires_at = (select windlass.at(:expires_at)), worker_id = :worker_id,
+         claimed_at = (select windlass.at(:now)), started_at = (select windlass.at(:started_at)), executions = executions + 1,
+         progress = null, progress_note = null, updated_at = windlass.later(updated_at, (select windlass.at(:now)))
    where seq = any(array(select seq from picked where not (select barred from barred)))
   returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
             retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
@@ -213,8 +213,8 @@ with nothing as (delete from windlass.barrier where false), open_queues as mater
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
-         template_version, windlass.at(:now), windlass.at(:started_at),
+  select seq, executions, :prefix || windlass.in_hex(seq), :worker_id, org_id, queue, type, template_id,
+         template_version, (select windlass.at(:now)), (select windlass.at(:started_at)),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased where history is null
 )
@@ -288,8 +288,8 @@ with leased as (
 ), opened as (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'), :worker_id, org_id, queue, type, template_id,
-         template_version, windlass.at(:now), windlass.at(:started_at),
+  select seq, executions, :prefix || windlass.in_hex(seq), :worker_id, org_id, queue, type, template_id,
+         template_version, (select windlass.at(:now)), (select windlass.at(:started_at)),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased where history is null
 )
@@ -304,7 +304,7 @@ select 0, seq, id, type, queue, org_id, priority, windlass.micros(greatest(queue
 insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                            claimed_at, started_at, wait_us)
 select seq, executions,
-       (:prefixes::text[])[width_bucket(seq, :seqs::bigint[])] || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'),
+       (:prefixes::text[])[width_bucket(seq, :seqs::bigint[])] || windlass.in_hex(seq),
        worker_id, org_id, queue, type, template_id, template_version, claimed_at, started_at,
        greatest(windlass.micros(claimed_at) - windlass.micros(greatest(queued_at, run_at)), 0)
   from windlass.jobs where seq = any(:seqs::bigint[]) and case when claimed_at is not null then state end = 'running'
@@ -372,7 +372,7 @@ with locked as materialized (
   insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
                              claimed_at, started_at, wait_us, status, error, finished_at)
   select seq, executions,
-         (:prefixes::text[])[width_bucket(seq, :seqs::bigint[])] || lpad(to_hex(seq), greatest(12, length(to_hex(seq))), '0'),
+         (:prefixes::text[])[width_bucket(seq, :seqs::bigint[])] || windlass.in_hex(seq),
          worker_id, org_id, queue, type, template_id, template_version, claimed_at, coalesce(started_at, windlass.at(:now)),
          greatest(windlass.micros(claimed_at) - windlass.micros(greatest(queued_at, run_at)), 0), 'failed', :error,
          windlass.at(:now)

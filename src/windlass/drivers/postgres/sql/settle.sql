@@ -42,26 +42,26 @@ select group_id, permits::text, limit_keys::text, type, org_id, tags::text from 
 -- Values are not joined but looked up: `:seqs` is sorted, so width_bucket finds a row's place in it, and a join that could be
 -- done the wrong way round is one that some day will be. Nothing is said of the state, which a token implies: the index of
 -- leases would come into reach, and be walked through by a planner who believes that nothing runs. `:which` tells which of
--- the (few) tokens is a row's; 0 stands for no start, because places in an array without nulls are found at once.
+-- the (few) tokens is a row's; the epoch stands for no start, because places in an array without nulls are found at once.
+-- `(select …)` is worked out once, not for each row.
 with locked as materialized (
   select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
 ), acked as (
   update windlass.jobs
      set state = 'succeeded', lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,
          last_outcome = 'ack',
-         finished_at = windlass.at((:ats::bigint[])[width_bucket(seq, :seqs::bigint[])]),
-         started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
-         updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now) and not awaited
+         finished_at = (:ats::timestamptz[])[width_bucket(seq, :seqs::bigint[])],
+         started_at = coalesce(started_at, nullif((:starts::timestamptz[])[width_bucket(seq, :seqs::bigint[])], 'epoch')),
+         updated_at = windlass.later(updated_at, (select windlass.at(:now)))
+   where seq = any(array(select seq from locked)) and lease_expires_at > (select windlass.at(:now)) and not awaited
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]
      and (:limited or permits is null)
   returning seq
 ), closed as (
   update windlass.runs
-     set status = 'completed', finished_at = windlass.at((:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])]),
-         started_at = coalesce(started_at, windlass.at(coalesce(
-           nullif((:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])], 0),
-           (:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])])))
+     set status = 'completed', finished_at = (:ats::timestamptz[])[width_bucket(job_seq, :seqs::bigint[])],
+         started_at = coalesce(started_at, nullif((:starts::timestamptz[])[width_bucket(job_seq, :seqs::bigint[])], 'epoch'),
+                               (:ats::timestamptz[])[width_bucket(job_seq, :seqs::bigint[])])
    where job_seq = any(array(select seq from acked)) and status is null
 )
 select seq from acked;
@@ -76,18 +76,17 @@ with locked as materialized (
   update windlass.jobs
      set state = 'succeeded', lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,
          last_outcome = 'ack',
-         finished_at = windlass.at((:ats::bigint[])[width_bucket(seq, :seqs::bigint[])]),
-         started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
-         updated_at = windlass.touched(updated_at, :now)
-   where seq = any(array(select seq from locked)) and not awaited and permits is null and lease_expires_at > windlass.at(:now)
+         finished_at = (:ats::timestamptz[])[width_bucket(seq, :seqs::bigint[])],
+         started_at = coalesce(started_at, nullif((:starts::timestamptz[])[width_bucket(seq, :seqs::bigint[])], 'epoch')),
+         updated_at = windlass.later(updated_at, (select windlass.at(:now)))
+   where seq = any(array(select seq from locked)) and not awaited and permits is null and lease_expires_at > (select windlass.at(:now))
      and (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]] = lease_token
   returning seq, history, org_id, queue, type, queued_at, run_at, claimed_at, started_at, finished_at
 ), closed as (
   update windlass.runs
-     set status = 'completed', finished_at = windlass.at((:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])]),
-         started_at = coalesce(started_at, windlass.at(coalesce(
-           nullif((:starts::bigint[])[width_bucket(job_seq, :seqs::bigint[])], 0),
-           (:ats::bigint[])[width_bucket(job_seq, :seqs::bigint[])])))
+     set status = 'completed', finished_at = (:ats::timestamptz[])[width_bucket(job_seq, :seqs::bigint[])],
+         started_at = coalesce(started_at, nullif((:starts::timestamptz[])[width_bucket(job_seq, :seqs::bigint[])], 'epoch'),
+                               (:ats::timestamptz[])[width_bucket(job_seq, :seqs::bigint[])])
    where job_seq = any(array(select seq from acked where history is null)) and status is null
 ), metered as (
   insert into windlass.usage_batches (at, org_id, queue, type, outcome, runs, run_us, wait_us, cpu_us)
