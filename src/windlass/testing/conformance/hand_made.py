@@ -1,5 +1,5 @@
-"""Numbers and moments that somebody wrote by SQL: the store refuses those that nobody could count on, and the largest and
-the last ones that it takes stop no neighbour. Part of `SqlPromises`."""
+"""Numbers, moments and leases that somebody wrote by SQL: the store refuses those that nobody could count on, and the
+largest and the last ones that it takes stop no neighbour. Part of `SqlPromises`."""
 
 from __future__ import annotations
 
@@ -120,6 +120,38 @@ class HandMadePromises(Suite):
         self._refused(t, f"update jobs set executions = 0, skipped = 0 where id = '{job.id}'")  # noqa: S608
         other = await t.enqueue()
         assert {one.id for one in await t.claim()} == {job.id, other}
+
+    @promise
+    async def test_a_link_that_might_run_twice_is_refused(self, t: Trial) -> None:
+        """It could go nowhere when its worker dies, and whoever would take it back could claim nothing."""
+        self._refused(
+            t,
+            "insert into jobs (type, retry_mode) values ('by hand', 'new_job')",
+            "insert into jobs (type, retry_mode, crash_policy, executions) values ('by hand', 'new_job', 'fail', 1)",
+        )
+        self.sql(t.driver, "insert into jobs (type, retry_mode, crash_policy) values ('by hand', 'new_job', 'fail')")
+        assert len(await t.claim()) == 1
+        t.clock.advance(MINUTE)
+        job_id = await t.enqueue()
+        assert [job.id for job in await t.claim()] == [job_id]
+
+    @promise
+    async def test_a_lease_that_nobody_could_take_back_is_refused(self, t: Trial) -> None:
+        """Of a job that is not free, or that was never claimed and keeps no run: whoever takes it back writes that down."""
+        names, at = "type, history, position, state, lease_token, lease_expires_at", self.instant(t.now)
+        values = f"'by hand', 'failures', 1, 'running', 'by hand', {at}"
+        self._refused(
+            t,
+            f"insert into jobs ({names}) values ({values})",  # noqa: S608
+            f"insert into jobs ({names}, executions) values ({values}, 1)",  # noqa: S608
+            f"insert into jobs ({names}, claimed_at) values ({values}, {at})",  # noqa: S608
+            f"insert into jobs ({names}, executions, claimed_at, ready, waiting_on) values ({values}, 1, {at}, false, 1)",  # noqa: S608
+            f"insert into jobs ({names}, executions, claimed_at, ready, parked_on) values ({values}, 1, {at}, false, 'k')",  # noqa: S608
+        )
+        self.sql(t.driver, f"insert into jobs ({names}, executions, claimed_at) values ({values}, 1, {at})")  # noqa: S608
+        await t.enqueue()
+        t.clock.advance(MINUTE)
+        assert len(await t.claim()) == 2
 
     @promise
     async def test_instants_at_their_bounds_stop_nobody(self, t: Trial) -> None:

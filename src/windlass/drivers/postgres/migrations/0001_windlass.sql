@@ -140,6 +140,8 @@ create table windlass.jobs (
   constraint state_known        check (state in ('running', 'succeeded', 'queued', 'dead', 'cancelled')),
   constraint lease_is_a_pair    check ((lease_token is null) = (lease_expires_at is null)),
   constraint running_is_leased  check ((state = 'running') = (lease_token is not null)),
+  -- What lapses goes back to the queue; of a run without a row the claim is all that is known, and is written down then.
+  constraint running_goes_back  check (state <> 'running' or (ready and (history is null or (executions > 0 and claimed_at is not null)))),
   constraint permits_are_leased check (permits is null or (state = 'running' and jsonb_typeof(permits) = 'array')),
   constraint terminal_finished  check ((state not in ('running', 'queued')) = (finished_at is not null)),
   constraint dead_is_explained  check ((state = 'dead') = (dead_kind is not null) and (dead_kind is null) = (dead_at is null)),
@@ -147,7 +149,7 @@ create table windlass.jobs (
   constraint ready_is_free      check (not ready or (waiting_on = 0 and parked_on is null)),
   constraint counters_positive  check (waiting_on >= 0 and skipped <= executions),
   constraint counters_can_count check (executions < 4611686018427387904 and seq between 1 and 46116860184273878),
-  constraint one_run_per_link   check (executions <= 1 or retry_mode = 'same_job'),
+  constraint one_run_per_link   check (retry_mode = 'same_job' or (crash_policy = 'fail' and executions <= (state <> 'queued')::int)),
   constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
   constraint key_is_scoped      check ((idempotency_key is null) = (idempotency_scope is null))
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05,

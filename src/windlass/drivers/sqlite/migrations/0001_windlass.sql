@@ -81,6 +81,8 @@ create table jobs (
                                        and length(queue) between 1 and 200),
   constraint lease_is_a_pair    check ((lease_token is null) = (lease_expires_at is null)),
   constraint running_is_leased  check ((state = 'running') = (lease_token is not null)),
+  -- What lapses goes back to the queue; of a run without a row the claim is all that is known, and is written down then.
+  constraint running_goes_back  check (state <> 'running' or (ready = 1 and (history is null or (executions > 0 and claimed_at is not null)))),
   constraint dead_is_explained  check ((state = 'dead') = (dead_kind is not null) and (state = 'dead') = (dead_at is not null)),
   constraint dead_kind_known    check (dead_kind in ('exhausted', 'rejected', 'lost', 'superseded')),
   constraint terminal_finished  check ((state in ('succeeded', 'dead', 'cancelled')) = (finished_at is not null)),
@@ -104,7 +106,7 @@ create table jobs (
   constraint instants_of_change check (updated_at between 0 and 253402128000000000),
   constraint ready_is_free      check (ready = 0 or (ready = 1 and waiting_on = 0 and parked_on is null)),
   constraint permits_are_leased check (permits is null or state = 'running'),
-  constraint one_run_per_link   check (retry_mode = 'same_job' or executions <= 1),
+  constraint one_run_per_link   check (retry_mode = 'same_job' or (crash_policy = 'fail' and executions <= (state <> 'queued'))),
   constraint policies_known     check (retry_mode in ('same_job', 'new_job') and crash_policy in ('requeue', 'fail')
                                        and on_unknown in ('wait', 'dead') and after_rule in ('cancel', 'continue')),
   constraint history_known      check (history is null or (history = 'failures' and retry_mode = 'same_job')),
