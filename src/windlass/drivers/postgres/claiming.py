@@ -13,7 +13,7 @@ from windlass.clock import ticking
 from windlass.drivers.postgres import leases
 from windlass.drivers.postgres.arrays import Ints
 from windlass.drivers.postgres.cursor import Cursor
-from windlass.drivers.postgres.faults import Overdue
+from windlass.drivers.postgres.faults import Overdue, Taken
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.postgres.wakeups import log
@@ -107,7 +107,12 @@ class Claiming:
                     return leases.Took(taken)
                 if todo == leases.CONTENDED:
                     continue
-            took = link.transact(leases.claim_whole(wish, now, again=again))
+            try:
+                took = link.transact(leases.claim_whole(wish, now, again=again))
+            except Taken as taken:
+                if not leases.is_hand_made(taken):
+                    raise
+                took = link.transact(leases.leaving_runs(leases.claim_whole(wish, now, again=again)))
             self.limited = took.limited
             return took
         return leases.Took([])

@@ -19,12 +19,13 @@ from windlass.drivers.ops.holds import end_stale
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.cursor import Span
 from windlass.drivers.postgres.dialect import DIALECT
+from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.limits import GATE, Locked, PostgresPicking
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.rows import all_claimed_in, strings_in, to_json, undecided_in
-from windlass.drivers.statement import Op, Row, Statement
+from windlass.drivers.statement import Op, Row, Statement, T
 from windlass.types import Claimed, Micros
 
 # What a claim answers before its rows
@@ -33,15 +34,53 @@ MAINTENANCE: Final = 1  # leases to take back or jobs to promote first
 LIMITED: Final = 2  # there are limits that concern it, or turns
 CONTENDED: Final = 3  # others hold what stands first
 TRIES: Final = 5
+OPENED: Final = "from leased where history is null"  # with these words a claim of any kind writes its runs
 
 
 def claim_at_once(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], int]]:
     """One statement that commits by itself. Answers what it got, and what kept it from getting all."""
-    rows = yield claim_statement(wish, now)
+    rows = yield from beside_hands(claim_statement(wish, now))
     todo = rows[0][0] if rows else NOTHING_ELSE
     if not rows or rows[0][1] is None:
         return [], todo
     return claimed(rows, wish, now), todo
+
+
+def is_hand_made(taken: Taken) -> bool:
+    """Whether a run has the number of one that a claim begins: somebody wrote it by SQL."""
+    return taken.constraint == "runs_pkey"
+
+
+def beside_hands(statement: Statement) -> Op[list[Row]]:
+    """A claim that commits by itself; once more where it meets such a run."""
+    try:
+        return (yield statement)
+    except Taken as taken:
+        if not is_hand_made(taken):
+            raise
+        return (yield _leaving(statement))
+
+
+def leaving_runs(claim: Op[T]) -> Op[T]:
+    """A claim that leaves such runs as they are. If all did, each run that is begun would cost a record in the log more."""
+    try:
+        statement = next(claim)
+        while True:
+            try:
+                rows = yield _leaving(statement)
+            except BaseException as error:
+                statement = claim.throw(error)
+            else:
+                statement = claim.send(rows)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+
+
+def _leaving(statement: Statement) -> Statement:
+    if OPENED not in statement.sql:
+        return statement
+    return Statement(statement.sql.replace(OPENED, f"{OPENED} on conflict do nothing"), statement.params)
 
 
 def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement:
@@ -59,12 +98,13 @@ def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement
 
 def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[list[Claimed], dict[int, int], int]]:
     """From the floors of a cursor. Answers what it got, the last position by priority, what kept it from getting any."""
-    rows = yield SQL.claim_short(
+    statement = SQL.claim_short(
         queue=wish.queues[0], lows=Ints(span.low for span in spans), highs=Ints(span.high for span in spans),
         floors=Ints(span.floor for span in spans), types=None if wish.types is None else Texts(wish.types),
         unhandled=wish.unhandled, limit=wish.limit, token=wish.token, worker_id=wish.worker_id, now=now,
         expires_at=now + wish.lease_for, started_at=now if wish.start else None, prefix=run_prefix(wish.token, now),
     )  # fmt: skip
+    rows = yield from beside_hands(statement)
     todo = rows[0][0] if rows else NOTHING_ELSE
     if not rows or rows[0][1] is None:
         return [], {}, todo

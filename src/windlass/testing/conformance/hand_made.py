@@ -1,4 +1,4 @@
-"""Numbers, moments and leases that somebody wrote by SQL: the store refuses those that nobody could count on, and the
+"""Numbers, moments, leases and runs that somebody wrote by SQL: the store refuses those that nobody could count on, and the
 largest and the last ones that it takes stop no neighbour. Part of `SqlPromises`."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass.clock import LAST_INSTANT, moment
-from windlass.core.alterations import Move, PutQueue
+from windlass.core.alterations import Move, PutLimit, PutQueue
 from windlass.core.counters import MOST_COUNTED
 from windlass.core.positions import FURTHEST
 from windlass.core.settle import Failed
@@ -152,6 +152,24 @@ class HandMadePromises(Suite):
         await t.enqueue()
         t.clock.advance(MINUTE)
         assert len(await t.claim()) == 2
+
+    @promise
+    async def test_a_run_that_a_hand_wrote_ahead_stops_nobody(self, t: Trial) -> None:
+        """The claim that begins a run of this number takes the job and its neighbours; what was written stays."""
+        ids, at = [await t.enqueue() for _ in range(4)], self.instant(t.now)
+        for job_id, number, limited in ((ids[0], 1, False), (ids[1], 2, False), (ids[2], 3, True)):
+            names = "job_seq, attempt_no, run_id, queue, type, claimed_at, started_at, finished_at, status"
+            values = f"seq, {number}, 'by hand', queue, type, {at}, {at}, {at}, 'failed'"
+            self.sql(t.driver, f"insert into runs ({names}) select {values} from jobs where id = '{job_id}'")  # noqa: S608
+            if limited:
+                await t.alter(PutLimit("global", 10))
+            jobs = await t.claim()
+            assert [job.id for job in jobs] == ids
+            assert [await t.end(job, Failed("boom", retry_in=0)) for job in jobs] == ["applied"] * len(jobs)
+        for job_id, by_hand in zip(ids, ([1], [2], [3], []), strict=True):
+            runs = await t.driver.runs(job_id)
+            assert [run.attempt_no for run in runs] == [1, 2, 3]
+            assert [run.attempt_no for run in runs if run.run_id == "by hand"] == by_hand
 
     @promise
     async def test_instants_at_their_bounds_stop_nobody(self, t: Trial) -> None:

@@ -90,12 +90,13 @@ update jobs
 select changes();
 
 -- name: insert_runs
--- core/rows.py: run_of
+-- core/rows.py: run_of. What a hand wrote under this number stays, and stops nobody.
 insert into runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version, claimed_at,
                   started_at, wait_us, artifacts)
 select seq, executions, :prefix || printf('%012x', seq), worker_id, org_id, queue, type, template_id, template_version,
        claimed_at, started_at, max(claimed_at - max(queued_at, coalesce(run_at, 0)), 0), '[]'
-  from jobs where seq in (select value from json_each(:seqs)) and history is null;
+  from jobs where seq in (select value from json_each(:seqs)) and history is null
+on conflict do nothing;
 
 -- name: keep_runs
 -- The same for jobs that run without a row, of whose run one is kept after all. Items: {seq: prefix}. What was there already
