@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import httpx2
 import pytest
@@ -206,6 +207,20 @@ async def test_page_after_page_every_run_of_a_chain_is_shown_once(place: Place) 
     for wrong in (0, -1, 2**63):
         with pytest.raises(InvalidInput, match="before"):
             await place.admin.runs("first", before=wrong)
+
+
+@on_a_place
+async def test_executions_of_which_no_run_is_kept_are_not_promised_for_ever(place: Place) -> None:
+    """A hand may have written that there were some."""
+    policy = RetryPolicy(max_attempts=3, backoff=fixed(0)).encode()
+    await place.put("first", max_attempts=3, retry_policy=policy, **NEVER_TWICE)
+    await place.fail()
+    last = await place.fail()
+    tables = cast("MemoryDriver", place.client.driver)._tables
+    tables.runs[tables.find("first").seq].clear()  # type: ignore[union-attr]
+    for asked, before in (("first", None), (last, None), (last, 1)):
+        page = await place.admin.runs(asked, before=before)
+        assert (numbered(page.runs), page.earlier) == ([] if before else [(last, 1)], 0)
 
 
 @on_a_desk

@@ -103,11 +103,15 @@ class Admin(Access, Finding, WebhookAdmin):
         and of those that it took over from."""
         check_page(before, limit)
         chain, now = await self._chain(job_id, before, limit), self.client.now()
-        first = before is not None and not chain[-1][1]  # nothing of this link is before that run
+        earlier, left = 0, limit
+        for job, runs in reversed(chain):
+            if runs or left == 0:  # else this link was looked at, and there is nothing: promised, it would be for ever
+                earlier += earlier_runs(job, runs)
+            left -= len(runs)
         return Runs(
             at=moment(now), runs=await looked_through([job for job, _ in chain], lambda: run_views(chain)),
             timeline=timeline(chain, now) if before is None else timeline_of_runs(chain),
-            earlier=sum(earlier_runs(*link) for link in (chain[:-1] if first else chain)),
+            earlier=earlier,
         )  # fmt: skip
 
     async def why(self, job_id: str) -> Why:
