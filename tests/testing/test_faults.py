@@ -166,6 +166,32 @@ def test_a_worker_does_nothing_more_while_its_last_words_are_on_their_way(
 
 
 @in_memory
+def test_a_worker_that_died_before_its_last_words_were_stored_stays_dead(
+    test: Testing, bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They never come about, and are armed again. That does not bring it back to life."""
+
+    class Deadly(list[int]):
+        def append(self, order: int) -> None:
+            bank.charged = []
+            monkeypatch.undo()
+            test.faults.die()
+
+    async def unanswered(*args: object, **kwargs: object) -> None:
+        await asyncio.Event().wait()
+
+    bank.charged = Deadly()
+    bank.ship.enqueue_sync(1)
+    bank.charge.enqueue_sync(2)
+    monkeypatch.setattr(test._store, "enqueue", unanswered)
+    test.faults.crash("after_enqueue", task=bank.ship)
+    test.drain_sync()
+    assert test.faults.happened == ["faults.die()", f"faults.crash('after_enqueue', task={bank.ship.name})"]
+    assert set(bank.charged) == {1, 2}
+    assert {state for _, state in states(test)} == {"succeeded"}
+
+
+@in_memory
 @pytest.mark.parametrize("kind", ["ship", "ship_in_a_thread"])
 def test_a_worker_dies_in_the_middle_of_a_handler(test: Testing, bank: Bank, kind: str) -> None:
     bank.on_the_way = test.faults.die

@@ -78,10 +78,11 @@ class Armed:
 @dataclass(eq=False)
 class Life:
     """One worker, from its begin to its end. `over`: it came too soon, or is about to: what the store is told now are its
-    last words, and it does nothing more, not even what those words bring about."""
+    last words, and it does nothing more, not even what those words bring about. `killed`: it came, and stays."""
 
     kill: Callable[[], object]
     over: bool = False
+    killed: bool = False
 
 
 class Faults:
@@ -197,13 +198,12 @@ class Faults:
         if operation == "claim":
             return await self._claim(call, running)
         dying = self._striking(operation, _DYING, args, running)
-        if dying is not None:
-            self._end_lives()
+        ending = [] if dying is None else self._end_lives()
         try:
             answer = await call()
         except BaseException:
             if dying is not None:
-                self._spare(dying)
+                self._spare(dying, ending)
             raise
         if dying is not None:
             self._die(running)
@@ -306,6 +306,7 @@ class Faults:
         """The process does: every worker of it."""
         self._gone |= {job.token for job in list(self._claimed.values())}
         for life in self._end_lives():
+            life.killed = True
             life.kill()
         self._check_alive(running)
 
@@ -315,10 +316,10 @@ class Faults:
             life.over = True
         return lives
 
-    def _spare(self, armed: Armed) -> None:
-        """It was to die after something that did not come about."""
-        for life in list(self._lives):
-            life.over = False
+    def _spare(self, armed: Armed, ending: Sequence[Life]) -> None:
+        """They were to die after something that did not come about. Some may have died of something else meanwhile."""
+        for life in ending:
+            life.over = life.killed
         with self._lock:
             armed.left += 1
             if armed.expected:
