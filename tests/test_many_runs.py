@@ -9,6 +9,7 @@ from typing import cast
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from test_admin import NEVER_TWICE, Place, on_a_place
@@ -31,7 +32,7 @@ from windlass.errors import InvalidInput
 from windlass.handles import JobHandle
 from windlass.testing.simulator.store import Store, run_now
 from windlass.testing.simulator.world import DAWN, World
-from windlass.types import Micros, NewJob
+from windlass.types import Job, Micros, NewJob
 
 MORE = 7
 ALL = RUNS_LIMIT + MORE
@@ -84,6 +85,25 @@ async def test_of_a_chain_the_newest_runs_of_all_links_are_at_hand(place: Place)
     runs = await handle.runs()
     assert len({run.job_id for run in runs}) == len(runs) == 3
     assert await handle.runs(limit=2) == runs[1:]
+
+
+@on_a_place
+async def test_a_chain_that_a_hand_has_closed_to_a_ring_is_walked_once(place: Place) -> None:
+    driver, asked = cast("MemoryDriver", place.client.driver), list[str]()
+    get = driver.get
+
+    async def counted(ids: Sequence[str]) -> list[Job | None]:
+        asked.extend(ids)
+        assert len(asked) < 10, "it goes round and round"
+        return await get(ids)
+
+    for job_id, other in (("a", "b"), ("b", "a")):
+        await place.put(job_id)
+        [job] = await get([job_id])
+        driver._tables.put(replace(cast("Job", job), superseded_by=other))
+    driver.get = counted  # type: ignore[method-assign]
+    assert [job.id for job in await place.client.links("a")] == ["a", "b"]
+    assert await JobHandle[None](place.client, "b", None).runs() == []
 
 
 @on_a_place

@@ -300,16 +300,17 @@ class Client:
         raise JobNotFound(job_id)
 
     async def links(self, job_id: str) -> list[Job]:
-        """The job and the links that took over from it, first to last; nothing of a job that is not there."""
-        found: list[Job] = []
+        """The job and the links that took over from it, first to last; nothing of a job that is not there. A hand may have
+        made a ring of them."""
+        found: dict[str, Job] = {}
         following: str | None = job_id
-        while following is not None:
+        while following is not None and following not in found:
             [job] = await self.driver.get([following])
             if job is None:
                 break
-            found.append(job)
+            found[job.id] = job
             following = job.superseded_by
-        return found
+        return list(found.values())
 
     async def newest_runs(
         self, links: Sequence[str], limit: int = RUNS_LIMIT, before: int | None = None
