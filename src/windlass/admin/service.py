@@ -321,7 +321,7 @@ class Admin(Access, Finding, WebhookAdmin):
         return await holding.acquire(self.client, queue, by, expires_in, wait)
 
     async def renew(self, hold_id: str, expires_in: Duration) -> HoldView:
-        """Fresh time for a hold that is still valid, else `HoldLost`."""
+        """Fresh time for a hold that is still valid, never less than it has; else `HoldLost`."""
         return await holding.renew(self.client, hold_id, expires_in)
 
     async def release(self, hold_id: str, by: str) -> HoldView:

@@ -276,9 +276,9 @@ class Acquire(Named, frozen=True):
 
 
 class Grant(Named, frozen=True):
-    """Give an active hold fresh time, and grant it when no job of its queue has a valid lease, nor can get one from a
-    claim that is under way. Leases that have lapsed cannot be extended any more from then on, whatever clock their worker
-    has. `requested`: not yet, ask again."""
+    """Give an active hold fresh time, never less than it has, and grant it when no job of its queue has a valid lease, nor
+    can get one from a claim that is under way. Leases that have lapsed cannot be extended any more from then on, whatever
+    clock their worker has. `requested`: not yet, ask again."""
 
     hold_id: str
     expires_in: Micros

@@ -1,8 +1,8 @@
 """A queue taken for direct execution: when a hold is over, and what each change makes of its row.
 
 A hold is active from the moment it is asked for, so that nothing of its queue starts any more, and granted when what ran
-has ended. Its time counts from the last renewal. One whose time is over is stale: the next who meets it, a claim or
-somebody who wants the queue, ends it.
+has ended. Its time counts from the last renewal, unless it had more. One whose time is over is stale: the next who meets
+it, a claim or somebody who wants the queue, ends it.
 """
 
 from __future__ import annotations

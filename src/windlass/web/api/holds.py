@@ -42,7 +42,7 @@ async def acquire(request: Request[None, HoldWish]) -> HoldView:
 
 
 async def renew(request: Request[None, Renewal]) -> HoldView:
-    """Fresh time. A hold that was lost cannot be renewed."""
+    """Fresh time, never less than it has: to end it sooner, release it. A hold that was lost cannot be renewed."""
     return await request.admin.renew(request.path["hold_id"], request.body.expires_in)
 
 
