@@ -23,6 +23,8 @@ from windlass.core.admission import (
     check_progress,
     check_queues,
 )
+from windlass.core.admission_of_tokens import check_token
+from windlass.core.alterations import CreateToken
 from windlass.core.counters import MOST_COUNTED
 from windlass.errors import InvalidInput
 from windlass.types import NewGroup
@@ -184,6 +186,12 @@ def test_a_group_that_a_job_opens_is_looked_at(fields: dict[str, Any], field: st
 def test_the_end_of_a_key_is_a_time() -> None:
     with pytest.raises(InvalidInput, match="idempotency_expires_at"):
         check_job(new(idempotency_key="k", idempotency_scope="s", idempotency_expires_at=-1))
+
+
+@pytest.mark.parametrize("expires_at", [0, -1, LAST_INSTANT + 1, 1.5])
+def test_the_end_of_a_token_is_a_time_and_what_was_given_is_told(expires_at: Any) -> None:
+    with pytest.raises(InvalidInput, match=f"expires_at: .* got {expires_at}$"):
+        check_token(CreateToken(token_id="t", name="ci", digest=bytes(32), scopes=("read",), expires_at=expires_at))
 
 
 @pytest.mark.parametrize("key", ["x" * (KEY_LIMIT + 1), "\ud800", "a\udfff"])

@@ -241,8 +241,8 @@ def check_number(field: str, value: object, *, most: int = LARGEST) -> None:
         raise InvalidInput(field, f"must be a whole number between 0 and {bound}, got {value!r}")
 
 
-def check_instant(field: str, value: object) -> None:
-    if type(value) is not int or not 0 <= value <= LAST_INSTANT:
+def check_instant(field: str, value: object, *, first: int = 0) -> None:
+    if type(value) is not int or not first <= value <= LAST_INSTANT:
         raise InvalidInput(
             field, f"must be a moment from 1970 on and before the year 9999, in microseconds since 1970, got {value!r}"
         )

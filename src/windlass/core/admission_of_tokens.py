@@ -36,7 +36,7 @@ def check_token(change: OfTokens) -> None:
         if change.queues is not None:
             check_names("queues", change.queues)
         if change.expires_at is not None:
-            check_instant("expires_at", change.expires_at or None)  # one that begins with its end is none
+            check_instant("expires_at", change.expires_at, first=1)  # one that begins with its end is none
 
 
 def check_names(field: str, values: object) -> None:
