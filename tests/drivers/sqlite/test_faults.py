@@ -21,7 +21,9 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.files import filesystem_of
-from windlass.drivers.sqlite.library import Library, connect
+from windlass.drivers.sqlite.library import Library, connect, run
+from windlass.drivers.sqlite.texts import NotText
+from windlass.drivers.statement import Op, Statement
 from windlass.errors import (
     DriverForked,
     DuplicateId,
@@ -199,6 +201,22 @@ def test_text_that_is_none_is_said_to_be_in_the_file_and_how_to_find_it(tmp_path
         await driver.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("library", ["apsw", "stdlib"])
+def test_text_that_is_none_is_known_as_a_part_of_an_expression_too(library: Library) -> None:
+    """Which has no name of a column, so it may be any of the table."""
+    connection = connect(library, ":memory:", 0)
+    connection.execute("create table notes (n INTEGER, a TEXT, b TEXT)")
+    connection.execute("insert into notes values (1, cast(x'ff' as text), 'b')")
+
+    def read() -> Op[None]:
+        yield Statement("select coalesce(a, 'nobody') from notes", ())
+
+    with pytest.raises(NotText) as told:
+        run(connection, read())
+    assert told.value.columns == {"notes": ["a", "b"]}
+    connection.close()
 
 
 def test_a_newer_schema_is_refused_with_the_way_out(tmp_path: Path) -> None:

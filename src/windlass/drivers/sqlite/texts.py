@@ -12,7 +12,7 @@ from windlass.errors import StoreCorrupt
 
 SHOWN: Final = 60  # bytes by which such a text is known
 _TABLE: Final = re.compile(r"\b(?:from|update|into|join)\s+([a-z_]+)", re.IGNORECASE)
-_COLUMN: Final = re.compile(r"Could not decode to UTF-8 column '(\w+)'")  # what the standard library says
+_SAID: Final = re.compile(r"Could not decode to UTF-8 column '(?:(\w+)')?")  # by the standard library; or an expression
 TEXTS_OF: Final = "select name from pragma_table_info(?) where type = 'TEXT' order by cid"
 
 
@@ -26,7 +26,7 @@ class NotText(UnicodeError):
 
 def is_no_text(error: Exception) -> bool:
     return isinstance(error, UnicodeDecodeError) or (
-        isinstance(error, sqlite3.OperationalError) and _COLUMN.match(str(error)) is not None
+        isinstance(error, sqlite3.OperationalError) and _SAID.match(str(error)) is not None
     )
 
 
@@ -36,7 +36,7 @@ def tables_in(sql: str) -> list[str]:
 
 
 def column_in(error: Exception) -> str | None:
-    found = _COLUMN.match(str(error))
+    found = _SAID.match(str(error))
     return None if found is None else found[1]
 
 
