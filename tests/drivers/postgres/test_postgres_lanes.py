@@ -168,6 +168,30 @@ def test_a_call_that_was_answered_at_the_last_moment_leaves_the_next_a_whole_con
     assert first != second
 
 
+def test_a_connection_that_broke_behind_parting_words_is_opened_by_a_thread_of_the_lane(
+    driver: PostgresDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find the server's address may take any time, and whoever asked has a deadline."""
+    opened, connected = list[threading.Thread](), Link._connected
+
+    def told(link: Link) -> psycopg.Connection[Any]:
+        opened.append(threading.current_thread())
+        return connected(link)
+
+    monkeypatch.setattr(Link, "_connected", told)
+    watch = Watch()
+    lane = Lane("tried", driver.place, watch)
+    ending = Statement("select pg_terminate_backend(pg_backend_pid())", ())
+    first = lane.submit_sync(lambda link: link.execute(PID), parting=lambda _: ending)
+    while not lane._free:  # its thread may still be about to say them
+        time.sleep(0.001)
+    assert lane.submit_sync(lambda link: link.execute(PID)) != first
+    assert len(opened) == 2
+    assert threading.current_thread() not in opened
+    lane.close()
+    watch.close()
+
+
 def test_a_wire_that_was_let_go_of_cuts_nobody() -> None:
     """The number of the file stands for another by then."""
     mine, yours = socket.socketpair()

@@ -106,7 +106,9 @@ class Lane:
         """In the caller's own thread; what needs another try, or a new connection, is left to ours."""
         self._watch.begin(link, call.until)
         try:
-            call.future.set_result(call.work(link))
+            link.hear()
+            if link.is_open:  # it may have broken behind what was said last
+                call.future.set_result(call.work(link))
         except Exception as error:
             told = self._judge(call, link, error)
             if told is not None:
