@@ -8,7 +8,11 @@ PG = "drivers/postgres/"
 SQL = "drivers/sqlite/sql/"
 HISTORY: list[Planted] = [
     ("history: a claim writes a run for every job", SQL + "leases.sql",
-     "from json_each(:seqs)) and history is null;", "from json_each(:seqs));", ("conformance: leaves_no_run",)),
+     "from json_each(:seqs)) and history is null\non", "from json_each(:seqs))\non", ("conformance: leaves_no_run",)),
+    ("history: a run that a hand wrote ahead stops a claim", SQL + "leases.sql",
+     "and history is null\non conflict do nothing;", "and history is null;", ("conformance: hand_wrote_ahead",)),
+    ("history: pg run that a hand wrote ahead stops a claim", PG + "leases.py",
+     'return taken.constraint == "runs_pkey"', "return False", ("promises: hand_wrote_ahead",)),
     ("history: a failure leaves no run", "drivers/sqlite/settlement.py",
      "    if unkept:\n        yield SQL.keep_runs(items=to_json(unkept))\n    effects", "    effects",
      ("conformance: whole_run",)),
