@@ -6,26 +6,28 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
 from windlass.apart import apart
-from windlass.clock import SECOND
+from windlass.clock import LAST_INSTANT, SECOND
 from windlass.copy_errors import CopyRefused, StoreMoved, StoreMoving
 from windlass.copying import Copy
 from windlass.core.alterations import Cancel, Delete, PutQueue
-from windlass.core.changes import Ack
+from windlass.core.changes import Ack, Snooze
 from windlass.core.copying import TABLES, Mark
+from windlass.core.counters import MOST_COUNTED
 from windlass.drivers.copying import End, open_end
 from windlass.drivers.ops import copying
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.postgres import copying as of_postgres
 from windlass.drivers.postgres.copying import HAND
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Claim, Driver, JobQuery
 from windlass.errors import StoreBusy, StoreError
 from windlass.records import WorkerInfo
-from windlass.types import NewJob
+from windlass.types import Job, NewJob
 
 from .ends import HOUR, Place, Places, copier, digests, filled
 
@@ -377,6 +379,36 @@ def test_numbers_go_on_behind_the_highest_that_there_ever_was(places: Places) ->
     with source.end() as left, target.end() as right:
         copier(left, right).run()
     assert opened(target, next_number) == 6
+
+
+@pytest.mark.parametrize("there", ["sqlite", "postgres"])
+def test_rows_that_were_counted_on_past_what_a_hand_may_write_move_too(places: Places, there: str) -> None:
+    """A store refuses a hand what leaves little room to go on. From the last that it takes the engine goes on."""
+    source, target = places.new("sqlite"), places.new(there)
+
+    async def counted_on(driver: Driver) -> tuple[Job, ...]:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        connection = apsw.Connection(source.url.removeprefix("sqlite:///"))
+        for column, bound in (("executions", MOST_COUNTED), ("updated_at", LAST_INSTANT)):
+            connection.execute(f"insert into jobs (type, {column}) values ('x', {bound})")
+        connection.execute("insert into jobs (id, type, seq) values ('highest', 'x', 1 << 53)")
+        connection.close()
+        await driver.enqueue([NewJob(id="next", type="x")], now=now)
+        await driver.alter([Cancel("highest", "no")], now=now)
+        assert await driver.alter([Delete("highest")], now=now) == ["applied"]
+        for job in await driver.claim(wish(9), now=now):
+            back = Snooze(handle=job.handle, token=job.token, at=now, run_at=now)
+            assert await driver.settle([back], now=now) == ["applied"]
+        return await every(driver)
+
+    async def every(driver: Driver) -> tuple[Job, ...]:
+        return (await driver.find(JobQuery(limit=9))).jobs
+
+    before = opened(source, counted_on)
+    assert len(before) == 3
+    with source.end() as left, target.end() as right:
+        copier(left, right).run()
+    assert opened(target, every) == before
 
 
 def test_a_difference_keeps_the_target_closed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,10 +148,11 @@ create trigger jobs_touch after update on jobs when new.updated_at = old.updated
 end;
 
 -- What goes on by ones does so from where there is room for it: core/counters.py. The number of a row that is larger than all
--- others is where the next ones begin.
+-- others is where the next ones begin. A copy (ops/copying.py: KEY) brings rows that have been counted on from there.
 create trigger jobs_begin_low after insert on jobs
-  when new.executions > 9007199254740992 or new.updated_at > 253370764800000000
-    or (new.seq > 9007199254740992 and new.seq > 1000000 + coalesce((select max(seq) from sqlite_sequence where name = 'jobs'), 0))
+  when (new.executions > 9007199254740992 or new.updated_at > 253370764800000000
+    or (new.seq > 9007199254740992 and new.seq > 1000000 + coalesce((select max(seq) from sqlite_sequence where name = 'jobs'), 0)))
+    and not exists (select 1 from meta where key = 'copier')
 begin select raise(abort, 'executions, updated_at and seq begin where they can still be counted on'); end;
 
 create trigger jobs_count_by_ones after update of executions, updated_at on jobs
