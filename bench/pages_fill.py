@@ -101,7 +101,7 @@ def fill_jobs(ink: Ink, rows: int, now: int) -> None:
     words, pause = ink.words, WEEK // rows
     created = f"{now} - ({rows} - n) * {pause}"
     values = VALUES.format(
-        id=words.id, ready="kind = 'ready'", created=words.at.format(created),
+        id=words.id, ready="kind not in ('scheduled', 'blocked', 'parked')", created=words.at.format(created),
         future=words.at.format(f"{now} + 3600000000 + n"), soon=words.at.format(f"{now} + 30000000"),
         ended=words.at.format(f"{created} + 5000000 + n % 7 * 1000000"), error=f"({ERRORS})", tags=words.tags,
         payload=words.payload,

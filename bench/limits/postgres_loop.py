@@ -43,8 +43,9 @@ from limits.sqlite_loop import (
     job_id,
     micros,
 )
+from windlass.clock import moment
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.arrays import Instants, Ints, Texts
 from windlass.drivers.postgres.jobs import insertion, insertion_of_alike
 from windlass.drivers.postgres.leases import claim_statement
 from windlass.drivers.postgres.link import Link
@@ -82,8 +83,8 @@ def claim(batch: int, token: str) -> Statement:
 def ack(rows: list[Row], token: str) -> Statement:
     now, seqs = micros(), sorted(row[1] for row in rows)
     about: dict[str, Any] = {
-        "seqs": Ints(seqs), "tokens": Texts([token]), "which": Ints([1] * len(seqs)), "ats": Ints([now] * len(seqs)),
-        "starts": Ints([0] * len(seqs)), "now": now,
+        "seqs": Ints(seqs), "tokens": Texts([token]), "which": Ints([1] * len(seqs)), "ats": Instants([now] * len(seqs)),
+        "starts": Instants([0] * len(seqs)), "now": now,
     }  # fmt: skip
     return SQL.ack(limited=False, **about) if rows[0][-1] is None else SQL.ack_unkept(**about)
 
@@ -146,7 +147,8 @@ async def drain_by_asyncpg(url: str, batch: int) -> int:
         return await asyncpg.connect(url, server_settings={**SWITCHES, "timezone": "UTC"})
 
     async def fetch(connection: Any, statement: Statement) -> list[Row]:
-        rows: list[Row] = await connection.fetch(statement.sql, *statement.params)
+        params = [[moment(at or 0) for at in value] if isinstance(value, Instants) else value for value in statement.params]
+        rows: list[Row] = await connection.fetch(statement.sql, *params)
         return rows
 
     claims, settles = await opened(), await opened()
