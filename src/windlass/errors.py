@@ -36,7 +36,7 @@ class Undecodable(WindlassError):
 
 class InvalidLeaseDuration(InvalidInput):
     def __init__(self, lease_for: object) -> None:
-        super().__init__("lease_for", f"must be more than zero, got {lease_for!r}")
+        super().__init__("lease_for", f"must be more than zero and end before the year 9999, got {lease_for!r}")
 
 
 class DuplicateId(WindlassError):

@@ -203,4 +203,4 @@ def check_hold(change: Holding) -> None:
         if change.by is not None:
             check_name("by", change.by)
     elif type(change.expires_in) is not int or not 0 < change.expires_in <= LATEST:
-        raise InvalidInput("expires_in", f"must be more than zero, got {change.expires_in!r}")
+        raise InvalidInput("expires_in", f"must be more than zero and end before the year 9999, got {change.expires_in!r}")
