@@ -5,7 +5,7 @@ functions as they are; SQL drivers write the same columns in one statement each.
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from windlass.core.eligibility import is_due
 from windlass.core.sampling import due_since
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
+T = TypeVar("T")
 OVERTAKEN_BY: Final[Micros] = 1_000_000  # clocks of machines agree far better than that
 
 
@@ -132,11 +133,15 @@ def extended(
 ) -> Job:
     if now + OVERTAKEN_BY < job.updated_at:  # it was on its way for so long that its holder has renewed since
         expires_at = max(expires_at, job.lease_expires_at or 0)
+        progress, note = _first(job.progress, progress), _first(job.progress_note, note)
     return replace(
-        job, lease_expires_at=expires_at, started_at=job.started_at if job.started_at is not None else started_at,
-        progress=job.progress if progress is None else progress,
-        progress_note=job.progress_note if note is None else note, updated_at=touched(job, now),
+        job, lease_expires_at=expires_at, started_at=_first(job.started_at, started_at),
+        progress=_first(progress, job.progress), progress_note=_first(note, job.progress_note), updated_at=touched(job, now),
     )  # fmt: skip
+
+
+def _first(value: T | None, other: T | None) -> T | None:
+    return other if value is None else value
 
 
 def settled(job: Job, change: Settlement, effect: Effect, now: Micros) -> Job:

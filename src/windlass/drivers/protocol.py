@@ -235,7 +235,8 @@ class Driver(Protocol):
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
         """Set the expiry of leases that are still valid to now + lease_for; the token stays. A renewal that was overtaken
-        (the row was changed more than a second after its `now`) shortens nothing: its holder counts on a later one.
+        (the row was changed more than a second after its `now`) shortens nothing: its holder counts on a later one. Nor
+        does its progress take the place of what is stored.
 
         Also writes the true start of a prefetched job (once) and progress, and tells whether somebody asked to cancel.
         Refused renewals change nothing: not_inflight, expired or mismatch, in this order. `expires_at` is the expiry as it

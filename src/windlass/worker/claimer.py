@@ -225,6 +225,7 @@ class Claimer:
                 found = True
             else:
                 empty.append((group, loop.time() - began))
+        asked_all = not (found and resting)
         if found:
             for group, took in empty:
                 group.rests_until = loop.time() + min(REST * took, self._client.settings.poll / SECOND)
@@ -232,7 +233,7 @@ class Claimer:
             for group in resting:
                 group.rests_until = 0.0
                 found = await self._claim_for(group) or found
-        if due is not None and self._next_due == due <= self._client.now():  # it was looked for
+        if asked_all and due is not None and self._next_due == due <= self._client.now():  # it was looked for
             self._next_due = None
         return found
 

@@ -107,6 +107,19 @@ class LeasePromises(Suite):
         assert late.expires_at == renewed.expires_at == (await t.job(job.id)).lease_expires_at
 
     @promise
+    async def test_progress_that_was_overtaken_is_not_told(self, t: Trial) -> None:
+        """What a late renewal says of a job's progress is older than what is known. Where nothing is, it is news."""
+        job, asked = await t.running(), t.now
+        t.clock.advance(LEASE // 2)
+        await t.extend(job)
+        late = [Renewal(job.handle, job.token, None, 0.1, "begun")]
+        await t.driver.extend(late, lease_for=LEASE, now=asked)
+        assert ((await t.job(job.id)).progress, (await t.job(job.id)).progress_note) == (0.1, "begun")
+        await t.driver.extend([Renewal(job.handle, job.token, None, 0.5, "half")], lease_for=LEASE, now=t.now)
+        await t.driver.extend(late, lease_for=LEASE, now=asked)
+        assert ((await t.job(job.id)).progress, (await t.job(job.id)).progress_note) == (0.5, "half")
+
+    @promise
     async def test_extendlease_with_wrong_token_returns_lease_mismatch(self, t: Trial) -> None:
         """Another token extends nothing."""
         job = await t.running()

@@ -320,8 +320,10 @@ with locked as materialized (
      set lease_expires_at = case when windlass.at(:now + :overtaken_by) < updated_at
                                  then greatest(lease_expires_at, windlass.at(:expires_at)) else windlass.at(:expires_at) end,
          started_at = coalesce(started_at, windlass.at(nullif((:starts::bigint[])[width_bucket(seq, :seqs::bigint[])], 0))),
-         progress = coalesce((:progress::double precision[])[width_bucket(seq, :seqs::bigint[])], progress),
-         progress_note = coalesce((:notes::text[])[width_bucket(seq, :seqs::bigint[])], progress_note),
+         progress = case when windlass.at(:now + :overtaken_by) < updated_at and progress is not null then progress
+                         else coalesce((:progress::double precision[])[width_bucket(seq, :seqs::bigint[])], progress) end,
+         progress_note = case when windlass.at(:now + :overtaken_by) < updated_at and progress_note is not null then progress_note
+                              else coalesce((:notes::text[])[width_bucket(seq, :seqs::bigint[])], progress_note) end,
          updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from locked)) and lease_expires_at > windlass.at(:now)
      and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]

@@ -113,7 +113,8 @@ on conflict do nothing;
 update jobs
    set lease_expires_at = max(:expires_at, iif(:now + :overtaken_by < updated_at, lease_expires_at, 0)),
        started_at = coalesce(jobs.started_at, asked.started_at),
-       progress = coalesce(asked.progress, jobs.progress), progress_note = coalesce(asked.note, jobs.progress_note),
+       progress = iif(:now + :overtaken_by < updated_at, coalesce(jobs.progress, asked.progress), coalesce(asked.progress, jobs.progress)),
+       progress_note = iif(:now + :overtaken_by < updated_at, coalesce(progress_note, asked.note), coalesce(asked.note, progress_note)),
        updated_at = max(:now, updated_at + 1)
   from (select value ->> 0 as seq, value ->> 1 as token, value ->> 2 as started_at, value ->> 3 as progress, value ->> 4 as note
           from json_each(:items)) as asked
