@@ -86,6 +86,8 @@ POSTGRES: list[Planted] = [
      "\n where workers.last_heartbeat <= excluded.last_heartbeat;", ";", ("promises: overtaken",)),
     ("pg extend: a renewal that was overtaken shortens the lease", PG + "sql/leases.sql",
      "then greatest(lease_expires_at, windlass.at(:expires_at))", "then windlass.at(:expires_at)", ("promises: overtaken",)),
+    ("pg extend: progress that was overtaken is told", PG + "sql/leases.sql",
+     "case when windlass.at(:now + :overtaken_by) < updated_at and progress is not null then progress", "case when false then progress", ("promises: overtaken",)),
     ("pg extend: the token guard is gone", PG + "sql/leases.sql",
      "     and lease_token = (:tokens::text[])[(:which::bigint[])[width_bucket(seq, :seqs::bigint[])]]\n  returning seq, windlass",
      "     and :tokens::text[] is not null and :which::bigint[] is not null\n  returning seq, windlass", ("promises: extendlease",)),

@@ -136,7 +136,8 @@ def extended(
         progress, note = _first(job.progress, progress), _first(job.progress_note, note)
     return replace(
         job, lease_expires_at=expires_at, started_at=_first(job.started_at, started_at),
-        progress=_first(progress, job.progress), progress_note=_first(note, job.progress_note), updated_at=touched(job, now),
+        progress=_first(progress, job.progress), progress_note=_first(note, job.progress_note),
+        updated_at=touched(job, now),
     )  # fmt: skip
 
 
