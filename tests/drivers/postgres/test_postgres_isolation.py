@@ -65,6 +65,7 @@ def test_a_transaction_of_ours_reads_what_is_committed(driver: PostgresDriver) -
     transaction.rollback()
 
 
+@pytest.mark.full
 def test_through_a_pooler_transactions_read_what_is_committed_and_the_doctor_tells_of_the_rest(
     strict: str, postgres_server: Server
 ) -> None:

@@ -124,7 +124,7 @@ def test_a_job_that_is_replaced_while_it_is_let_through_leaves_its_permit_to_the
 
 def test_a_duplicate_is_told_the_last_link_of_a_long_chain(stage: Stage) -> None:
     key = {"idempotency_scope": "s", "idempotency_key": "k"}
-    link = dead(stage, retry_mode="new_job", **key)
+    link = dead(stage, retry_mode="new_job", crash_policy="fail", **key)
     for later in ("second", "third"):
         alter(stage, Replay(link, later))
         link = later
@@ -161,7 +161,7 @@ def test_the_key_of_a_job_that_is_gone_answers_for_it_whoever_asks(stage: Stage)
     assert stage.do(keys.enqueue([job], NOW)) == [Enqueued(job.id, existed=True)]
 
 
-@pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job"}])
+@pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job", "crash_policy": "fail"}])
 def test_a_key_that_is_free_again_goes_to_the_replayed_or_to_the_new_job(stage: Stage, fields: dict[str, Any]) -> None:
     job = dead(stage, dedupe_key="d", **fields)
     fresh = new(dedupe_key="d")
@@ -174,7 +174,7 @@ def test_a_key_that_is_free_again_goes_to_the_replayed_or_to_the_new_job(stage: 
 # ------------------------------------------------------------------------------------------------------ people, retention
 
 
-@pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job"}, {"group_id": "g"}])
+@pytest.mark.parametrize("fields", [{}, {"retry_mode": "new_job", "crash_policy": "fail"}, {"group_id": "g"}])
 @pytest.mark.parametrize("what", ["prune", "delete"])
 def test_a_replayed_job_is_never_deleted_and_a_deleted_one_never_replayed(stage: Stage, fields: Any, what: str) -> None:
     alter(stage, PutGroup("g", 1))
@@ -203,7 +203,7 @@ def test_a_group_goes_whole_or_not_at_all(stage: Stage) -> None:
 
 @pytest.mark.parametrize("what", ["prune", "delete"])
 def test_links_of_one_chain_are_deleted_by_two_at_once(stage: Stage, what: str) -> None:
-    job = dead(stage, retry_mode="new_job")
+    job = dead(stage, retry_mode="new_job", crash_policy="fail")
     alter(stage, Replay(job, "child"))
     bury(stage)
     for outcome in stage.every(
