@@ -610,6 +610,8 @@ MUTANTS = [
     Mutant("worker: more is taken ahead than there is room for", "worker/claimer.py",
            "ahead = runner.free + min(prefetch - runner.waiting, half) if runner.waiting <= half else 0",
            "ahead = runner.free + prefetch", ("worker",)),
+    Mutant("worker: of many queues no more is claimed at once", "worker/claimer.py",
+           "max(LARGEST, min(len(queues), LARGEST_OF_MANY))", "LARGEST", ("worker",)),
     Mutant("worker: all that may be held is claimed at once", "worker/claimer.py",
            "half = (prefetch + 1) // 2", "half = prefetch", ("worker",)),
     Mutant("worker: a task is measured for ever", "worker/metering.py",

@@ -74,7 +74,10 @@ def test_a_zombie_cannot_end_a_job_that_another_worker_is_running(new_fleet: Fle
         history = fleet.history()
 
     assert [job.state for job in between.jobs.values()] == ["running"] * 3
-    assert counted["settled_late"] == 3
+    assert counted["succeeded"] == 0
+    assert counted["leases_lost"] <= 3, "a lease is lost once"
+    assert counted["settled_late"] <= 3
+    assert counted["settled_late"] + counted["leases_lost"] >= 3  # given up before the end, refused after it, or both
     assert between.problems(jobs, ended=False) == []
     assert history.problems(jobs) == []
     for job_id in jobs:

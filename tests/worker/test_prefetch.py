@@ -145,6 +145,22 @@ def test_the_first_claim_asks_for_free_slots_only(url: str) -> None:
     on_stage(url, play)
 
 
+@pytest.mark.parametrize(("queues", "most"), [(1, 500), (500, 500), (700, 700), (1_500, 1_000)])
+def test_where_there_are_many_queues_a_claim_brings_as_many_jobs(queues: int, most: int) -> None:
+    """It has to look at each of them, however few it brings."""
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task(queue="q0")
+        async def quick() -> None: ...
+
+        await stage.app.enqueue_many(quick.job() for _ in range(2_000))
+        worker = await stage.drain(concurrency=1_200, queues=[f"q{n}" for n in range(queues)])
+        assert worker.stats.succeeded == 2_000
+        assert max(claim.limit for claim in claims(stage)) == most
+
+    on_stage("memory://", play)
+
+
 @pytest.mark.parametrize(("prefetch", "kind"), [(5, "async"), (0, "async"), (500, "thread"), (3, "thread")])
 def test_never_more_wait_here_than_the_setting_says(prefetch: int, kind: str) -> None:
     async def play(stage: Stage) -> None:

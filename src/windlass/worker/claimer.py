@@ -29,6 +29,7 @@ from windlass.worker.settler import Settler
 from windlass.worker.stats import Stats
 
 LARGEST: Final = 500  # jobs of one claim: what is urgent waits for the one that is under way
+LARGEST_OF_MANY: Final = 1_000  # where there are as many queues, each of which costs a claim a look
 REST: Final = 20  # times as long as looking in vain took: at most a twentieth of the time goes into it
 LONGEST_REST: Final = 1.0  # seconds, of one who was robbed
 log: Final = logging.getLogger("windlass.worker")
@@ -108,6 +109,7 @@ class Claimer:
         self._be_heard = be_heard
         self._measures = measures
         self._most = most  # claim no more than this in all
+        self._largest = max(LARGEST, min(len(queues), LARGEST_OF_MANY))
         self._changed = asyncio.Event()  # a slot fell free, a settlement was confirmed, somebody wants us to stop
         self._next_due: Micros | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -240,7 +242,7 @@ class Claimer:
     async def _claim_for(self, group: Group) -> bool:
         found = False
         for wish in group.wishes(self._holdings):
-            room = min(wish.room, LARGEST if self._most is None else self._most - self._stats.claimed)
+            room = min(wish.room, self._largest if self._most is None else self._most - self._stats.claimed)
             room = min(room, 1) if self._one_by_one else room
             if room > 0 and not self.stopping:
                 found = await self._claim(group, wish._replace(room=room)) or found

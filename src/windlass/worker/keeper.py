@@ -97,6 +97,8 @@ class Keeper:
     def _refused(self, held: Held, answer: Extended) -> None:
         if held.done or held.ended:  # its settlement is on its way, or has just been confirmed: that answer counts
             return
+        if held.why == "lost":  # it was fenced while we asked
+            return
         log.warning(
             "job %s (%s): the lease is lost (%s); its handler is stopped", held.job.id, held.task.name, answer.answer,
             extra=about(held.job),
