@@ -6,6 +6,7 @@ claim and another for the settle. Claims on one connection overlap with settles 
 What it drops is ours: contracts, values, deadlines, reconnection, the event loop, the worker.
 
     python bench/limits/postgres_loop.py claim --batch 500 --jobs 50000 [--client asyncpg] [--lean]
+    python bench/limits/postgres_loop.py one --jobs 5000 [--callers 10]
 
 With `--lean` the jobs have history="failures": no run rows, one row of usage for each settle.
 """
@@ -18,6 +19,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -66,6 +68,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     part: Part
     jobs: int
     batch: int
+    callers: int
     client: Client
     server: str | None
     lean: bool
@@ -214,6 +217,20 @@ def insert_all(url: str, jobs: int, batch: int) -> int:
     return jobs
 
 
+def insert_at_once(url: str, jobs: int, callers: int) -> int:
+    """One job a commit, each caller on a connection of its own."""
+
+    def call(first: int) -> None:
+        with connect(url) as connection:
+            for number in range(first, jobs, callers):
+                execute(connection, insert(number + 1, 1))
+
+    with ThreadPoolExecutor(callers) as threads:
+        for done in [threads.submit(call, first) for first in range(callers)]:
+            done.result()
+    return jobs
+
+
 def timed(url: str, work: Callable[[], int]) -> Measured:
     """With what it costs this process and the server."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -229,9 +246,10 @@ def timed(url: str, work: Callable[[], int]) -> Measured:
 def measure(options: Options) -> Measured:
     with fresh_database(options.server, options.parent) as url:
         migrated(url)
-        if options.part != "claim":
-            batch = options.batch if options.part == "bulk" else 1
-            return timed(url, lambda: insert_all(url, options.jobs, batch))
+        if options.part == "one":
+            return timed(url, lambda: insert_at_once(url, options.jobs, options.callers))
+        if options.part == "bulk":
+            return timed(url, lambda: insert_all(url, options.jobs, options.batch))
         fill(url, options.jobs, lean=options.lean)
         if options.client == "asyncpg":
             measured = timed(url, lambda: asyncio.run(drain_by_asyncpg(url, options.batch)))
@@ -246,6 +264,7 @@ def options_of(argv: list[str] | None = None) -> Options:
     parser.add_argument("part", choices=get_args(Part))
     parser.add_argument("--jobs", type=int, default=50_000)
     parser.add_argument("--batch", type=int, default=500, help="jobs in a statement (claim and bulk)")
+    parser.add_argument("--callers", type=int, default=1, help="callers at once, in threads (one)")
     parser.add_argument("--client", choices=get_args(Client), default="psycopg", help="the library (claim)")
     parser.add_argument("--server", metavar="URL", help="of a PostgreSQL to use (default: one is started)")
     parser.add_argument("--lean", action="store_true", help="jobs with history='failures': no run rows (claim)")

@@ -15,9 +15,9 @@ import pytest
 from cost import Cost, Psql
 from limits.postgres_loop import check_drained, fill, migrated
 from peer_env import PEERS as KNOWN
-from plans import BOUNDS, PEER_ENV, PEERS, Command
+from plans import PEER_ENV, PEERS, Command
 from postgres_peer import QUEUES
-from postgres_plans import FULL, RIVALS, TARGETS, PostgresNumbers, plans
+from postgres_plans import FULL, RIVALS, TARGETS, PostgresNumbers, plans, rival_plans
 from processes import percentiles
 from run import asked, in_turn, options_of, sample, shown
 from scaling import scaled
@@ -109,7 +109,7 @@ def test_every_rival_has_a_script_an_environment_and_numbers() -> None:
 
 
 def test_every_target_beside_a_rival_is_asked_of_one_plan() -> None:
-    wanted = [plan for plan in plans(FULL, rivals=True) if BOUNDS not in plan.ours]
+    wanted = [plan for name in RIVALS for plan in rival_plans(FULL, name)]
     asked = [plan.target for plan in wanted if plan.target is not None]
     assert len(asked) == len(TARGETS)
 
