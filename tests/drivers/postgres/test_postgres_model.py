@@ -14,6 +14,10 @@ from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Driver
 from windlass.testing.model import differential
 
+EXAMPLES = int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "12"))
+SECONDS_EACH = 6  # that one may take on a busy machine
+pytestmark = pytest.mark.timeout(max(300, EXAMPLES * SECONDS_EACH))
+
 shrink = os.environ.get("WINDLASS_MODEL_SHRINK", "0") == "1"
 store: dict[str, str] = {}
 reader: list[psycopg.Connection[tuple[int]]] = []
@@ -53,7 +57,7 @@ def newest_number() -> int:
 TestPostgresAgainstMemory = differential(fresh_postgres, newest_number).TestCase
 TestPostgresAgainstMemory.settings = settings(
     phases=[phase for phase in Phase if phase is not Phase.explain and (shrink or phase is not Phase.shrink)],
-    max_examples=int(os.environ.get("WINDLASS_MODEL_EXAMPLES", "12")),
+    max_examples=EXAMPLES,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -151,16 +151,18 @@ def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[in
     while limit is None or count < limit:
         bite = PROMOTE_BITE if limit is None else min(PROMOTE_BITE, limit - count)
         held = yield SQL.lapsed(queues=names, now=now, bite=bite)
+        if not held:
+            break
         unkept = {seq: run_prefix(token, claimed_at) for _, seq, history, token, claimed_at in held if history is not None}
         if unkept:
             yield SQL.keep_runs(items=to_json(unkept))
-        rows = yield SQL.expire(queues=names, now=now, bite=bite)
-        if rows:
-            yield SQL.close_expired(seqs=to_json([row[0] for row in rows]), error=EXPIRED, now=now)
-            yield from GATE.free([strings_in(row[0]) for row in held], now)
-            yield from announce(SQL, rows, now)
-        count += len(rows)
-        if len(rows) < bite:
+        seqs = to_json([row[1] for row in held])
+        rows = yield SQL.expire(seqs=seqs, now=now)
+        yield SQL.close_expired(seqs=seqs, error=EXPIRED, now=now)
+        yield from GATE.free([strings_in(row[0]) for row in held], now)
+        yield from announce(SQL, rows, now)
+        count += len(held)
+        if len(held) < bite:
             break
     return count
 

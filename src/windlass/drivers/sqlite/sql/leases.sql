@@ -128,7 +128,8 @@ update runs set started_at = asked.started_at
  where job_seq = asked.seq and status is null and runs.started_at is null and asked.started_at is not null;
 
 -- name: lapsed
--- What those hold whose leases lapsed, which their end forgets, and by what their runs are known.
+-- Leases that need no decision (core/eligibility.py: needs_decision): what they hold, which their end forgets, and by what their
+-- runs are known.
 select permits, seq, history, lease_token, claimed_at from jobs indexed by jobs_leased
  where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now
    and crash_policy = 'requeue' and cancel_requested_at is null
@@ -138,18 +139,11 @@ select permits, seq, history, lease_token, claimed_at from jobs indexed by jobs_
  limit :bite;
 
 -- name: expire
--- core/changes.py: Expire, for every lapsed lease that core/eligibility.py: needs_decision leaves to the driver.
+-- core/changes.py: Expire, for what `lapsed` has found in the same transaction.
 update jobs
    set state = 'queued', ready = 1, run_at = null, lost = min(lost + 1, 9007199254740992), last_token = lease_token, last_outcome = 'expire',
        lease_token = null, lease_expires_at = null, worker_id = null, permits = null, updated_at = max(:now, updated_at + 1)
- where seq in (
-   select seq from jobs indexed by jobs_leased
-    where state = 'running' and queue in (select value from json_each(:queues)) and lease_expires_at <= :now
-      and crash_policy = 'requeue' and cancel_requested_at is null
-      and (max_lost = 0 or lost + 1 < max_lost)
-      and (max_attempts = 0 or max(attempts + 1, executions - skipped) < max_attempts)
-    order by lease_expires_at, seq
-    limit :bite)
+ where seq in (select value from json_each(:seqs))
 returning seq, null, id, org_id, type, queue, executions, lost;
 
 -- name: close_expired
