@@ -78,6 +78,10 @@ class Ground(ABC):
         """Ends of handlers a second, from the first one on."""
 
     @abstractmethod
+    def size_mb(self) -> float:
+        """What the store takes on the disk, without its log."""
+
+    @abstractmethod
     def soon(self) -> str: ...
 
     def one(self, query: str) -> Any:
@@ -145,6 +149,9 @@ class SqliteGround(Ground):
     def end(self, jobs: int) -> Measured:
         return {}
 
+    def size_mb(self) -> float:
+        return float(self.one("select page_count * page_size / 1e6 from pragma_page_count, pragma_page_size"))
+
     def soon(self) -> str:
         return str(micros() + 86_400_000_000)
 
@@ -190,6 +197,9 @@ class PostgresGround(Ground):
     def end(self, jobs: int) -> Measured:
         assert self._cost is not None, "it has begun"
         return dict(self._cost.end(jobs))
+
+    def size_mb(self) -> float:
+        return float(self.one("select pg_database_size(current_database()) / 1e6"))
 
     def soon(self) -> str:
         return "now() + interval '1 day'"

@@ -35,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rate: int
     held: bool
     dashboard: bool
+    keep: str | None  # how long workers keep what has succeeded; None = as by default
     store: Store
     server: str | None
     parent: str | None  # the directory in which files are made; None = the system's
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=int, default=2_000, help="jobs a second that are enqueued (steady)")
     parser.add_argument("--held", action="store_true", help="beside an open transaction of another session (steady)")
     parser.add_argument("--dashboard", action="store_true", help="beside somebody who looks at the dashboard (steady)")
+    parser.add_argument("--keep", metavar="DURATION", help="how long finished jobs are kept: 60s (steady)")
     parser.add_argument("--store", choices=get_args(Store), default="sqlite")
     parser.add_argument("--server", metavar="URL", help="of a PostgreSQL to use (default: one is started)")
     parser.add_argument("--dir", dest="parent", help="where files are made, and removed again")
@@ -74,6 +76,8 @@ def options_of(argv: list[str] | None = None) -> Options:
         raise SystemExit("--held: a reader holds nothing up on SQLite; name --store postgres")
     if options.beside != "nothing" and options.kind != "async":
         raise SystemExit("--beside goes with async handlers, which are those of what is beside")
+    if options.keep is not None and options.part != "steady":
+        raise SystemExit("--keep goes with steady: everything else is over before something is removed")
     if options.beside in ("queues", "parked") and not options.rows:
         raise SystemExit(f"--beside {options.beside}: say how many with --rows")
     return options

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -63,16 +63,16 @@ def steady(there: Ground, options: Options) -> Measured:
     with ExitStack() as stack:
         app = stack.enter_context(on_store(bench_tasks.app, there.url))
         there.rest()
-        running = stack.enter_context(worker(there.url, there.directory, marks=marks))
+        running = stack.enter_context(worker(there.url, there.directory, marks=marks, keep=options.keep))
         warm_up(marks, running)
         if options.held:
             stack.enter_context(held(there.url))
         pages = stack.enter_context(watched(there.url, options.seconds)) if options.dashboard else None
-        claims = ClaimTimes(there)
+        claims, sizes = ClaimTimes(there), Sizes(there)
         cpu = cpu_seconds(running.pid)
         there.begin()
         began = time.monotonic()
-        sent = stream(app, options, claims)
+        sent = stream(app, options, [claims.look, sizes.look])
         wait_for_marks(marks, WARM_UPS + sent, running, LONGEST_S)
         seconds = time.monotonic() - began
         server, cpu = there.end(sent), cpu_seconds(running.pid) - cpu
@@ -88,10 +88,11 @@ def steady(there: Ground, options: Options) -> Measured:
     taken = marked(marks)[WARM_UPS : WARM_UPS + sent]
     told = waits([(start - at) * 1_000 for at, start in taken])
     series = {**told.pop("series"), "per_second": by_second([start - began for _, start in taken]), **claims.series}
-    return {**found, **told, **claims.edges(), **edges(taken), **burst, **shown, "series": series}
+    series["store_mb"] = sizes.points
+    return {**found, **told, **claims.edges(), **sizes.edges(), **edges(taken), **burst, **shown, "series": series}
 
 
-def stream(app: Windlass, options: Options, claims: ClaimTimes) -> int:
+def stream(app: Windlass, options: Options, looks: Sequence[Callable[[float], None]]) -> int:
     """In small calls; whoever falls behind catches up, so that the rate is what was asked for if it can be had at all."""
     began, sent, step = time.monotonic(), 0, 1
     while (passed := time.monotonic() - began) < options.seconds:
@@ -101,7 +102,8 @@ def stream(app: Windlass, options: Options, claims: ClaimTimes) -> int:
             app.enqueue_many_sync(stamp.job(now) for _ in range(wanted))
             sent += wanted
         if passed >= step * STEP_S:
-            claims.look(passed)
+            for look in looks:
+                look(passed)
             step += 1
         time.sleep(TICK_S)
     return sent
@@ -132,6 +134,25 @@ def edges(taken: list[tuple[float, float]]) -> Measured:
     part = max(len(taken) // EDGE, 1)
     first, last = ([(start - at) * 1_000 for at, start in some] for some in (taken[:part], taken[-part:]))
     return {"first_ms": percentile(first, 50), "last_ms": percentile(last, 50)}
+
+
+class Sizes:
+    """How large the store is, from second to second: flat once as much is removed as comes."""
+
+    def __init__(self, there: Ground) -> None:
+        self._there = there
+        self.points: Series = []
+
+    def look(self, at: float) -> None:
+        self.points.append((round(at, 1), self._there.size_mb()))
+
+    def edges(self) -> Measured:
+        """In the middle, and in the last tenth."""
+        part, middle = max(len(self.points) // EDGE, 1), len(self.points) // 2
+        values = [value for _, value in self.points]
+        if not values:
+            return {}
+        return {"store_middle_mb": percentile(values[middle:][:part], 50), "store_end_mb": percentile(values[-part:], 50)}
 
 
 class ClaimTimes:

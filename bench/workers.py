@@ -62,7 +62,7 @@ class Running:
 @contextmanager
 def worker(
     store: str, directory: Path, app: str = "app", *, processes: int = 1, marks: Path | None = None,
-    queues: Sequence[str] = (),
+    queues: Sequence[str] = (), keep: str | None = None,
 ) -> Iterator[Running]:  # fmt: skip
     """Ready when this is entered, stopped by SIGTERM. Its log is written to `directory`."""
     log = directory / "worker.log"
@@ -72,6 +72,8 @@ def worker(
     if queues:
         command += ["--queues", ",".join(queues)]
     env = {**os.environ, "BENCH_MARKS": str(marks or os.devnull)}
+    if keep is not None:
+        env["WINDLASS_KEEP_SUCCEEDED"] = keep
     with log.open("wb") as output:
         popen = subprocess.Popen(
             command, cwd=HERE, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

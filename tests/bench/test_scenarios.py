@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fleet import measure
 from grounds import Store, ground, tallied
+from parts import options_of
 from run import in_turn, sample
 from scenario_plans import FULL, SERVER, Pressure, chart_plans, pressure_plans, short_plans
 from server import private_server
@@ -75,3 +77,19 @@ def test_a_drain_that_lost_a_job_or_ran_one_twice_measures_nothing() -> None:
     name = APPS["async"][1].name
     with ground("sqlite") as there, pytest.raises(AssertionError, match="expected 3 of 3 runs"):
         there.check(name, jobs=3, runs=3)
+
+
+@pytest.mark.parametrize("part", ["drain", "urgent", "one"])
+def test_finished_jobs_are_removed_meanwhile_only_in_a_steady_stream(part: str) -> None:
+    with pytest.raises(SystemExit, match="--keep goes with steady"):
+        options_of([part, "--keep", "1s"])
+    assert options_of(["steady", "--keep", "1s"]).keep == "1s"
+
+
+def test_a_steady_stream_tells_how_large_the_store_is(tmp_path: Path) -> None:
+    words = ["steady", "--rate", "100", "--seconds", "4", "--jobs", "0", "--keep", "1s", "--dir", str(tmp_path)]
+    found = measure(options_of(words))
+    sizes = found["series"]["store_mb"]
+    assert len(sizes) >= 3
+    assert 0 < found["store_middle_mb"] <= max(size for _, size in sizes)
+    assert found["store_end_mb"] > 0
