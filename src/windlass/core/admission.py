@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, Protocol, get_args
@@ -325,7 +324,7 @@ def check_queues(queues: object) -> None:
 
 
 def check_progress(progress: float | None) -> None:
-    if progress is not None and not (math.isfinite(progress) and 0 <= progress <= 1):
+    if progress is not None and not 0 <= progress <= 1:
         raise InvalidInput("progress", f"must be between 0 and 1, got {progress!r}")
 
 

@@ -22,9 +22,9 @@ from windlass.core.events import EVENTS
 from windlass.core.webhooks import key_of
 from windlass.errors import InvalidInput
 from windlass.records import DeliveryStatus
+from windlass.types import Micros
 from windlass.words import did_you_mean
 
-URL_MOST: Final = 2_000
 STATUSES: Final = frozenset(get_args(DeliveryStatus))
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -70,8 +70,8 @@ def check_url(url: object) -> None:
     check_text("url", url)
     assert isinstance(url, str), "checked above"
     shown = f"{url!r:.120}"
-    if len(url) > URL_MOST or any(character <= " " or character in "\\\x7f" for character in url):
-        raise InvalidInput("url", f"must be at most {URL_MOST:,} characters without spaces and backslashes, got {shown}")
+    if any(character <= " " or character in "\\\x7f" for character in url):
+        raise InvalidInput("url", f"must be without spaces and backslashes, got {shown}")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -99,11 +99,11 @@ def check_switch(enabled: object) -> None:
         raise InvalidInput("enabled", f"must be True or False, got {enabled!r}")
 
 
-def check_times(event_id: object, expected: object, until: object) -> None:
+def check_times(event_id: int, expected: Micros, until: Micros) -> None:
     check_number("event_id", event_id)
     check_number("expected", expected)
     check_instant("until", until)
-    if isinstance(expected, int) and isinstance(until, int) and until <= expected:
+    if until <= expected:
         raise InvalidInput("until", "must be later than what was expected: by it the one who took it is known")
 
 
