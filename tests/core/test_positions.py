@@ -7,7 +7,19 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.positions import FRONT, GAP, REAR, Place, between, dense, is_crowded, renormalised, stands, tail
+from windlass.core.positions import (
+    FRONT,
+    FURTHEST,
+    GAP,
+    REAR,
+    Place,
+    between,
+    dense,
+    is_crowded,
+    renormalised,
+    stands,
+    tail,
+)
 
 POSITIONS = st.integers(-(10**6), 10**6)
 
@@ -91,3 +103,13 @@ def test_a_job_stands_where_a_sort_would_leave_it(rows: list[tuple[int, int]], p
     after = others[index] if index < len(others) else None
     assert stands(own, before, after) == (sorted([*others, own]).index(own) == index)
     assert all(FRONT < place < REAR for place in (*places, own))
+
+
+def test_nobody_stands_beyond_what_can_be_counted() -> None:
+    assert (between(FURTHEST - GAP, None), between(FURTHEST - GAP + 1, None)) == (FURTHEST, None)
+    assert (between(None, GAP - FURTHEST), between(None, GAP - FURTHEST - 1)) == (-FURTHEST, None)
+
+
+def test_nobody_stands_beside_itself() -> None:
+    own = (100, 1, 1)
+    assert (stands(own, own, None), stands(own, None, own), stands(own, None, None)) == (False, False, True)
