@@ -16,6 +16,39 @@ from .make import FENCE, LEASE, NOW, new, queued, running
 def test_a_job_without_headers_has_none_also_when_it_is_replaced() -> None:
     assert rows.enqueued(new(headers=None), seq=1, position=100, now=NOW).headers == {}
     assert rows.replaced(queued(headers={"a": "b"}), new(headers=None), NOW).headers == {}
+    assert rows.enqueued(new(headers={"a": "b"}), seq=1, position=100, now=NOW).headers == {"a": "b"}
+    assert rows.replaced(queued(), new(headers={"a": "b"}), NOW).headers == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("run_at", "waiting_on", "parked_on", "replaced", "brought"),
+    [
+        (None, 0, None, True, True), (NOW + 1, 0, None, False, True), (None, 1, None, False, False),
+        (None, 0, "key:gpu", True, False),
+    ],
+)  # fmt: skip
+def test_a_job_with_another_time_is_ready_when_nothing_else_keeps_it(
+    run_at: int | None, waiting_on: int, parked_on: str | None, replaced: bool, brought: bool
+) -> None:
+    job = queued(ready=False, waiting_on=waiting_on, parked_on=parked_on)
+    assert rows.replaced(job, new(run_at=run_at), NOW).ready is replaced
+    assert rows.brought_forward(job, NOW).ready is brought
+
+
+def test_a_run_has_waited_since_it_was_queued_or_its_time_came() -> None:
+    for run_at, waited in ((None, 9), (NOW - 4, 4), (NOW - 20, 9)):
+        job = running(claimed_at=NOW, queued_at=NOW - 9, run_at=run_at)
+        assert rows.run_of(job, "run-1").wait_us == waited
+
+
+def test_who_goes_back_is_ready_when_his_time_has_come_and_who_has_ended_stays_as_he_was() -> None:
+    back = Retry(handle="job-1", token=FENCE, at=NOW, run_at=NOW + 9, attempts=1, error="no")
+    end = Ack(handle="job-1", token=FENCE, at=NOW)
+    for ready in (True, False):
+        job = running(ready=ready, run_at=NOW + 5)
+        assert rows.settled(job, back, effect_of(back), NOW).ready is False
+        assert rows.settled(job, back, effect_of(back), NOW + 9).ready is True
+        assert rows.settled(job, end, effect_of(end), NOW).ready is ready
 
 
 def test_a_run_that_was_cancelled_says_so_when_nobody_said_why() -> None:
