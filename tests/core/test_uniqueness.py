@@ -219,6 +219,7 @@ def test_a_global_key_becomes_one_of_the_org() -> None:
     for scope, within in (("global", "org:acme/global"), ("s", "s")):
         job = new(org_id="acme", idempotency_key="k", idempotency_scope=scope)
         assert apart(job, of_org=True, of_queue=False).idempotency_scope == within
+        assert apart(job, of_org=False, of_queue=False).idempotency_scope == scope
 
 
 @pytest.mark.parametrize("state", STATES)
