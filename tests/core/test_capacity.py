@@ -127,6 +127,18 @@ def test_without_history_nothing_is_guessed() -> None:
 
 def test_durations_may_be_unknown_where_the_pace_is_proven() -> None:
     assert ask(100, pace(run=None, proven=10.0)).drain == 10 * SECOND
+    assert capacity(100, pace(run=None, proven=10.0), room(), parked=51, within=TEN_MINUTES).bound == "permits"
+
+
+def test_what_comes_needs_a_slot_however_long_it_takes() -> None:
+    need = ask(10, pace(run=None, proven=10.0, arrivals=8.0), Room()).keep_up
+    assert need is not None
+    assert need.slots == 1
+
+
+def test_with_half_of_the_slots_busy_they_are_what_is_missing() -> None:
+    assert ask(100, pace(proven=10.0, run=1.0)).bound == "slots"
+    assert ask(100, pace(proven=9.9, run=1.0)).bound == "other"
 
 
 # ----------------------------------------------------------------------------------------------------------------- limits
@@ -148,6 +160,25 @@ def test_a_cap_bounds_the_slots() -> None:
     assert (found.keep_up.slots, found.keep_up.allowed) == (4, True)
 
 
+def test_a_cap_forbids_what_takes_more_slots_than_it_leaves() -> None:
+    need = ask(0, pace(run=2.0, arrivals=3.0), room(), Cap(key="queue:q", slots=4.0)).keep_up
+    assert need is not None
+    assert not need.allowed
+
+
+def test_a_limit_that_allows_what_the_workers_can_do_anyway_does_not_bound() -> None:
+    found = ask(100, pace(run=2.0), room(), Cap(key="queue:q", slots=20.0, rate=10.0))
+    assert (found.service, found.bound, found.limit) == (10.0, "slots", None)
+
+
+@pytest.mark.parametrize(("rate", "proven", "service"), [(100.0, True, 18.0), (20.1, True, 18.0), (20.0, False, 20.0)])
+def test_what_ended_under_a_rate_tells_nothing_of_slots_where_the_rate_explains_it(
+    rate: float, proven: bool, service: float
+) -> None:
+    found = ask(100, pace(proven=18.0, run=0.1), room(), Cap(key="queue:q", rate=rate))
+    assert (found.proven, found.service) == (proven, service)
+
+
 def test_a_limit_that_lets_nothing_through_stops_the_queue() -> None:
     for shut in (Cap(key="global", slots=0.0), Cap(key="global", rate=0.0)):
         found = ask(5, pace(), room(), shut)
@@ -164,6 +195,21 @@ def test_the_limits_of_a_queue_are_its_own_and_what_others_leave_of_the_global_o
     crowded = [Limit(key="global", max_used=5, per_second=5.0)]
     assert caps_on("q", crowded, paces) == [Cap(key="global", slots=1.0, rate=1.0)], "never less than it had"
     assert caps_on("q", [Limit(key="queue:q", max_used=3, paused_at=1)], paces)[0].slots == 0
+    assert caps_on("new", [Limit(key="global", max_used=5, per_second=5.0)], paces) == [
+        Cap(key="global", slots=1.0, rate=0.0)
+    ]
+    for one in (Limit(key="global", max_used=20), Limit(key="global", per_second=10.0)):
+        assert caps_on("q", [one], paces) == [Cap(key="global", slots=one.max_used and 8.0, rate=one.per_second and 4.0)], (
+            "what the limit does not bound stays without bound"
+        )
+
+
+def test_a_queue_is_left_what_it_had_of_a_global_limit_and_never_more_than_the_limit() -> None:
+    """Also one that was lowered since."""
+    paces = {"q": pace(finished=4.0, run=1.0), "other": pace(finished=6.0, run=1.0)}
+    for most, left in ((20, 14.0), (8, 4.0), (3, 3.0)):
+        limit = Limit(key="global", max_used=most, per_second=float(most))
+        assert caps_on("q", [limit], paces) == [Cap(key="global", slots=left, rate=left)]
 
 
 # ------------------------------------------------------------------------------------------------------------------ fleet

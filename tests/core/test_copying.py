@@ -17,6 +17,7 @@ from windlass.core.copying import (
     is_fresh,
     next_step,
     plain_json,
+    weight,
 )
 
 SOURCE, TARGET = "id-of-source", "id-of-target"
@@ -93,6 +94,7 @@ def test_a_digest_tells_rows_apart_and_their_number() -> None:
         return digest.rows, digest.text
 
     assert of([(1, "a")], [(2, "b")]) == of([(1, "a"), (2, "b")])
+    assert of([(1, "a")], [(2, "b")])[0] == 2
     different = [of(), of([(1, "a")]), of([(1, b"a")]), of([(1, None)]), of([(1.0, "a")]), of([(1, "a"), (1, "a")])]
     assert len(set(different)) == len(different)
 
@@ -101,3 +103,7 @@ def test_a_table_is_read_in_the_order_of_its_key() -> None:
     for table in TABLES:
         assert table.names[: len(table.key)] == table.key
         assert len(set(table.names)) == len(table.names)
+
+
+def test_rows_weigh_what_their_texts_and_bytes_are_long() -> None:
+    assert weight([(1, "abc", b"12345"), (None, "", 0.5)]) == 8 + 3 + 5 + 8 + 0 + 8

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from windlass.clock import SECOND
 from windlass.core.changes import Ending
-from windlass.core.counters import count_member, give_back, refill
+from windlass.core.counters import count_member, give_back, refill, uncount_member, wait_for
 from windlass.types import Group
 
 from .make import NOW
@@ -48,9 +48,27 @@ def test_a_bucket_fills_with_time_up_to_its_burst(tokens: float, elapsed: int, a
     assert refill(tokens, 5.0, 2.0, elapsed) == after
 
 
+@pytest.mark.parametrize(
+    ("tokens", "per_second", "wait"),
+    [(0.0, 2.0, SECOND // 2), (0.0, 3.0, 333_334), (0.5, 1.0, SECOND // 2), (1.0, 1.0, 0), (4.0, 1.0, 0)],
+)
+def test_a_token_is_waited_for_until_it_is_there_and_no_microsecond_less(
+    tokens: float, per_second: float, wait: int
+) -> None:
+    assert wait_for(tokens, per_second) == wait
+
+
 @given(st.floats(0, 10), st.floats(0, 100), st.lists(st.integers(-SECOND, 10 * SECOND)))
 def test_a_bucket_never_passes_its_burst_and_never_loses_by_waiting(tokens: float, rate: float, pauses: list[int]) -> None:
     for pause in pauses:
         after = refill(tokens, 10.0, rate, pause)
         assert tokens <= after <= 10.0
         tokens = after
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_member_that_is_brought_back_is_counted_back_once(ending: Ending) -> None:
+    full = Group(group_id="g", total=2, remaining=1)
+    ended = count_member(full, ending, NOW)
+    assert uncount_member(ended, ending) == full
+    assert uncount_member(full, ending) is full

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from windlass.clock import SECOND, instant, moment
 from windlass.core.cron import (
     ALIASES,
+    END,
+    LONGEST,
     check_rule,
     check_zone,
     due_times,
@@ -34,6 +36,13 @@ def at(text: str, zone: str = "UTC", fold: int = 0) -> int:
 def shown(rule: str, zone: str, start: str, count: int) -> list[str]:
     times = islice(times_after(rule, zone, at(start, zone) - 1), count)
     return [moment(one).astimezone(ZoneInfo(zone)).strftime("%m-%d %H:%M%z") for one in times]
+
+
+def test_a_rule_goes_on_to_the_end_of_the_calendar() -> None:
+    """First, because it ends also where a rule would have no times: the others would look for one for ever."""
+    for rule, pause in (("every 15m", HOUR // 4), ("0 * * * *", HOUR)):
+        after = END - 3 * HOUR
+        assert list(islice(times_after(rule, "UTC", after), 2)) == [after + pause, after + 2 * pause]
 
 
 # ------------------------------------------------------------------------------------------------ spring and autumn
@@ -143,6 +152,23 @@ def test_an_interval_keeps_its_rhythm_whenever_one_looks() -> None:
     assert next_after("@every 1h", NEW_YORK, anchor, anchor) == anchor + HOUR
 
 
+def test_backwards_an_interval_begins_with_the_first_instant() -> None:
+    assert list(times_until("every 1h", "UTC", 2 * HOUR)) == [2 * HOUR, HOUR, 0]
+
+
+def test_backwards_a_time_is_met_that_the_wall_shows_later() -> None:
+    """The second 01:10 of that night: by the wall 01:30 is ahead, but it was forty minutes ago."""
+    before = times_until("30 1 * * *", NEW_YORK, at("2026-11-01T01:10", NEW_YORK, fold=1))
+    assert next(before) == at("2026-11-01T01:30", NEW_YORK)
+
+
+def test_every_second_is_met_on_both_sides_of_a_change_of_the_clocks() -> None:
+    change = at("2026-03-08T03:00", NEW_YORK)
+    expected = [change + n * SECOND for n in (1, 0, -1, -2)]
+    assert list(islice(times_until("* * * * * *", NEW_YORK, change + SECOND), 4)) == expected
+    assert list(islice(times_after("* * * * * *", NEW_YORK, change - 2 * SECOND - 1), 4)) == expected[::-1]
+
+
 # ------------------------------------------------------------------------------------------------------ what is missed
 
 
@@ -155,6 +181,10 @@ def test_due_times_are_all_of_them_up_to_the_cap_and_then_the_latest() -> None:
     assert due_times("0 * * * *", "UTC", first, first, 3) == [first]
     assert due_times("0 * * * *", "UTC", first, first - 1, 3) == []
     assert due_times("every 1h", "UTC", first, now, 3, first - HOUR) == every[-3:]
+    between = first + HOUR // 2  # no time of the rule, which was another when this one was planned
+    assert [due_times("0 * * * *", "UTC", between, first + HOUR, cap) for cap in (2, 1)] == [
+        [between, first + HOUR], [first + HOUR],
+    ]  # fmt: skip
 
 
 def test_a_year_of_seconds_is_looked_at_in_no_time() -> None:
@@ -221,6 +251,8 @@ def test_backwards_is_forwards_turned_round(rule: str, zone: str, day: int, minu
         ("   ", "text such as"), (None, "text such as"), (5, "text such as"), ("x" * 300, "at most 200"),
         ("5-1 * * * *", "is no minute"), ("a * * * *", "'A' is no minute"), ("1,,2 * * * *", "is no minute"),
         ("9" * 150 + " * * * *", "is no minute"), ("0 0 * * 5L/2", "is no day of week"), ("0 0 * * L", "is no day"),
+        ("0 0 x * *", "'X' is no day of month"), ("0 9 * * \x01", "printable"),
+        ("0 9 * * " + "1" * (LONGEST - 7), "printable"),
     ],
 )  # fmt: skip
 def test_what_is_no_rule_is_refused_at_once_and_by_name(rule: object, said: str) -> None:
@@ -238,6 +270,13 @@ def test_what_is_no_rule_is_refused_at_once_and_by_name(rule: object, said: str)
 def test_a_step_that_is_longer_than_its_field_is_refused(rule: str) -> None:
     with pytest.raises(InvalidInput, match="step"):
         check_rule(rule)
+
+
+@pytest.mark.parametrize(
+    "rule", ["*/59 * * * *", "0 */23 * * *", "every 1s", "every 366d", "00" + ",0" * ((LONGEST - 10) // 2) + " * * * *"]
+)
+def test_the_most_that_may_be_said_is_a_rule(rule: str) -> None:
+    assert check_rule(rule) == rule
 
 
 def test_spaces_do_not_matter() -> None:
@@ -281,4 +320,5 @@ def test_the_end_of_the_calendar_is_the_end_of_a_rule_whichever_way_one_walks(ru
     last = next(times_until(rule, zone, beyond))
     assert next_after(rule, zone, last - 1) == last
     assert [next_after(rule, zone, later) for later in (last, beyond, beyond + HOUR)] == [None, None, None]
-    assert due_times(rule, zone, beyond, beyond + HOUR, 3) == [beyond]
+    for cap in (3, 1):
+        assert due_times(rule, zone, beyond, beyond + HOUR, cap) == [beyond]

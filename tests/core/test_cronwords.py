@@ -45,7 +45,13 @@ def test_an_interval_says_how_long(rule: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "said"),
-    [("30 2 * * *", "fixed times"), ("*/5 * * * *", "a rhythm"), ("0 * * * *", "a rhythm"), ("every 5m", "real time")],
+    [
+        ("30 2 * * *", "fixed times"),
+        ("*/5 * * * *", "a rhythm"),
+        ("0 * * * *", "a rhythm"),
+        ("*/5 2 * * *", "a rhythm"),
+        ("every 5m", "real time"),
+    ],
 )
 def test_a_rule_says_what_clocks_do_to_it(rule: str, said: str) -> None:
     assert said in on_the_wall(rule)

@@ -43,3 +43,7 @@ def test_only_the_change_is_news() -> None:
 
 def test_a_queue_that_somebody_paused_rests() -> None:
     assert troubles([sample(oldest=LONG)], [], ["q"], LONG) == []
+
+
+def test_a_queue_that_stays_well_is_no_news() -> None:
+    assert troubles([sample(2)], [sample(1)], [], LONG) == []

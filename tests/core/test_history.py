@@ -10,8 +10,20 @@ from msgspec.structs import replace
 from core.make import running
 from windlass.core import rows
 from windlass.core.changes import Ack, Expire, Fail, Release, Report, Retry, Settlement, Snooze, effect_of
-from windlass.core.history import MINUTE, UsageBatch, batches, keeps_run, unkept_run, usage_of
+from windlass.core.history import (
+    BEYOND,
+    MINUTE,
+    UsageBatch,
+    batches,
+    check_page,
+    earlier_runs,
+    is_last,
+    keeps_run,
+    unkept_run,
+    usage_of,
+)
 from windlass.core.usage import LATE
+from windlass.errors import InvalidInput
 from windlass.types import Job, Run
 
 NOW = 10_000 * MINUTE
@@ -71,3 +83,32 @@ def test_a_success_without_a_row_is_told_from_its_job() -> None:
     assert unkept_run(after, [failed, run]) is None, "it has a row"
     assert unkept_run(job, [failed]) is None, "it has not ended"
     assert unkept_run(replace(after, history="full"), [failed]) is None
+    assert unkept_run(after, []) == run
+    assert unkept_run(replace(after, claimed_at=None), []) is None
+    assert unkept_run(replace(after, last_token=None), []) is not None
+
+
+def test_of_a_job_with_many_executions_the_older_ones_are_counted() -> None:
+    job = replace(lean(claimed_at=NOW, started_at=NOW), executions=7)
+    run = ended(job, NOW + 3)
+    change = Ack(handle=1, token="t", at=NOW + 3)
+    after = rows.settled(job, change, effect_of(change), NOW + 3)
+    assert earlier_runs(after, [replace(run, attempt_no=5), run]) == 4
+    assert earlier_runs(after, []) == 6, "what the last one was the job still says"
+    assert earlier_runs(replace(after, history="full"), []) == 7
+    assert (is_last([run], after), is_last([replace(run, attempt_no=6)], after), is_last([], after)) == (True, False, False)
+
+
+@pytest.mark.parametrize(("before", "limit"), [(None, 1), (1, 10), (BEYOND, 10)])
+def test_a_page_of_executions(before: int | None, limit: int) -> None:
+    check_page(before, limit)
+
+
+@pytest.mark.parametrize(
+    ("before", "limit", "field"),
+    [(0, 1, "before"), (BEYOND + 1, 1, "before"), (True, 1, "before"), ("9", 1, "before"), (None, 0, "limit")],
+)
+def test_what_is_no_page_is_refused(before: object, limit: object, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        check_page(before, limit)
+    assert refused.value.field == field

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.clock import SECOND
-from windlass.core.pace import ENOUGH_MINUTES, ENOUGH_RUNS, PROOF, STALE, Pace, bounds, mean_run, pace_of, waiting_of
+from windlass.core.pace import (
+    ENOUGH_MINUTES,
+    ENOUGH_RUNS,
+    PROOF,
+    STALE,
+    Pace,
+    Step,
+    bounds,
+    mean_run,
+    occupancy,
+    pace_of,
+    step,
+    waiting_of,
+)
 from windlass.core.sampling import EDGES, MINUTE, bucket
 from windlass.records import QueueSample
 
@@ -186,3 +201,26 @@ def test_what_came_and_what_was_there_is_what_ended_and_what_is_left(minutes: li
 
 def test_a_late_look_still_names_the_end_of_the_last_minute() -> None:
     assert paced(*(sample(n) for n in range(3)), late=30 * SECOND).sampled_at == START + 3 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "busy"), [(1, 0, True), (0, 1, True), (0, 0, False)]
+)  # fmt: skip
+def test_a_minute_is_busy_when_somebody_worked_at_one_of_its_ends(before: int, after: int, busy: bool) -> None:
+    first, last = (held(n, {"queued": 9, "running": working}) for n, working in enumerate((before, after)))
+    assert step(first, last, MINUTE).busy is busy
+
+
+def test_where_no_slot_was_seen_busy_nothing_is_seen_of_what_a_run_costs() -> None:
+    said: dict[str, Any] = {"seconds": 60.0, "came": 5.0, "busy": True}
+    assert occupancy([Step(ended=5.0, working=0.0, **said)]) is None
+    assert occupancy([Step(ended=0.0, working=5.0, **said)]) is None
+    assert occupancy([Step(ended=5.0, working=1.0, **said)]) == 12.0
+
+
+def test_older_runs_are_asked_only_where_there_are_more_of_them_and_too_few_new_ones() -> None:
+    many, few = {5: ENOUGH_RUNS}, {5: ENOUGH_RUNS - 1}
+    older = [sample(0, runs={9: ENOUGH_RUNS - 1})]
+    assert mean_run(many, [sample(0, runs={9: 99})]) == mean_run(many, [])
+    assert mean_run(few, older) == mean_run(few, [])
+    assert mean_run(few, [*older, *older]) == mean_run({9: 2 * (ENOUGH_RUNS - 1)}, [])

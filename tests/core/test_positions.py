@@ -7,7 +7,19 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.positions import FRONT, GAP, REAR, Place, between, dense, is_crowded, renormalised, stands, tail
+from windlass.core.positions import (
+    FRONT,
+    FURTHEST,
+    GAP,
+    REAR,
+    Place,
+    between,
+    dense,
+    is_crowded,
+    renormalised,
+    stands,
+    tail,
+)
 
 POSITIONS = st.integers(-(10**6), 10**6)
 
@@ -51,9 +63,9 @@ def test_an_empty_queue_has_a_place() -> None:
 
 def test_a_gap_takes_several_insertions_before_it_is_used_up() -> None:
     before, after, inserted = tail(1), tail(2), 0
-    while (middle := between(before, after)) is not None:
+    while inserted < GAP and (middle := between(before, after)) is not None:
         after, inserted = middle, inserted + 1
-    assert inserted >= 6
+    assert 6 <= inserted < GAP
 
 
 @given(st.integers(0, 200))
@@ -91,3 +103,13 @@ def test_a_job_stands_where_a_sort_would_leave_it(rows: list[tuple[int, int]], p
     after = others[index] if index < len(others) else None
     assert stands(own, before, after) == (sorted([*others, own]).index(own) == index)
     assert all(FRONT < place < REAR for place in (*places, own))
+
+
+def test_nobody_stands_beyond_what_can_be_counted() -> None:
+    assert (between(FURTHEST - GAP, None), between(FURTHEST - GAP + 1, None)) == (FURTHEST, None)
+    assert (between(None, GAP - FURTHEST), between(None, GAP - FURTHEST - 1)) == (-FURTHEST, None)
+
+
+def test_nobody_stands_beside_itself() -> None:
+    own = (100, 1, 1)
+    assert (stands(own, own, None), stands(own, None, own), stands(own, None, None)) == (False, False, True)

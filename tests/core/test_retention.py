@@ -101,3 +101,15 @@ def test_an_uncounted_run_keeps_its_job_its_chain_and_its_group_and_takes_no_pla
     assert pruned(*chain, ended("3"), uncounted=(2,), limit=1) == ["3"]
     group = (ended("4", group_id="g"), ended("5", group_id="g"))
     assert pruned(*group, ended("6"), uncounted=(5,)) == ["6"]
+
+
+def test_a_group_stays_whole_while_one_of_it_is_needed_or_uncounted() -> None:
+    jobs = [ended("1", group_id="g"), ended("2", group_id="g"), ended("3")]
+    keep: Rules = {"succeeded": KEEP}
+    for fields in ({"needed": ("1",)}, {"uncounted": (2,)}, {"open_groups": ("g",)}):
+        assert [chain[0].id for chain in prunable(jobs, keep, NOW, 9, **fields)] == ["3"]
+    assert [chain[0].id for chain in prunable(jobs, keep, NOW, 9, needed=("3",))] == ["1", "2"]
+
+
+def test_a_living_job_stays_whatever_is_said_of_its_state() -> None:
+    assert pruned(ended("1", "queued"), but={"queued": 0}) == []

@@ -8,16 +8,23 @@ import pytest
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
-from windlass.core.alterations import PutTemplate
+from windlass.core.alterations import Fire, Missed, PutSchedule, PutTemplate
+from windlass.core.cron import END, times_until
 from windlass.core.schedules import (
     BITE,
     ON_TIME,
     firing,
     gone_from_code,
+    is_stale,
     jitter_of,
     job_by_hand,
     may_join,
+    missed_by,
+    placed,
+    same,
     straightened,
+    templates_of,
+    upcoming,
     wanted_times,
 )
 from windlass.core.templates import Policies, decode_policies, made_of, merged, next_version
@@ -220,3 +227,131 @@ def test_a_version_is_made_by_a_change_only() -> None:
     back = next_version(replace(TEMPLATE, archived_at=5), put, NOW)
     assert back is not None
     assert (back.version, back.archived_at) == (4, None)
+
+
+# ------------------------------------------------------------------------------------------------------------------- rows
+
+
+def put(**fields: Any) -> PutSchedule:
+    return PutSchedule(
+        **{"schedule_id": "new", "name": "n", "template": "report", "cron_expression": "0 * * * *", **fields}
+    )
+
+
+def test_a_new_schedule_runs_from_now_on_unless_it_is_switched_off() -> None:
+    row = placed(None, put(), "t", NOW)
+    assert (row.schedule_id, row.enabled, row.next_trigger_at, row.created_at) == ("new", True, FIRST + HOUR, NOW)
+    assert (row.declared, row.declared_at) == (None, None)
+    off = placed(None, put(enabled=False), "t", NOW)
+    assert (off.enabled, off.next_trigger_at) == (False, None)
+    assert placed(None, put(declared="d"), "t", NOW).declared_at == NOW
+
+
+@pytest.mark.parametrize(
+    ("change", "next_trigger_at"),
+    [
+        ({}, FIRST), ({"catch_up": "all"}, FIRST), ({"cron_expression": "30 * * * *"}, FIRST + HOUR // 2),
+        ({"timezone": "Asia/Kolkata"}, FIRST + HOUR // 2), ({"enabled": False}, None), ({"enabled": True}, FIRST),
+    ],
+)  # fmt: skip
+def test_a_change_of_rule_zone_or_switch_counts_from_now_and_nothing_else_does(
+    change: dict[str, Any], next_trigger_at: int | None
+) -> None:
+    before = schedule(created_at=5, updated_at=NOW + 7, last_triggered_at=6)
+    after = placed(before, put(**change), "t", NOW)
+    assert after.next_trigger_at == next_trigger_at
+    assert (after.schedule_id, after.created_at, after.updated_at, after.last_triggered_at) == ("s", 5, NOW + 8, 6)
+
+
+def test_what_was_switched_off_stays_off_until_somebody_says_otherwise() -> None:
+    off = schedule(enabled=False, next_trigger_at=None)
+    assert placed(off, put(), "t", NOW).enabled is False
+    assert placed(off, put(enabled=True), "t", NOW).next_trigger_at == FIRST + HOUR
+
+
+def test_code_that_says_the_same_undoes_nothing_and_a_person_leaves_its_word_standing() -> None:
+    changed = schedule(cron_expression="5 * * * *", declared="d", declared_at=3)
+    assert placed(changed, put(declared="d"), "t", NOW) == replace(changed, declared_at=NOW, updated_at=NOW)
+    other = placed(changed, put(declared="e"), "t", NOW)
+    assert (other.cron_expression, other.declared, other.declared_at) == ("0 * * * *", "e", NOW)
+    by_hand = placed(changed, put(), "t", NOW)
+    assert (by_hand.cron_expression, by_hand.declared, by_hand.declared_at) == ("0 * * * *", "d", 3)
+    undeclared = placed(schedule(), put(cron_expression="5 * * * *"), "t", NOW)
+    assert undeclared.cron_expression == "5 * * * *"
+
+
+def test_a_row_is_the_same_but_for_when_it_was_written() -> None:
+    row = schedule(updated_at=5)
+    assert same(row, replace(row, updated_at=9))
+    assert not same(row, replace(row, jitter=1))
+    assert not same(None, row)
+
+
+MADE = made_of(TEMPLATE, "j")
+
+
+@pytest.mark.parametrize(
+    ("fields", "newest", "stale"),
+    [
+        ({}, {"t": TEMPLATE}, False), ({}, {}, False), ({"as_of": 5}, {}, False), ({"as_of": 4}, {}, True),
+        ({"expected": FIRST + 1}, {"t": TEMPLATE}, True), ({}, {"t": replace(TEMPLATE, version=4)}, True),
+        ({}, {"t": replace(TEMPLATE, archived_at=1)}, True),
+        ({"jobs": (replace(MADE, template_id=None),)}, {"t": replace(TEMPLATE, version=4)}, False),
+        ({"jobs": (replace(MADE, template_id=None), MADE)}, {"t": replace(TEMPLATE, version=4)}, True),
+    ],
+)  # fmt: skip
+def test_a_firing_is_stale_once_somebody_changed_what_it_is_made_of(
+    fields: dict[str, Any], newest: dict[str, Template], stale: bool
+) -> None:
+    change = Fire(**{"schedule_id": "s", "expected": FIRST, "next_trigger_at": None, "jobs": (MADE,), **fields})
+    assert is_stale(change, schedule(updated_at=5), newest) is stale
+
+
+def test_a_firing_names_the_templates_of_its_jobs() -> None:
+    jobs = (MADE, replace(MADE, template_id=None))
+    assert templates_of(Fire(schedule_id="s", expected=1, next_trigger_at=None, jobs=jobs)) == {"t"}
+
+
+# ------------------------------------------------------------------------------------------------------------------ edges
+
+
+@pytest.mark.parametrize(("late", "goes_on"), [(BITE - 1, 0), (BITE, 1)])
+def test_what_does_not_fit_into_one_firing_goes_on_with_the_next(late: int, goes_on: int) -> None:
+    row, now = schedule(catch_up="all", catch_up_cap=1_000), FIRST + late * HOUR
+    change = firing(row, TEMPLATE, now, ids())
+    assert change is not None
+    assert (len(change.jobs), change.next_trigger_at) == (BITE, now + (0 if goes_on else HOUR))
+    archived = firing(row, replace(TEMPLATE, archived_at=1), now, ids())
+    assert archived is not None
+    assert (archived.jobs, archived.next_trigger_at) == ((), now + HOUR), "without jobs all of it has passed"
+
+
+def test_what_comes_a_minute_late_was_missed() -> None:
+    change = firing(schedule(catch_up="all"), TEMPLATE, FIRST + HOUR + ON_TIME, ids())
+    assert change is not None
+    assert change.missed == Missed(times=2, first=FIRST, last=FIRST + HOUR, made=2)
+    assert missed_by(schedule(), FIRST, FIRST + ON_TIME, None, []) == Missed(times=1, first=FIRST, last=FIRST, made=0)
+
+
+def test_only_a_time_that_is_to_come_is_straightened() -> None:
+    assert straightened(schedule(next_trigger_at=NOW), NOW) is None
+    assert straightened(schedule(next_trigger_at=NOW - 1), NOW) is None
+    crooked = straightened(schedule(next_trigger_at=FIRST + HOUR // 2), NOW)
+    assert crooked is not None
+    assert crooked.next_trigger_at == FIRST + HOUR
+    last = next(times_until("0 * * * *", "UTC", END))
+    assert straightened(schedule(next_trigger_at=last), last - 1) is None, "behind it there is none"
+
+
+def test_code_that_was_declared_when_the_last_worker_began_is_there() -> None:
+    for started_at, gone in ((4, False), (5, False), (6, True)):
+        living = WorkerInfo(
+            id="w", hostname="h", pid=1, pool_size=1, version="1", queues=(), types=("work",), wakeups="push", running=0,
+            started_at=started_at,
+        )  # fmt: skip
+        assert gone_from_code(schedule(declared_at=5), "work", [living]) is gone
+
+
+def test_the_next_times_are_those_of_the_rule_and_none_while_it_is_paused() -> None:
+    assert upcoming(schedule(), NOW, 2) == [FIRST + HOUR, FIRST + 2 * HOUR]
+    assert upcoming(schedule(enabled=False), NOW, 2) == []

@@ -147,3 +147,10 @@ def test_every_trouble_has_its_name_and_its_number() -> None:
         ("paused", 7, None, 5), ("held", 3, "ada", 5), ("nobody", None, None, 5), ("late", None, None, LATE + 1),
         ("failing", None, None, 0.5), ("full", None, None, 2),
     ]  # fmt: skip
+
+
+def test_a_level_is_that_of_the_last_sample_of_its_point_the_first_point_included() -> None:
+    begins = [sample(minute).minute for minute in (0, 2, 4)]
+    samples = [sample(minute, depth={"queued": minute + 5}) for minute in (1, 0, 3, 4)]
+    assert levels(samples, begins) == [6, 8]
+    assert levels([], begins) == [None, None]

@@ -20,6 +20,7 @@ from windlass.core.uniqueness import (
     is_taken,
     keys_of,
     may_replace,
+    may_touch,
     stable_json,
     stored_dedupe_key,
 )
@@ -168,7 +169,8 @@ def test_a_job_without_keys_has_none_and_the_two_kinds_do_not_mix() -> None:
     assert keys_of(keyed(dedupe="k")) == [("dedupe", "k")]
     assert len(keys_of(keyed("k", "k"))) == 2
     assert keys_of(new(schedule_id="s", fire_at=5)) == [("fire", "s", "5")]
-    assert keys_of(new(schedule_id="s")) == []
+    for half in ({"schedule_id": "s"}, {"fire_at": 5}, {"idempotency_key": "k"}, {"idempotency_scope": "s"}):
+        assert keys_of(new(**half)) == []
 
 
 # -------------------------------------------------------------------------------------------------- of who is bound to some
@@ -191,3 +193,35 @@ def test_a_key_by_arguments_is_of_its_org_already() -> None:
     job = new(type="t", org_id="acme", payload=b'{"a":1}', dedupe_key=key)
     assert apart(job, of_org=True, of_queue=False).dedupe_key == key
     assert apart(job, of_org=True, of_queue=True).dedupe_key != key
+
+
+@pytest.mark.parametrize(
+    ("job", "of_org", "of_queue", "scope", "key"),
+    [
+        (keyed(), True, True, None, None), (keyed("k", "d"), False, False, "s", "d"),
+        (keyed("k", "d"), True, False, "s", "org::d"),
+        (keyed("k", "d", "global"), False, False, "global", "d"),
+        (keyed("k", "d", "global"), True, False, "global", "org::d"),
+        (keyed("k", "d"), False, True, "queue:default", "queue:default:d"),
+        (keyed("k", "d"), True, True, "queue:default", "queue:default:org::d"),
+        (keyed("k"), True, True, "queue:default", None),
+        (keyed(dedupe="d"), True, True, None, "queue:default:org::d"),
+    ],
+)  # fmt: skip
+def test_keys_are_set_apart_only_for_who_is_bound_and_none_is_made_up(
+    job: NewJob, of_org: bool, of_queue: bool, scope: str | None, key: str | None
+) -> None:
+    found = apart(job, of_org=of_org, of_queue=of_queue)
+    assert (found.idempotency_scope, found.dedupe_key) == (scope, key)
+
+
+def test_a_global_key_becomes_one_of_the_org() -> None:
+    for scope, within in (("global", "org:acme/global"), ("s", "s")):
+        job = new(org_id="acme", idempotency_key="k", idempotency_scope=scope)
+        assert apart(job, of_org=True, of_queue=False).idempotency_scope == within
+        assert apart(job, of_org=False, of_queue=False).idempotency_scope == scope
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_row_of_a_running_job_is_its_workers(state: State) -> None:
+    assert may_touch(queued(state=state)) is (state != "running")

@@ -8,7 +8,23 @@ import pytest
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.usage import HOUR, LATE, Bite, added, bite, hour_of, key_of, key_of_row, late_until, latest
+from windlass.core.queries import UsageBy
+from windlass.core.usage import (
+    DAY,
+    HOUR,
+    LATE,
+    Bite,
+    added,
+    bite,
+    hour_of,
+    key_of,
+    key_of_row,
+    late_until,
+    latest,
+    merged,
+    spread,
+    whole_days,
+)
 from windlass.records import Usage
 from windlass.types import Run
 
@@ -60,3 +76,38 @@ def test_nothing_lies_between_what_a_roll_up_takes_and_what_is_late() -> None:
     assert latest(NOW, NOW) == NOW - LATE
     assert latest(5, NOW) == 5
     assert latest(NOW, NOW) == late_until(NOW - LATE // 2)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "folded", "days"),
+    [
+        (0, 3 * DAY, 9 * DAY, (0, 3 * DAY)), (1, 3 * DAY + 5, 9 * DAY, (DAY, 3 * DAY)),
+        (1, 3 * DAY, 2 * DAY + 5, (DAY, 2 * DAY)),
+        (1, DAY + 5, 9 * DAY, (1, 1)), (5, 9, 9 * DAY, (5, 5)),
+    ],
+)  # fmt: skip
+def test_whole_days_are_read_by_the_day(since: int, until: int, folded: int, days: tuple[int, int]) -> None:
+    assert whole_days(since, until, folded) == days
+
+
+ROW = Usage(hour=5 * HOUR, org_id="o", queue="q", type="t", outcome="failed", runs=2, run_us=3, wait_us=5, cpu_us=7)
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ({}, {}), ({"step": 2 * HOUR}, {"hour": 4 * HOUR}), ({"by_org": True}, {"org_id": "o"}),
+        ({"by_queue": True}, {"queue": "q"}), ({"by_type": True}, {"type": "t"}),
+        ({"by_outcome": True}, {"outcome": "failed"}),
+    ],
+)  # fmt: skip
+def test_what_is_not_asked_for_is_the_same_in_all_rows(asked: dict[str, Any], kept: dict[str, Any]) -> None:
+    nothing = replace(ROW, hour=0, org_id="", queue="", type="", outcome="")
+    assert spread(ROW, UsageBy(since=0, until=DAY, **asked)) == replace(nothing, **kept)
+
+
+def test_rows_of_one_kind_add_up_and_the_largest_peak_stays() -> None:
+    assert merged(None, ROW) is ROW
+    twice = merged(ROW, ROW)
+    assert twice == replace(ROW, runs=4, run_us=6, wait_us=10, cpu_us=14)
+    assert [merged(replace(ROW, peak_rss=peak), replace(ROW, peak_rss=4)).peak_rss for peak in (None, 3, 9)] == [4, 4, 9]

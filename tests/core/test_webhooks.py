@@ -12,6 +12,7 @@ from standardwebhooks import WebhookVerificationError
 
 from windlass.clock import SECOND, wall
 from windlass.core import webhooks as rules
+from windlass.core.alterations import ChangeWebhook, PutWebhook
 from windlass.core.events import DEAD, PING
 from windlass.core.webhooks import SCHEDULE, Answer
 from windlass.errors import InvalidInput
@@ -184,3 +185,94 @@ def test_what_looks_like_a_secret_is_not_kept_of_an_answer() -> None:
         assert token[:20] not in told.response
     said = rules.ending(delivery(), Answer(took=1, error=f"ConnectError: https://ada:{token}@example.com"), 0, 0.0)
     assert said.attempt.error == "ConnectError: https://ada:***@example.com"
+
+
+@pytest.mark.parametrize(
+    ("answer", "success"),
+    [
+        (Answer(took=1, status=200), True), (Answer(took=1, status=299), True), (Answer(took=1, status=300), False),
+        (Answer(took=1, status=199), False), (Answer(took=1), False), (Answer(took=1, status=200, error="cut off"), False),
+    ],
+)  # fmt: skip
+def test_what_is_a_success(answer: Answer, success: bool) -> None:
+    assert answer.is_success is success
+
+
+def test_who_sends_says_until_when_it_took_it_and_an_empty_answer_is_none() -> None:
+    end = rules.ending(delivery(), Answer(took=1, status=200), NOW, 0.5)
+    assert (end.expected, end.response) == (NOW, None)
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+def test_deliveries_are_made_for_those_who_asked() -> None:
+    hooks = [HOOK, replace(HOOK, webhook_id="wh_2", enabled=False), replace(HOOK, webhook_id="wh_3")]
+    assert [made.webhook_id for made in rules.made_for(hooks, event(), NOW)] == ["wh_1", "wh_3"]
+
+
+def test_the_longest_number_of_an_event_has_eighteen_digits() -> None:
+    assert rules.named_by("wh_1_" + "9" * 18) == ("wh_1", 10**18 - 1)
+    assert rules.named_by("wh_1_" + "9" * 19) is None
+
+
+@pytest.mark.parametrize("length", [24, 64])
+def test_a_secret_may_be_as_short_and_as_long_as_that(length: int) -> None:
+    assert rules.key_of(rules.secret_of(b"a" * length)) == b"a" * length
+
+
+def test_a_subscription_that_is_put_again_keeps_its_age() -> None:
+    change = PutWebhook(webhook_id="wh_1", url="https://y.org", events=(DEAD,), secret=OLD)
+    assert rules.put(None, change, NOW + 5).created_at == NOW + 5
+    assert rules.put(HOOK, change, NOW + 5) == replace(HOOK, url="https://y.org", secret=OLD)
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ({}, {}, {}), ({}, {"url": "https://y.org"}, {"url": "https://y.org"}),
+        ({}, {"events": (PING,)}, {"events": (PING,)}),
+        ({}, {"enabled": False}, {"enabled": False}),
+        ({"enabled": False, "disabled_reason": "gone"}, {}, {"enabled": False, "disabled_reason": "gone"}),
+        ({"enabled": False, "disabled_reason": "gone"}, {"enabled": True}, {}),
+    ],
+)  # fmt: skip
+def test_what_is_not_said_of_a_subscription_stays(
+    before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]
+) -> None:
+    found = rules.changed(replace(HOOK, **before), ChangeWebhook(webhook_id="wh_1", **change))
+    assert found == replace(HOOK, **after)
+
+
+@pytest.mark.parametrize(
+    ("fields", "takable", "takers", "being_sent"),
+    [
+        ({}, True, True, True), ({"taken": False}, True, False, False), ({"status": "sent"}, False, False, True),
+        ({"next_attempt_at": NOW + 1}, False, False, True), ({"next_attempt_at": NOW - 1}, False, False, False),
+        ({"next_attempt_at": None}, False, False, False),
+    ],
+)  # fmt: skip
+def test_a_delivery_is_taken_by_one_at_a_time(
+    fields: dict[str, Any], takable: bool, takers: bool, being_sent: bool
+) -> None:
+    one = replace(delivery(), **fields)
+    assert (rules.is_takable(one, NOW), rules.is_takers(one, NOW)) == (takable, takers)
+    assert rules.is_being_sent(one, NOW - 1) is being_sent
+    assert not rules.is_being_sent(one, NOW + 1)
+    assert not rules.is_being_sent(delivery(), NOW), "at that instant its time is over"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "next_attempt_at", "finished_at"),
+    [
+        (OK, "sent", None, NOW + 9), (BAD, "queued", NOW + 5 * SECOND, None),
+        (Answer(took=1, status=410), "failed", None, NOW + 9),
+    ],
+)  # fmt: skip
+def test_an_attempt_ends_a_delivery_or_names_the_next(
+    answer: Answer, status: str, next_attempt_at: int | None, finished_at: int | None
+) -> None:
+    change = rules.ending(delivery(), answer, NOW, 0.0)
+    after = rules.ended(delivery(attempts=2), replace(change, next_attempt_at=change.next_attempt_at or 7), NOW + 9)
+    assert (after.status, after.next_attempt_at, after.finished_at) == (status, next_attempt_at, finished_at)
+    assert (after.attempts, after.taken, after.log) == (3, False, (change.attempt,))

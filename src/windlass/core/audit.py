@@ -36,10 +36,9 @@ ACTIONS: Final[dict[type[Any], str]] = {
     wishes.DeleteWebhook: "webhook.delete", wishes.PingWebhook: "webhook.ping", wishes.ReplayDelivery: "webhook.replay",
     wishes.CreateToken: "token.create", wishes.RevokeToken: "token.revoke",
 }  # fmt: skip
-# The field that says what is changed, and the noun before it.
+# The field that says what is changed: the first of these that it has.
 _SUBJECTS: Final = (
-    ("job_id", "job"), ("group_id", "group"), ("hold_id", "hold"), ("webhook_id", "webhook"), ("token_id", "token"),
-    ("worker_id", "worker"), ("key", "limit"), ("schedule", "schedule"), ("name", ""), ("queue", "queue"),
+    "job_id", "group_id", "hold_id", "webhook_id", "token_id", "worker_id", "key", "schedule", "name", "queue",
 )  # fmt: skip
 # Secrets, and what may hold some; and what says nothing to people.
 _UNTOLD: Final = frozenset({"secret", "digest", "params", "param_overrides", "settings", "jobs", "members", "child_id"})
@@ -72,10 +71,10 @@ def action_of(change: Alteration) -> str:
 def subject_of(change: Alteration) -> str:
     if isinstance(change, Note):
         return change.subject
-    for field, noun in _SUBJECTS:
+    for field in _SUBJECTS:
         value = getattr(change, field, None)
         if isinstance(value, str):
-            return f"{noun or action_of(change).partition('.')[0]}:{value}"
+            return f"{action_of(change).partition('.')[0]}:{value}"
     return type(change).__name__
 
 
@@ -95,11 +94,11 @@ def _told(change: Struct) -> dict[str, Any]:
     """What was said beyond the subject: whatever is short, plain, not as usual, and no secret."""
     if isinstance(change, Note):
         return {} if change.detail is None else {"note": change.detail}
-    subject = next((field for field, _ in _SUBJECTS if isinstance(getattr(change, field, None), str)), "")
+    subject = next((field for field in _SUBJECTS if isinstance(getattr(change, field, None), str)), "")
     usual = {field.name: field.default for field in fields(change)}
     told: dict[str, Any] = {}
     for name, value in asdict(change).items():
-        if name == subject or name in _UNTOLD or value is None or value == usual[name]:
+        if name == subject or name in _UNTOLD or value == usual[name]:
             continue
         if isinstance(value, str):
             told[name] = redacted(value) if name == "url" else value

@@ -126,10 +126,10 @@ def caps_on(queue: str, limits: Iterable[Limit], paces: Mapping[str, Pace]) -> l
         rate = limit.per_second
         if limit.paused_at is not None:
             slots = 0.0
-        if others and slots:
+        if slots is not None:
             slots = max(slots - sum(pace.load for pace in others), min(slots, max(1.0, own.load if own else 0.0)))
-        if others and rate is not None:
-            rate = max(rate - sum(pace.finished for pace in others), own.finished if own else 0.0)
+        if rate is not None:
+            rate = max(rate - sum(pace.finished for pace in others), min(rate, own.finished if own else 0.0))
         found.append(Cap(key=limit.key, slots=slots, rate=rate))
     return found
 
@@ -151,7 +151,7 @@ def capacity(
         verdict: Verdict = "empty" if not waiting else "stopped" if stop else "unknown"
         return Capacity(verdict=verdict, waiting=waiting, stop=stop, drain=None if waiting else 0, limit=shut)
     permits = 2 * parked > waiting
-    cost, proven = cost_of(pace, slots, caps)
+    cost, seen = cost_of(pace, slots, caps)
     if permits and pace.run is not None:  # what kept slots free is not what a run costs
         cost = max(pace.run, HAIR)
     needs = [
@@ -164,16 +164,16 @@ def capacity(
             verdict=verdict, waiting=waiting, stop=stop, drain=None if waiting else 0, service=0.0, keep_up=needs[0],
             within=needs[1], limit=shut,
         )  # fmt: skip
-    ended = slots / cost if pace.proven is None or not proven else min(slots / cost, pace.proven)
+    ended = slots / cost if seen is None else min(slots / cost, seen)
     service, rate_key = least(ended, [(cap.rate, cap.key) for cap in caps])
     limit = rate_key or slots_key
     spare = service - pace.steady
     drain = drained_in(waiting, spare)
-    free = proven and pace.run is not None and pace.run < FREE * cost
+    free = pace.run is not None and pace.run < FREE * cost
     bound: Bound = "limit" if limit else "permits" if permits else "other" if free else "slots"
     return Capacity(
         verdict="empty" if not waiting else "grows" if drain is None else "drains", waiting=waiting, drain=drain,
-        short=-spare if drain is None else 0.0, service=service, proven=proven, limit=limit,
+        short=-spare if drain is None else 0.0, service=service, proven=seen is not None, limit=limit,
         bound=bound, keep_up=needs[0], within=None if permits else needs[1],
     )  # fmt: skip
 
@@ -185,14 +185,13 @@ def drained_in(waiting: int, spare: float) -> Micros | None:
     return None if spare <= 0 else round(min(waiting / spare, 1e9) * SECOND)
 
 
-def cost_of(pace: Pace, slots: float, caps: Sequence[Cap]) -> tuple[float, bool]:
-    """Seconds of a slot that a run takes, all told, and whether that was seen: while jobs wait every slot is there for
-    them. What was ended under a limit does not tell what a slot could do."""
+def cost_of(pace: Pace, slots: float, caps: Sequence[Cap]) -> tuple[float, float | None]:
+    """Seconds of a slot that a run takes, all told, and how many were seen to end where it follows from that: while jobs
+    wait every slot is there for them. What was ended under a limit does not tell what a slot could do."""
     bound = any(cap.rate is not None and (pace.proven or 0) >= EXPLAINS * cap.rate for cap in caps)
     if pace.proven is None or bound or not slots:
-        return max(pace.run or 0.0, HAIR), False
-    seen = slots / pace.proven
-    return max(seen, pace.run or 0.0), True
+        return max(pace.run or 0.0, HAIR), None
+    return max(slots / pace.proven, pace.run or 0.0), pace.proven
 
 
 def least(value: float, caps: Iterable[tuple[float | None, str]]) -> tuple[float, str | None]:

@@ -240,15 +240,15 @@ def next_step(source: Mark | None, target: Mark | None, target_id: str, source_i
     if source.other_id != target_id:
         word = "has moved to" if source.phase == "handed" else "is being moved to"
         return Refusal(f"the source {word} another store: {source.other}")
-    ours = target is not None and target.copy_id == source.copy_id
+    ours = target if target is not None and target.copy_id == source.copy_id else None
     if source.phase == "handed":
-        if not ours:
+        if ours is None:
             return Refusal("the source was handed over, and the target knows nothing of it: is it the same store?")
-        return "done" if target is not None and target.phase == "opened" else "open"
+        return "done" if ours.phase == "opened" else "open"
     if source.phase == "moved":
-        if not ours:
+        if ours is None:
             return Refusal("the target was emptied or replaced since the copy began; give it up with --back")
         return "copy"
-    if ours:
+    if ours is not None:
         return "drain"
     return "clear" if target is not None and target.phase == "receiving" else "receive"

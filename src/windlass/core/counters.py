@@ -64,5 +64,5 @@ def refill(tokens: float, burst: float, per_second: float, elapsed: Micros) -> f
 
 def wait_for(tokens: float, per_second: float, wanted: float = 1.0) -> Micros:
     """How long until `wanted` tokens are there, rounded up so that nobody wakes a microsecond early."""
-    missing = wanted - tokens
-    return 0 if missing <= 0 else -int(-missing * SECOND // per_second)
+    missing = max(wanted - tokens, 0.0)
+    return -int(-missing * SECOND // per_second)

@@ -120,12 +120,7 @@ def due_times(text: str, zone: str, first: Micros, now: Micros, cap: int, anchor
         found.append(at)
     if len(found) <= cap:
         return found
-    latest: list[Micros] = []
-    for at in islice(times_until(text, zone, now, anchor), cap):
-        if at < first:
-            break
-        latest.append(at)
-    return latest[::-1]
+    return list(islice(times_until(text, zone, now, anchor), cap))[::-1]
 
 
 def fields_of(text: str) -> list[str]:

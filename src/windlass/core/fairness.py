@@ -59,7 +59,7 @@ class Turns:
 
     def start(self, share: str, ahead: int = 0) -> float:
         before = self._shares.get(share)
-        base = self.clock if before is None or before.finish < self.clock else before.finish
+        base = self.clock if before is None else max(before.finish, self.clock)
         ahead += self.offered.get(share, 0)
         return base + ahead / self._weights.get(share, 1.0) if ahead else base
 

@@ -271,7 +271,7 @@ class Books:
         changed: list[tuple[Limit, int]] = []
         for key in sorted(self._touched):
             limit, before, count = self._limits[key], self._before[key], self._taken[key]
-            if count and not has_rate(limit):
+            if not has_rate(limit):
                 limit = taken(limit, self._now, count)
             if limit != before:
                 changed.append((limit, count))

@@ -260,5 +260,5 @@ def check_part_of_text(field: str, text: object) -> None:
         raise InvalidInput(field, "must be text and not empty")
     if len(text) > TEXT_LIMIT:
         raise InvalidInput(field, f"is {len(text):,} characters long, the limit is {TEXT_LIMIT:,}")
-    if "\0" in text or (not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)):
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidInput(field, f"{text!r} holds characters that no error can hold")

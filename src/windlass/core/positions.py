@@ -40,7 +40,7 @@ def between(before: int | None, after: int | None) -> int | None:
     if after is None:
         return before + GAP if before + GAP <= FURTHEST else None
     middle = (before + after) // 2
-    return middle if before < middle < after else None
+    return middle if before < middle else None
 
 
 def stands(own: Place, before: Place | None, after: Place | None) -> bool:

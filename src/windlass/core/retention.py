@@ -28,9 +28,9 @@ def prunable(
 
     by_id = {job.id: job for job in jobs}
     heads = [job for job in jobs if job.superseded_by is None]
-    held = {job.group_id for job in heads if job.group_id is not None and not is_old(job)} | set(open_groups)
-    held |= {job.group_id for job in jobs if job.group_id is not None and job.seq in uncounted}
-    held |= {job.group_id for job in heads if job.group_id is not None and job.id in needed}
+    held = {job.group_id for job in heads if not is_old(job)} | set(open_groups)
+    held |= {job.group_id for job in jobs if job.seq in uncounted}
+    held |= {job.group_id for job in heads if job.id in needed}
     heads = [job for job in heads if job.id not in needed]
     old = [job for job in heads if is_old(job) and (job.group_id is None or job.group_id not in held)]
     old.sort(key=lambda job: (job.finished_at or 0, job.seq))

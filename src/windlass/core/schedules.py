@@ -96,7 +96,7 @@ def firing(schedule: Schedule, template: Template | None, now: Micros, new_id: C
     active = template if template is not None and template.archived_at is None else None
     later = times[BITE] if len(times) > BITE and active is not None else next_time(schedule, now)
     jobs = () if active is None else tuple(job_at(schedule, active, at, new_id()) for at in times[:BITE])
-    late = None if active is None else missed_by(schedule, first, now, later, [job.fire_at for job in jobs])
+    late = None if active is None else missed_by(schedule, first, now, later, times[:BITE])
     return Fire(
         schedule_id=schedule.schedule_id, expected=first, next_trigger_at=later, jobs=jobs, missed=late,
         as_of=schedule.updated_at,
@@ -104,7 +104,7 @@ def firing(schedule: Schedule, template: Template | None, now: Micros, new_id: C
 
 
 def missed_by(
-    schedule: Schedule, first: Micros, now: Micros, later: Micros | None, made: Iterable[Micros | None]
+    schedule: Schedule, first: Micros, now: Micros, later: Micros | None, made: Iterable[Micros]
 ) -> Missed | None:
     """Which times this firing comes too late for; None when it is on time. What a later one makes is that one's to tell."""
     edge = now - ON_TIME
@@ -113,7 +113,7 @@ def missed_by(
     rule, most = (schedule.cron_expression, schedule.timezone), max(MOST_ON_TIME, schedule.catch_up_cap)
     due = due_times(*rule, first, now, most, schedule.created_at)
     late = [at for at in due if at <= edge and (later is None or at < later)]
-    done = sum(at is not None and at <= edge for at in made)
+    done = sum(at <= edge for at in made)
     return Missed(times=max(len(late), 1), first=first, last=max(late, default=first), made=done)
 
 
@@ -175,10 +175,8 @@ def job_by_hand(schedule: Schedule, template: Template, job_id: str) -> NewJob:
 
 def jitter_of(schedule_id: str, at: Micros, most: Micros) -> Micros:
     """Up to `most`, the same whoever computes it."""
-    if most <= 0:
-        return 0
     drawn = hashlib.blake2b(f"{schedule_id}/{at}".encode(), digest_size=8).digest()
-    return int.from_bytes(drawn, "big") % (most + 1)
+    return int.from_bytes(drawn, "big") % (max(most, 0) + 1)
 
 
 # --------------------------------------------------------------------------------------------------- declarations

@@ -156,7 +156,7 @@ def percentile(histogram: Mapping[int, int], share: float) -> Micros:
     before = 0
     for bucket in sorted(histogram):
         inside = histogram[bucket]
-        if inside and before + inside >= rank:
+        if before + inside >= rank:
             low = EDGES[bucket - 1] if bucket else 0
             high = EDGES[bucket] if bucket < len(EDGES) else EDGES[-1]
             return int(low + (high - low) * (rank - before) / inside)
