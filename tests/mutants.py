@@ -249,7 +249,7 @@ MUTANTS = [
     Mutant("turns: nobody is charged", "drivers/sqlite/leases.py", "        yield SQL.charge_share.many([(",
            "        list([(", ("conformance",)),
     Mutant("turns: an idle org saves up", "core/fairness.py",
-           "base = self.clock if before is None or before.finish < self.clock else before.finish",
+           "base = self.clock if before is None else max(before.finish, self.clock)",
            "base = 0.0 if before is None else before.finish", ("conformance",)),
     Mutant("turns: weights do not count", "core/fairness.py",
            "return base + ahead / self._weights.get(share, 1.0) if ahead else base", "return base + ahead",
