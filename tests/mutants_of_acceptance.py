@@ -29,7 +29,7 @@ ACCEPTANCE: list[Planted] = [
     ("events: a webhook that is switched off is told", "core/events.py",
      "hook.enabled and event in hook.events and hook.org_id", "event in hook.events and hook.org_id", ("conformance",)),
     ("events: what is taken back is not announced", "drivers/sqlite/leases.py",
-     "            yield from announce(SQL, rows, now)\n", "", ("conformance",)),
+     "        yield from announce(SQL, rows, now)\n        count", "        count", ("conformance",)),
     ("events: pg what is taken back is not announced", "drivers/postgres/leases.py",
      "        if expired:\n            yield from announce(SQL, expired, now)\n", "", ("promises: loss_is",)),
     ("events: what core decided is not announced", "worker/recovering.py",
