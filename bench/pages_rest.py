@@ -44,8 +44,8 @@ def fill_rest(ink: Ink, jobs: int, now: int) -> None:
     ink.insert("outbox", "event, job_id, org_id, body, created_at, fanned_at", events(jobs // 10, now))
     ink.insert(
         "deliveries",
-        "event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log",
-        deliveries(jobs // 10, now),
+        f"event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log{ink.of_partitions}",
+        deliveries(jobs // 10, now, dated=bool(ink.of_partitions)),
     )
     ink.insert("api_tokens", "token_id, name, digest, scopes, org_id, created_at", tokens(now))
     ink.insert("audit", "at, actor, action, subject, detail, org_id, selection, count", audit(jobs * 3 // 10, now))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from windlass.apart import apart
+from windlass.core.admission import shown
 from windlass.errors import InvalidInput, NoCurrentJob
 from windlass.parents import Parent
 from windlass.redaction import Scrubber
@@ -82,10 +82,8 @@ class Context:
 
     def progress(self, fraction: float, note: str | None = None) -> None:
         """How far it is, between 0 and 1. Cheap: written with the next renewal, about once a second."""
-        if type(fraction) not in (int, float) or not math.isfinite(fraction):
-            raise InvalidInput("progress", f"must be a number between 0 and 1, got {fraction!r}")
-        if not 0 <= fraction <= 1:
-            raise InvalidInput("progress", f"must be between 0 and 1, got {fraction!r}")
+        if type(fraction) not in (int, float) or not 0 <= fraction <= 1:  # nan is neither
+            raise InvalidInput("progress", f"must be a number between 0 and 1, got {shown(fraction)}")
         self.progressed = float(fraction)
         if note is not None:
             self.note = str(note)

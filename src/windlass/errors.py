@@ -35,8 +35,8 @@ class Undecodable(WindlassError):
 
 
 class InvalidLeaseDuration(InvalidInput):
-    def __init__(self, lease_for: object) -> None:
-        super().__init__("lease_for", f"must be more than zero and end before the year 9999, got {lease_for!r}")
+    def __init__(self, got: str) -> None:
+        super().__init__("lease_for", f"must be more than zero and end before the year 9999, got {got}")
 
 
 class DuplicateId(WindlassError):

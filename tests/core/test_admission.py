@@ -50,6 +50,8 @@ from .make import new
         {"template_id": "t", "template_version": 0, "schedule_id": "s", "fire_at": 0},
         {"group_id": "g", "group_seq": 0, "opens": NewGroup(group_id="g")},
         {"after": ("parent",), "after_rule": "continue"},
+        {"after": ("parent", "parent")},  # it is one parent, core/dependencies.py: edges_of
+        {"group_seq": 0, "template_version": 0, "fire_at": 0, "idempotency_expires_at": 0, "headers": {}},
     ],
 )
 def test_a_sound_job_is_let_in(fields: dict[str, Any]) -> None:
@@ -127,6 +129,22 @@ def test_a_sound_job_is_let_in(fields: dict[str, Any]) -> None:
         ({"after_rule": "any"}, "after_rule"),
         ({"opens": NewGroup(group_id="g")}, "group_id"),
         ({"opens": NewGroup(group_id="g"), "group_id": "other"}, "group_id"),
+        # said alone, although it means nothing without something else
+        ({"group_seq": "x"}, "group_seq"),
+        ({"group_seq": -1}, "group_seq"),
+        ({"template_version": 2**70}, "template_version"),
+        ({"fire_at": -1}, "fire_at"),
+        ({"idempotency_expires_at": -1}, "idempotency_expires_at"),
+        ({"headers": []}, "headers"),
+        ({"headers": ["a"]}, "headers"),
+        ({"headers": ""}, "headers"),
+        ({"opens": "g"}, "opens"),
+        ({"after": ("",)}, "after"),
+        # nothing that could be looked up in a set
+        *(({field: []}, field) for field in ("retry_mode", "crash_policy", "on_unknown", "on_duplicate", "history")),
+        ({"after_rule": []}, "after_rule"),
+        ({"retry_policy": Retry(max_attempts=3).encode().encode()}, "retry_policy"),
+        ({"retry_policy": "\ud800"}, "retry_policy"),
     ],
 )
 def test_a_bad_job_is_refused_by_the_name_of_its_field(fields: dict[str, Any], field: str) -> None:
@@ -210,7 +228,9 @@ def test_a_job_that_is_unlike_the_one_before_is_looked_at_whole() -> None:
         ({"group_id": " "}, "group_id"),
         ({"group_id": None}, "group_id"),
         ({"name": 5}, "name"),
+        ({"name": "\x00"}, "name"),
         ({"mode": "spiral"}, "mode"),
+        ({"mode": []}, "mode"),
         ({"on_failure": "weep"}, "on_failure"),
     ],
 )
@@ -230,3 +250,25 @@ def test_a_key_is_text_that_can_be_stored_and_not_too_long(key: str) -> None:
     check_job(new(dedupe_key="x" * KEY_LIMIT))
     with pytest.raises(InvalidInput, match="dedupe_key"):
         check_job(new(dedupe_key=key))
+
+
+@pytest.mark.parametrize("field", ["max_lost", "timeout_ns", "attempts", "max_attempts", "priority", "run_at", "fire_at"])
+def test_a_number_that_python_does_not_write_out_is_refused_like_any_other(field: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{field}: .*, got a number of 16610 bits$"):
+        check_job(new(**{field: 10**5000}))
+    with pytest.raises(InvalidInput, match=r"limit: .*, got a number of 16610 bits$"):
+        check_limit(10**5000)
+    with pytest.raises(InvalidInput, match=r"queues: .*, got a dict$"):
+        check_queues({"a": 10**5000})
+
+
+def test_what_is_told_of_a_bad_value_is_not_endless() -> None:
+    with pytest.raises(InvalidInput, match=f"retry_mode: .*, got '{'x' * 79}$"):
+        check_job(new(retry_mode="x" * 1_000))
+
+
+def test_advice_on_what_is_too_long_is_given_where_it_makes_sense() -> None:
+    with pytest.raises(InvalidInput, match=r"dedupe_key: must be .* 1,000 characters; hash what is longer$"):
+        check_job(new(dedupe_key="x" * (KEY_LIMIT + 1)))
+    with pytest.raises(InvalidInput, match=r"headers: must be text of at most 1,000 characters$"):
+        check_job(new(headers={"h": "x" * (KEY_LIMIT + 1)}))

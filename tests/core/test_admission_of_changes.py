@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from windlass.clock import LAST_INSTANT
 from windlass.core.acting import By
-from windlass.core.admission import KEY_LIMIT, LARGEST, LATEST
+from windlass.core.admission import KEY_LIMIT, LARGEST, LATEST, PAYLOAD_LIMIT
 from windlass.core.admission_of_changes import MOST, check_alteration, check_alterations
 from windlass.core.alterations import (
     Acquire,
@@ -68,7 +69,10 @@ NOTE = Note("exported", "jobs")
         replace(AGEING, age_after=LATEST, age_to=2**31 - 1), replace(AGEING, age_to=-(2**31)),
         LIMIT, replace(LIMIT, max_used=0), RATE, replace(RATE, per_second=1e-6), replace(RATE, per_second=MOST, burst=MOST),
         ORG, replace(ORG, weight=1e-6), replace(ORG, weight=MOST), RemoveLimit("type:mail"), PauseLimit("type:mail", False),
-        GROUP, replace(GROUP, total=LARGEST, on_failure="skip"), CancelGroup("g"), AGAIN, RetryGroup("g", ()),
+        replace(QUEUE, preset="x" * KEY_LIMIT, settings="x" * PAYLOAD_LIMIT), Cancel("x" * 5_000),
+        Cancel("a", "\ud800\x00" + "x" * 100_000), CancelGroup("g", "\ud800\x00"), replace(LIMIT, declared=True),
+        GROUP, replace(GROUP, total=LARGEST, on_failure="skip", name="x" * KEY_LIMIT),
+        CancelGroup("g"), AGAIN, RetryGroup("g", ()),
         ACQUIRE, replace(ACQUIRE, expires_in=LATEST), Grant("h", 1), Renew("h", 1), ReleaseHold("h"),
         ReleaseHold("h", "bob"), RevokeToken("t"), NoteUse("t"),
         TOKEN, replace(TOKEN, org_id="acme", queues=("q",), expires_at=LAST_INSTANT),
@@ -145,7 +149,35 @@ def test_a_note_is_let_in_when_it_is_somebodys(note: Note) -> None:
         *((TOKEN, {"queues": bad}, "queues") for bad in ((), ["q"], ("q", ""), ("q", "q"))),
         *((TOKEN, {"expires_at": bad}, "expires_at") for bad in (0, -1, LAST_INSTANT + 1, 1.5)),
         (DeleteWebhook("wh_1"), {"webhook_id": ""}, "webhook_id"),
+        # what is looked for is text
+        *((Cancel("a"), {"job_id": bad}, "job_id") for bad in (5, None, ["a"], "\x00", "\ud800")),
+        *(
+            (change, {"job_id": None}, "job_id")
+            for change in (Replay("a", "b"), RunNow("a"), Delete("a"), Move("a", "top"))
+        ),
+        (SetPriority("a", 0), {"job_id": []}, "job_id"),
+        *((Swap("a", "b"), {field: 5}, field) for field in ("job_id", "other_id")),
+        *((MoveBeside("a", "b", "after"), {field: 5}, field) for field in ("job_id", "other_id")),
+        (Unchanged(Cancel("a"), 0), {"change": Cancel("\ud800")}, "job_id"),
+        *((AGAIN, {"members": bad}, "members") for bad in (5, "ab", ("ab",), (("a",),), ((5, "a2"),), ((["a"], "a2"),))),
+        # free words, settings, switches
+        *((change, {"reason": bad}, "reason") for change in (Cancel("a"), CancelGroup("g")) for bad in (5, None, b"x")),
+        (Replay("a", "b"), {"reset_attempts": 1}, "reset_attempts"),
+        (MoveBeside("a", "b", "before"), {"take_priority": "yes"}, "take_priority"),
+        *((QUEUE, {"preset": bad}, "preset") for bad in (5, "\x00", "\ud800", "x" * (KEY_LIMIT + 1))),
+        *((QUEUE, {"settings": bad}, "settings") for bad in ({"a": 1}, "\x00", "\ud800", "x" * (PAYLOAD_LIMIT + 1))),
+        *((GROUP, {"name": bad}, "name") for bad in (5, None, "\x00", "\ud800", "x" * (KEY_LIMIT + 1))),
+        (GROUP, {"mode": []}, "mode"),
+        (LIMIT, {"declared": "yes"}, "declared"),
+        # whole numbers that Python does not write out
+        (AGEING, {"age_after": 10**5000}, "ageing"),
+        (AGEING, {"age_to": 10**5000}, "ageing"),
+        (SetPriority("a", 0), {"priority": 10**5000}, "priority"),
+        (ACQUIRE, {"expires_in": 10**5000}, "expires_in"),
+        (SetPaused("q", True), {"paused": 10**5000}, "paused"),
+        (GROUP, {"total": 10**5000}, "total"),
     ],
+    ids=count(),  # pytest cannot write out all of them either
 )
 def test_a_bad_change_is_refused_by_the_name_of_its_field(sound: Alteration, bad: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
@@ -169,6 +201,17 @@ def test_a_bad_note_is_refused_by_the_name_of_its_field(bad: dict[str, Any], fie
 def test_who_changes_something_has_a_name() -> None:
     with pytest.raises(InvalidInput, match="actor"):
         check_alterations([Cancel("a")], By(actor=" "))
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [({"org_id": "\x00"}, "org_id"), ({"org_id": 5}, "org_id"), ({"selection": "\ud800"}, "selection")],
+)
+def test_what_is_noted_of_who_changes_something_can_be_stored(bad: dict[str, Any], field: str) -> None:
+    check_alterations([Cancel("a")], By(actor="ann", org_id="acme", selection="x" * 5_000))
+    with pytest.raises(InvalidInput) as refused:
+        check_alterations([Cancel("a")], By(actor="ann", **bad))
+    assert refused.value.field == field
 
 
 def test_who_is_bound_changes_nothing_beyond() -> None:

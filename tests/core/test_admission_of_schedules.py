@@ -15,6 +15,7 @@ from windlass.core.alterations import (
     DeleteSchedule,
     DeleteTemplate,
     Fire,
+    Missed,
     OfSchedules,
     PutSchedule,
     PutTemplate,
@@ -29,6 +30,7 @@ from .make import new
 TEMPLATE = PutTemplate(template_id="t", name="report", type="work")
 SCHEDULE = PutSchedule(schedule_id="s", name="nightly", template="report", cron_expression="0 9 * * *")
 JOB = new(schedule_id="s", fire_at=0)
+MISSED = Missed(times=1, first=0, last=LAST_INSTANT, made=0)
 FIRE = Fire(schedule_id="s", expected=0, next_trigger_at=None)
 
 
@@ -47,6 +49,7 @@ FIRE = Fire(schedule_id="s", expected=0, next_trigger_at=None)
         SetEnabled("nightly", True),
         DeleteSchedule("nightly"),
         FIRE,
+        replace(FIRE, missed=MISSED, as_of=LAST_INSTANT + 1),  # hands may have touched it as late as that
         replace(FIRE, next_trigger_at=LAST_INSTANT, jobs=(JOB,) * LARGEST_CAP),
     ],
 )
@@ -98,6 +101,11 @@ def test_a_sound_change_of_schedules_is_let_in(change: OfSchedules) -> None:
         (FIRE, {"jobs": (JOB, replace(JOB, schedule_id="other"))}, "jobs"),
         (FIRE, {"jobs": (JOB, replace(JOB, fire_at=None))}, "jobs"),
         (FIRE, {"jobs": (JOB, replace(JOB, max_lost=-1))}, "max_lost"),
+        *((FIRE, {"jobs": bad}, "jobs") for bad in (5, "jobs", (JOB, "job"))),
+        *((FIRE, {"as_of": bad}, "as_of") for bad in (-1, "now", 1.0)),
+        *((FIRE, {"missed": bad}, "missed") for bad in (5, {"times": 1})),
+        *((FIRE, {"missed": replace(MISSED, **{field: -1})}, field) for field in ("times", "first", "last", "made")),
+        (FIRE, {"missed": replace(MISSED, last=LAST_INSTANT + 1)}, "last"),
     ],
 )
 def test_a_bad_change_of_schedules_is_refused_by_the_name_of_its_field(

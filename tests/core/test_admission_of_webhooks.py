@@ -22,6 +22,7 @@ from windlass.core.alterations import (
     RotateSecret,
     TakeDelivery,
 )
+from windlass.core.changes import ERROR_LIMIT
 from windlass.core.events import DEAD, EVENTS
 from windlass.core.webhooks import secret_of
 from windlass.errors import InvalidInput
@@ -53,6 +54,7 @@ REPLAY = ReplayDelivery(event_id=0, webhook_id="wh_1")
         END,
         replace(END, status="failed"),
         replace(END, status="queued", next_attempt_at=0),
+        replace(END, response="x" * ERROR_LIMIT, disable="", unless_sent_since=0, attempt=Try(0, 0, 500, "ünï")),
         REPLAY,
     ],
 )
@@ -89,6 +91,18 @@ def test_a_sound_change_of_webhooks_is_let_in(change: OfWebhooks) -> None:
         (END, {"status": "lost"}, "status"),
         (END, {"status": "queued"}, "next_attempt_at"),
         (END, {"next_attempt_at": 0}, "next_attempt_at"),
+        *((END, {"status": "queued", "next_attempt_at": bad}, "next_attempt_at") for bad in (-1, "x", LAST_INSTANT + 1)),
+        *((END, {"unless_sent_since": bad}, "unless_sent_since") for bad in (-1, "x", LAST_INSTANT + 1)),
+        *(
+            (END, {field: bad}, field)
+            for field in ("response", "disable")
+            for bad in (5, "\x00", "\ud800", "x" * (ERROR_LIMIT + 1))
+        ),
+        (END, {"attempt": None}, "attempt"),
+        (END, {"attempt": Try(-1, 0)}, "at"),
+        (END, {"attempt": Try(0, 1.5)}, "took"),  # type: ignore[arg-type]
+        (END, {"attempt": Try(0, 0, "200")}, "status"),  # type: ignore[arg-type]
+        (END, {"attempt": Try(0, 0, None, "\x00")}, "error"),
         (REPLAY, {"event_id": 1.0}, "event_id"),
     ],
 )
@@ -113,7 +127,7 @@ def test_a_url_that_can_be_called_is_let_in(url: str) -> None:
     ("url", "why"),
     [
         (None, "text"),
-        ("https://a/" + "x" * (KEY_LIMIT - 9), "at most 1,000 characters"),
+        ("https://a/" + "x" * (KEY_LIMIT - 9), "at most 1,000 characters$"),
         ("https://a/b c", "spaces"), ("https://a/b\tc", "spaces"), ("https://a/\x1f", "spaces"),
         ("https://a/\x7f", "spaces"), ("https://a\\b", "spaces"),
         ("https://[a", "cannot be read"), ("https://a:65536", "cannot be read"),

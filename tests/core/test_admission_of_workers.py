@@ -14,12 +14,11 @@ from windlass.core.admission import (
     LARGEST,
     LATEST,
     check_claim,
-    check_duty,
     check_lease,
     check_now,
     check_progress,
-    check_worker,
 )
+from windlass.core.admission_of_workers import check_duty, check_worker
 from windlass.core.duties import Duty
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.records import WorkerInfo
@@ -52,7 +51,9 @@ def test_a_sound_claim_is_let_in(types: tuple[str, ...] | None) -> None:
     ("bad", "field"),
     [
         ({"queues": ()}, "queues"), ({"queues": ("q", "")}, "queue"), ({"types": ("mail", "")}, "types"),
-        ({"types": (5,)}, "types"), ({"limit": 0}, "limit"), ({"worker_id": ""}, "worker_id"), ({"token": " "}, "token"),
+        ({"types": (5,)}, "types"), ({"types": "mail"}, "types"), ({"types": 5}, "types"),
+        ({"limit": 10**5000}, "limit"), ({"lease_for": 10**5000}, "lease_for"),
+        ({"limit": 0}, "limit"), ({"worker_id": ""}, "worker_id"), ({"token": " "}, "token"),
     ],
 )  # fmt: skip
 def test_a_bad_claim_is_refused_by_the_name_of_its_field(bad: dict[str, Any], field: str) -> None:
@@ -83,7 +84,7 @@ def test_a_lease_that_is_none_is_refused(lease_for: object) -> None:
         check_lease(lease_for)
 
 
-@pytest.mark.parametrize("now", [-1, LATEST + 1, 1.0, True, "1", None])
+@pytest.mark.parametrize("now", [-1, LATEST + 1, 1.0, True, "1", None, 10**5000], ids=range(7))
 def test_now_is_a_time(now: object) -> None:
     with pytest.raises(InvalidInput, match="now"):
         check_now(now)
@@ -94,8 +95,10 @@ def test_progress_is_nothing_or_between_nought_and_one(progress: float | None) -
     check_progress(progress)
 
 
-@pytest.mark.parametrize("progress", [-0.1, 1.1, float("nan"), float("inf"), -float("inf"), 2**1024], ids=range(6))
-def test_progress_outside_is_refused(progress: float) -> None:
+@pytest.mark.parametrize(
+    "progress", [-0.1, 1.1, float("nan"), float("inf"), -float("inf"), 2**1024, 10**5000, "x", [], True], ids=range(10)
+)
+def test_progress_outside_is_refused(progress: object) -> None:
     with pytest.raises(InvalidInput, match="progress"):
         check_progress(progress)
 
@@ -110,7 +113,7 @@ def test_a_sound_worker_is_let_in() -> None:
     [
         *((field, bad) for field in ("hostname", "version", "wakeups") for bad in (None, "\x00")),
         *((field, bad) for field in ("pid", "pool_size", "running") for bad in (-1, 1.0, LARGEST + 1)),
-        *((field, bad) for field in ("queues", "types") for bad in (("",), ("a", 5))),
+        *((field, bad) for field in ("queues", "types") for bad in (("",), ("a", 5), "a", None, 5)),
         ("started_at", -1), ("started_at", LAST_INSTANT + 1), ("started_at", None),
     ],
 )  # fmt: skip

@@ -103,3 +103,8 @@ def test_a_note_counts_what_it_says() -> None:
 def test_work_that_goes_on_leaves_no_line_and_a_hold_that_another_ends_has_its_own() -> None:
     assert noted(wishes.Renew("h", 1), wishes.Leave("w"), wishes.ReleaseHold("h", by="ann")) == []
     assert [line.action for line in noted(wishes.ReleaseHold("h"))] == ["hold.release"]
+
+
+@pytest.mark.parametrize("change", [wishes.Cancel("a", "\ud800\x00"), wishes.CancelGroup("a", "\ud800\x00")])
+def test_a_reason_is_noted_as_it_is_stored(change: Alteration) -> None:
+    assert told(change) == {"reason": r"\ud800\x00"}

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final, Protocol, get_args
+from typing import Final, Protocol, TypeGuard, get_args
 
 import msgspec
 from msgspec.structs import astuple
 
 from windlass.clock import LAST_INSTANT
 from windlass.core.counters import MOST_COUNTED
-from windlass.core.duties import (
-    AgeJobs,
-    Duty,
-    FanOut,
-    ForgetEvents,
-    ForgetKeys,
-    ForgetUsage,
-    Prune,
-    RecountLimits,
-    RemoveDeadWorkers,
-    ReturnSpace,
-    RollUpUsage,
-    SampleQueues,
-    TidyPositions,
-)
 from windlass.core.limits import is_derived
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.policies import Retry
-from windlass.records import WorkerInfo
 from windlass.types import (
     AfterRule,
     CrashPolicy,
@@ -98,11 +82,17 @@ def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
         check_instant("run_at", job.run_at)
     _check_payload(job.payload, payload_limit)
     _check_policies(job.retry_mode, job.crash_policy, job.on_unknown, job.on_duplicate, job.retry_policy, job.history)
-    if job.org_id is not None or job.tags != () or job.limit_keys != () or job.headers or job.codec != "json":
+    if job.org_id is not None or job.tags != () or job.limit_keys != () or job.headers is not None or job.codec != "json":
         _check_texts(job)
-    if job.idempotency_key is not None or job.idempotency_scope is not None or job.dedupe_key is not None:
+    if (
+        job.idempotency_key is not None or job.idempotency_scope is not None or job.dedupe_key is not None
+        or job.idempotency_expires_at is not None
+    ):  # fmt: skip
         _check_keys(job)
-    if job.group_id is not None or job.template_id is not None or job.schedule_id is not None:
+    if (
+        job.group_id is not None or job.group_seq is not None or job.template_id is not None
+        or job.template_version is not None or job.schedule_id is not None or job.fire_at is not None
+    ):  # fmt: skip
         _check_origin(job)
     if job.after != () or job.after_rule != "cancel" or job.opens is not None:
         _check_links(job)
@@ -164,9 +154,15 @@ def _check_policies(
         raise InvalidInput("history", "must be 'full' with retry_mode='new_job': each link of a chain is told by its run")
     if retry_policy is not None:
         try:
-            Retry.decode(retry_policy)
-        except (msgspec.MsgspecError, TypeError) as error:
+            Retry.decode(_text(retry_policy))
+        except (msgspec.MsgspecError, TypeError, UnicodeEncodeError) as error:
             raise InvalidInput("retry_policy", f"is not an encoded Retry ({error}); use Retry(...).encode()") from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):  # bytes could be decoded, and not be stored
+        raise TypeError(f"it is {type(value).__name__} instead of text")
+    return value
 
 
 @_passed_before
@@ -187,7 +183,7 @@ def _check_texts(job: NewJob) -> None:
     for field in ("limit_keys", "tags"):
         values = getattr(job, field)
         if not isinstance(values, tuple):
-            raise InvalidInput(field, f"must be a tuple of names, got {values!r}")
+            raise InvalidInput(field, f"must be a tuple of names, got {shown(values)}")
         for value in values:
             check_name(field, value)
         if len(set(values)) != len(values):
@@ -197,7 +193,10 @@ def _check_texts(job: NewJob) -> None:
         raise InvalidInput(
             "limit_keys", f"{derived!r} concerns a job by its queue, type, org or tags; name keys of your own"
         )
-    for name, value in (job.headers or {}).items():
+    headers: object = {} if job.headers is None else job.headers
+    if not isinstance(headers, dict):
+        raise InvalidInput("headers", f"must be a dict of texts, got {shown(headers)}")
+    for name, value in headers.items():
         check_name("headers", name)
         check_text("headers", value)
 
@@ -216,9 +215,11 @@ def _check_origin(job: NewJob) -> None:
 def _check_links(job: NewJob) -> None:
     check_one_of("after_rule", job.after_rule, AFTER_RULES)
     if not isinstance(job.after, tuple):
-        raise InvalidInput("after", f"must be a tuple of job ids, got {job.after!r}")
+        raise InvalidInput("after", f"must be a tuple of job ids, got {shown(job.after)}")
     for parent_id in job.after:
         check_text("after", parent_id)
+        if not parent_id:
+            raise InvalidInput("after", "names a job without an id; there is none")
         if parent_id == job.id:
             raise InvalidInput("after", f"the job {job.id!r} cannot wait for itself")
     if job.opens is not None:
@@ -227,7 +228,9 @@ def _check_links(job: NewJob) -> None:
             raise InvalidInput("group_id", f"a job opens the group that it is in, not {job.opens.group_id!r}")
 
 
-def _check_group(group: NewGroup) -> None:
+def _check_group(group: object) -> None:
+    if not isinstance(group, NewGroup):
+        raise InvalidInput("opens", f"must be a NewGroup, got {shown(group)}")
     check_name("group_id", group.group_id)
     check_text("name", group.name)
     check_one_of("mode", group.mode, GROUP_MODES)
@@ -237,13 +240,13 @@ def _check_group(group: NewGroup) -> None:
 def check_number(field: str, value: object, *, most: int = LARGEST) -> None:
     if type(value) is not int or not 0 <= value <= most:
         bound = "2**63 - 1" if most == LARGEST else f"{most:,}"
-        raise InvalidInput(field, f"must be a whole number between 0 and {bound}, got {value!r}")
+        raise InvalidInput(field, f"must be a whole number between 0 and {bound}, got {shown(value)}")
 
 
 def check_instant(field: str, value: object, *, first: int = 0) -> None:
     if type(value) is not int or not first <= value <= LAST_INSTANT:
         raise InvalidInput(
-            field, f"must be a moment from 1970 on and before the year 9999, in microseconds since 1970, got {value!r}"
+            field, f"must be a moment from 1970 on and before the year 9999, in microseconds since 1970, got {shown(value)}"
         )
 
 
@@ -253,24 +256,31 @@ def _check_keys(job: NewJob) -> None:
     for field in ("idempotency_key", "idempotency_scope", "dedupe_key"):
         value = getattr(job, field)
         if value is not None:
-            check_text(field, value)
+            check_text(field, value, advice="; hash what is longer")
             if not value.strip():
                 raise InvalidInput(field, "must not be blank; None means no key")
     if job.idempotency_expires_at is not None:
         check_instant("idempotency_expires_at", job.idempotency_expires_at)
 
 
-def check_text(field: str, value: object) -> None:
+def check_text(field: str, value: object, *, most: int = KEY_LIMIT, advice: str = "") -> None:
     """Any text that every store can keep: no lone surrogates, no NULs, not endless."""
-    if not isinstance(value, str) or len(value) > KEY_LIMIT:
-        raise InvalidInput(field, f"must be text of at most {KEY_LIMIT:,} characters; hash what is longer")
+    if not isinstance(value, str) or len(value) > most:
+        raise InvalidInput(field, f"must be text of at most {most:,} characters{advice}")
+    check_characters(field, value)
+
+
+def check_characters(field: str, value: object) -> None:
+    """Of something that is looked for: what no store can hold is no name of anything."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be text, got {shown(value)}")
     if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise InvalidInput(field, "holds a NUL or half a character (a lone surrogate)")
 
 
 def check_priority(priority: object) -> None:
     if type(priority) is not int or not -(2**31) <= priority < 2**31:
-        raise InvalidInput("priority", f"must be a whole number of 32 bits, got {priority!r}")
+        raise InvalidInput("priority", f"must be a whole number of 32 bits, got {shown(priority)}")
 
 
 def check_claim(claim: Claim, now: object) -> None:
@@ -280,8 +290,8 @@ def check_claim(claim: Claim, now: object) -> None:
     check_now(now)
     check_name("worker_id", claim.worker_id)
     check_name("token", claim.token)
-    for name in claim.types or ():
-        check_name("types", name)
+    if claim.types is not None:
+        check_all("types", claim.types)
 
 
 class Claim(Protocol):
@@ -303,73 +313,58 @@ class Claim(Protocol):
 
 def check_lease(lease_for: object) -> None:
     if type(lease_for) is not int or not 0 < lease_for <= LATEST:
-        raise InvalidLeaseDuration(lease_for)
+        raise InvalidLeaseDuration(shown(lease_for))
 
 
 def check_now(now: object) -> None:
     if type(now) is not int or not 0 <= now <= LATEST:
-        raise InvalidInput("now", f"must be microseconds since 1970, got {now!r}")
+        raise InvalidInput("now", f"must be microseconds since 1970, got {shown(now)}")
 
 
 def check_limit(limit: object) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= BATCH_LIMIT:
-        raise InvalidInput("limit", f"must be between 1 and {BATCH_LIMIT:,}, got {limit!r}")
+        raise InvalidInput("limit", f"must be between 1 and {BATCH_LIMIT:,}, got {shown(limit)}")
 
 
 def check_queues(queues: object) -> None:
     if not isinstance(queues, tuple | list) or not queues:
-        raise InvalidInput("queues", f"give a non-empty sequence of queue names, got {queues!r}")
+        raise InvalidInput("queues", f"give a non-empty sequence of queue names, got {shown(queues)}")
     for queue in queues:
         check_name("queue", queue)
 
 
-def check_progress(progress: float | None) -> None:
-    if progress is not None and not 0 <= progress <= 1:
-        raise InvalidInput("progress", f"must be between 0 and 1, got {progress!r}")
+def check_progress(progress: object) -> None:
+    if progress is not None and not (is_number(progress) and 0 <= progress <= 1):
+        raise InvalidInput("progress", f"must be between 0 and 1, got {shown(progress)}")
 
 
-def check_worker(worker: WorkerInfo) -> None:
-    check_name("worker_id", worker.id)
-    for field in ("hostname", "version", "wakeups"):
-        check_text(field, getattr(worker, field))
-    for field in ("pid", "pool_size", "running"):
-        check_number(field, getattr(worker, field))
-    check_instant("started_at", worker.started_at)
-    for field in ("queues", "types"):
-        for name in getattr(worker, field):
-            check_name(field, name)
-
-
-def check_duty(duty: Duty) -> None:
-    match duty:
-        case Prune():
-            check_limit(duty.limit)
-            for field in ("succeeded", "cancelled", "dead"):
-                if getattr(duty, field) is not None:
-                    check_number(field, getattr(duty, field))
-        case ForgetKeys() | TidyPositions():
-            check_limit(duty.limit)
-        case RemoveDeadWorkers():
-            check_number("silent_for", duty.silent_for)
-        case SampleQueues():
-            check_number("keep", duty.keep)
-            check_number("waits_over", duty.waits_over)
-        case FanOut():
-            check_limit(duty.limit)
-        case ForgetEvents():
-            check_limit(duty.limit)
-            check_number("keep", duty.keep)
-        case ForgetUsage():
-            check_limit(duty.limit)
-            if duty.keep is not None:
-                check_number("keep", duty.keep)
-        case RollUpUsage():
-            check_limit(duty.limit)
-            check_number("until", duty.until)
-        case RecountLimits() | AgeJobs() | ReturnSpace():
-            check_limit(duty.limit)
+def check_all(field: str, names: object) -> None:
+    if not isinstance(names, tuple | list):  # a text is a sequence of characters
+        raise InvalidInput(field, f"must be a sequence of names, got {shown(names)}")
+    for name in names:
+        check_name(field, name)
 
 
 def check_one_of(field: str, value: object, known: frozenset[str]) -> None:
-    if value not in known:
-        raise InvalidInput(field, f"must be one of {', '.join(sorted(known))}, got {value!r}")
+    if not isinstance(value, str) or value not in known:
+        raise InvalidInput(field, f"must be one of {', '.join(sorted(known))}, got {shown(value)}")
+
+
+def check_flag(field: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False, got {shown(value)}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """What is compared with bounds afterwards: nan and infinities pass none, and whole numbers may be beyond all floats."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shown(value: object) -> str:
+    """A value in a message: not endless, and what Python refuses to write out is described."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        return f"{value!r:.80}"
+    except (ValueError, RecursionError):  # it holds a number of thousands of digits, or itself many times over
+        return f"a {type(value).__name__}"

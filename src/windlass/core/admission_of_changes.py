@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, get_args
 
-from windlass.core.acting import By, check_within
+from windlass.core.acting import OF_JOBS, By, check_within
 from windlass.core.admission import (
     GROUP_MODES,
     LATEST,
     ON_FAILURE,
+    PAYLOAD_LIMIT,
+    check_characters,
+    check_flag,
     check_id,
     check_name,
     check_number,
     check_one_of,
     check_priority,
+    check_text,
+    is_number,
+    shown,
 )
 from windlass.core.admission_of_tokens import check_access
 from windlass.core.admission_schedules import check_of_schedules
@@ -22,6 +28,7 @@ from windlass.core.admission_webhooks import check_of_webhooks
 from windlass.core.alterations import (
     Acquire,
     Alteration,
+    Cancel,
     CancelGroup,
     CreateToken,
     Grant,
@@ -63,6 +70,10 @@ MOST: Final = 1e9  # of what is counted by the second
 def check_alterations(changes: Sequence[Alteration], by: By | None = None) -> None:
     if by is not None:
         check_name("actor", by.actor)
+        if by.org_id is not None:
+            check_characters("org_id", by.org_id)
+        if by.selection is not None:
+            check_characters("selection", by.selection)
         check_within(by, changes)
     elif any(isinstance(change, Note) for change in changes):
         raise InvalidInput("actor", "a note in the audit log is somebody's")
@@ -75,11 +86,17 @@ def check_alterations(changes: Sequence[Alteration], by: By | None = None) -> No
 
 
 def check_alteration(change: Alteration) -> None:
+    if isinstance(change, OF_JOBS):
+        check_characters("job_id", change.job_id)
     match change:
         case PutQueue():
             check_name("queue", change.name)
             check_one_of("positions", change.positions, POSITIONS)
             check_one_of("order", change.order, ORDERS)
+            if change.preset is not None:
+                check_text("preset", change.preset)
+            if change.settings is not None:
+                check_text("settings", change.settings, most=PAYLOAD_LIMIT)
             check_ageing(change)
         case PutLimit():
             check_put_limit(change)
@@ -94,15 +111,20 @@ def check_alteration(change: Alteration) -> None:
         case Unchanged():
             check_alteration(change.change)
             check_number("seen", change.seen)
+        case Cancel():
+            check_reason(change.reason)
         case Replay():
             check_id(change.child_id)
+            check_flag("reset_attempts", change.reset_attempts)
         case Move():
             check_one_of("to", change.to, ENDS)
         case MoveBeside() | Swap():
+            check_characters("other_id", change.other_id)
             if change.job_id == change.other_id:
                 raise InvalidInput("other_id", f"is the job itself, {change.job_id!r}; name another one")
             if isinstance(change, MoveBeside):
                 check_one_of("side", change.side, SIDES)
+                check_flag("take_priority", change.take_priority)
         case SetPriority():
             check_priority(change.priority)
         case Renormalise():
@@ -124,7 +146,10 @@ def check_alteration(change: Alteration) -> None:
 
 def check_group(change: PutGroup | CancelGroup | RetryGroup) -> None:
     check_name("group_id", change.group_id)
+    if isinstance(change, CancelGroup):
+        check_reason(change.reason)
     if isinstance(change, PutGroup):
+        check_text("name", change.name)
         check_number("total", change.total)
         check_one_of("mode", change.mode, GROUP_MODES)
         check_one_of("on_failure", change.on_failure, ON_FAILURE)
@@ -133,10 +158,25 @@ def check_group(change: PutGroup | CancelGroup | RetryGroup) -> None:
         if change.mode == "sequential":
             raise InvalidInput("mode", "a sequential group comes with its members; enqueue them together (NewGroup)")
     if isinstance(change, RetryGroup):
-        for _, child_id in change.members:
+        for member_id, child_id in _pairs(change.members):
+            check_characters("members", member_id)
             check_id(child_id)
         if len({job_id for job_id, _ in change.members}) < len(change.members):
             raise InvalidInput("members", f"names a member of the group {change.group_id!r} twice")
+
+
+def _pairs(members: object) -> Sequence[tuple[object, object]]:
+    if not isinstance(members, tuple | list) or not all(
+        isinstance(pair, tuple | list) and len(pair) == 2 for pair in members
+    ):
+        raise InvalidInput("members", f"must be pairs of a member's id and an id for what takes over, got {shown(members)}")
+    return members
+
+
+def check_reason(reason: object) -> None:
+    """Free words: drivers make of them what they can keep (`storable`), if they are words at all."""
+    if not isinstance(reason, str):
+        raise InvalidInput("reason", f"must be text, got {shown(reason)}")
 
 
 def check_pause_limit(change: PauseLimit) -> None:
@@ -148,6 +188,7 @@ def check_pause_limit(change: PauseLimit) -> None:
 
 def check_put_limit(change: PutLimit) -> None:
     check_name("limit", change.key)
+    check_flag("declared", change.declared)
     if change.max_used is not None:
         check_number("max_used", change.max_used)
     if change.per_second is not None:
@@ -155,7 +196,7 @@ def check_put_limit(change: PutLimit) -> None:
     if change.burst is not None:
         if change.per_second is None:
             raise InvalidInput("burst", "is how many claims a rate lets pass at once; give the rate, too")
-        if not _is_number(change.burst) or not 1 <= change.burst <= MOST:
+        if not is_number(change.burst) or not 1 <= change.burst <= MOST:
             raise InvalidInput(
                 "burst", f"must be at least 1, or nothing would ever pass, and at most 1e9, got {shown(change.burst)}"
             )
@@ -168,30 +209,14 @@ def check_ageing(change: PutQueue) -> None:
     if (change.age_after is None) != (change.age_to is None):
         raise InvalidInput("ageing", "needs how long a job waits, and up to which priority it is raised")
     if change.age_after is not None and (type(change.age_after) is not int or not 0 < change.age_after <= LATEST):
-        raise InvalidInput("ageing", f"must be longer than nothing, got {change.age_after!r}")
+        raise InvalidInput("ageing", f"must be longer than nothing, got {shown(change.age_after)}")
     if change.age_to is not None and (type(change.age_to) is not int or not -(2**31) <= change.age_to < 2**31):
-        raise InvalidInput("ageing", f"the priority must be a whole number of 32 bits, got {change.age_to!r}")
+        raise InvalidInput("ageing", f"the priority must be a whole number of 32 bits, got {shown(change.age_to)}")
 
 
 def check_amount(field: str, value: object, what: str) -> None:
-    if not _is_number(value) or not 1e-6 <= value <= MOST:  # type: ignore[operator]
+    if not is_number(value) or not 1e-6 <= value <= MOST:
         raise InvalidInput(field, f"must be {what}, more than nothing and at most 1e9, got {shown(value)}")
-
-
-def _is_number(value: object) -> bool:
-    """What is compared with bounds afterwards: nan and infinities pass none, and whole numbers may be beyond all floats."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def shown(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > 64:  # Python refuses to write the longest out
-        return f"a number of {value.bit_length()} bits"
-    return f"{value!r:.80}"
-
-
-def check_flag(field: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(field, f"must be True or False, got {value!r}")
 
 
 def check_hold(change: Holding) -> None:
@@ -203,4 +228,6 @@ def check_hold(change: Holding) -> None:
         if change.by is not None:
             check_name("by", change.by)
     elif type(change.expires_in) is not int or not 0 < change.expires_in <= LATEST:
-        raise InvalidInput("expires_in", f"must be more than zero and end before the year 9999, got {change.expires_in!r}")
+        raise InvalidInput(
+            "expires_in", f"must be more than zero and end before the year 9999, got {shown(change.expires_in)}"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.core.admission import check_id, check_instant, check_name, check_number, check_one_of, check_text
+from windlass.core.admission import check_id, check_instant, check_name, check_number, check_one_of, check_text, shown
 from windlass.core.alterations import CreateToken, Note, OfTokens
 from windlass.errors import InvalidInput
 from windlass.principal import SCOPES
@@ -41,7 +41,7 @@ def check_token(change: OfTokens) -> None:
 
 def check_names(field: str, values: object) -> None:
     if not isinstance(values, tuple) or not values:
-        raise InvalidInput(field, f"give at least one, in a tuple, got {values!r:.80}")
+        raise InvalidInput(field, f"give at least one, in a tuple, got {shown(values)}")
     for value in values:
         check_name(field, value)
     if len(set(values)) != len(values):

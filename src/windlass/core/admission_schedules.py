@@ -9,18 +9,21 @@ import msgspec
 from windlass.clock import LONGEST
 from windlass.core.admission import (
     PAYLOAD_LIMIT,
+    check_flag,
     check_id,
     check_instant,
     check_job,
     check_name,
     check_number,
     check_one_of,
+    shown,
 )
 from windlass.core.alterations import (
     ArchiveTemplate,
     DeleteSchedule,
     DeleteTemplate,
     Fire,
+    Missed,
     OfSchedules,
     PutSchedule,
     PutTemplate,
@@ -31,7 +34,7 @@ from windlass.core.cron import check_rule, check_zone
 from windlass.core.schedules import LARGEST_CAP
 from windlass.core.templates import made_of, params_in
 from windlass.errors import InvalidInput
-from windlass.types import CatchUp, Overlap, Template
+from windlass.types import CatchUp, NewJob, Overlap, Template
 
 CATCH_UP: Final = frozenset(get_args(CatchUp))
 OVERLAP: Final = frozenset(get_args(Overlap))
@@ -52,8 +55,7 @@ def check_of_schedules(change: OfSchedules) -> None:
             check_name("name", change.to)
         case SetEnabled():
             check_name("schedule", change.schedule)
-            if not isinstance(change.enabled, bool):
-                raise InvalidInput("enabled", f"must be True or False, got {change.enabled!r}")
+            check_flag("enabled", change.enabled)
         case Fire():
             _check_fire(change)
 
@@ -82,8 +84,8 @@ def _check_schedule(change: PutSchedule) -> None:
     if check_rule(change.cron_expression) != change.cron_expression:
         raise InvalidInput("cron", "has spaces that are not needed; give what check_rule answers")
     check_zone(change.timezone)
-    if change.enabled is not None and not isinstance(change.enabled, bool):
-        raise InvalidInput("enabled", f"must be True or False, got {change.enabled!r}")
+    if change.enabled is not None:
+        check_flag("enabled", change.enabled)
     check_one_of("catch_up", change.catch_up, CATCH_UP)
     check_one_of("overlap", change.overlap, OVERLAP)
     check_number("catch_up_cap", change.catch_up_cap)
@@ -105,9 +107,25 @@ def _check_fire(change: Fire) -> None:
     check_number("expected", change.expected)
     if change.next_trigger_at is not None:
         check_instant("next_trigger_at", change.next_trigger_at)
+    if change.as_of is not None:
+        check_number("as_of", change.as_of)  # an `updated_at`, which may be later than any instant that people give
+    if change.missed is not None:
+        _check_missed(change.missed)
+    jobs: object = change.jobs
+    if not isinstance(jobs, tuple | list) or not all(isinstance(job, NewJob) for job in jobs):
+        raise InvalidInput("jobs", f"must be a tuple of jobs, got {shown(jobs)}")
     if len(change.jobs) > LARGEST_CAP:
         raise InvalidInput("jobs", f"a firing makes at most {LARGEST_CAP:,}")
     for job in change.jobs:
         check_job(job)
         if job.schedule_id != change.schedule_id or job.fire_at is None:
             raise InvalidInput("jobs", "belong to the schedule that fires, and have a fire time")
+
+
+def _check_missed(missed: object) -> None:
+    if not isinstance(missed, Missed):
+        raise InvalidInput("missed", f"must say how many times, from when to when, got {shown(missed)}")
+    check_number("times", missed.times)
+    check_number("made", missed.made)
+    check_instant("first", missed.first)
+    check_instant("last", missed.last)

@@ -13,6 +13,7 @@ from msgspec.structs import asdict, fields
 from windlass.core import alterations as wishes
 from windlass.core.acting import By
 from windlass.core.alterations import AlterAnswer, Alteration, Note, Unchanged
+from windlass.core.changes import storable
 from windlass.records import AuditLine
 from windlass.types import Micros
 from windlass.urls import redacted
@@ -101,7 +102,7 @@ def _told(change: Struct) -> dict[str, Any]:
         if name == subject or name in _UNTOLD or value == usual[name]:
             continue
         if isinstance(value, str):
-            told[name] = redacted(value) if name == "url" else value
+            told[name] = redacted(value) if name == "url" else storable(value)
         elif isinstance(value, int | float) or (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
             told[name] = value
     return told

@@ -17,15 +17,14 @@ from windlass.clock import StoreClock, ticking
 from windlass.core.acting import By
 from windlass.core.admission import (
     check_claim,
-    check_duty,
     check_job,
     check_lease,
     check_limit,
     check_now,
     check_progress,
-    check_worker,
 )
 from windlass.core.admission_of_changes import check_alterations
+from windlass.core.admission_of_workers import check_duty, check_worker
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement, stored_report
 from windlass.core.duties import Done, Duty

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from windlass.core.admission import check_lease, check_name, check_now, check_worker
+from windlass.core.admission import check_lease, check_name, check_now
+from windlass.core.admission_of_workers import check_worker
 from windlass.core.alterations import AlterAnswer, Leave
 from windlass.core.leadership import judge_bid, leads
 from windlass.drivers.memory.tables import Tables

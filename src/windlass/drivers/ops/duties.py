@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from windlass.core.admission import check_duty, check_now
+from windlass.core.admission import check_now
+from windlass.core.admission_of_workers import check_duty
 from windlass.core.duties import (
     AgeJobs,
     Done,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from windlass.core.admission import check_lease, check_name, check_now, check_worker
+from windlass.core.admission import check_lease, check_name, check_now
+from windlass.core.admission_of_workers import check_worker
 from windlass.core.alterations import AlterAnswer, Leave
 from windlass.core.leadership import leads, may_maintain
 from windlass.drivers.ops.dialect import Dialect

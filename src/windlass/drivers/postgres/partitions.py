@@ -10,7 +10,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from windlass.core.admission import check_duty, check_now
+from windlass.core.admission import check_now
+from windlass.core.admission_of_workers import check_duty
 from windlass.core.duties import ForgetEvents, ForgetUsage
 from windlass.core.usage import DAY, day_of, month_of
 from windlass.drivers.ops.dialect import Dialect

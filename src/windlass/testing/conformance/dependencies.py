@@ -49,6 +49,19 @@ class DependencyPromises(Suite):
         assert await claimable(t) == [child]
 
     @promise
+    async def test_a_parent_that_is_named_twice_is_waited_for_once(self, t: Trial) -> None:
+        """Whether it is there already or comes with the batch: its one end releases who waits for it."""
+        parent = await t.running()
+        child = await t.enqueue(after=(parent.id, parent.id))
+        assert (await row(t, child)).waiting_on == 1
+        await t.end(parent, Succeeded())
+        assert await claimable(t) == [child]
+        await t.driver.enqueue([t.new(id="b", after=("a", "a")), t.new(id="a")], now=t.now)
+        [first] = await t.claim()
+        await t.end(first, Succeeded())
+        assert (first.id, await claimable(t)) == ("a", ["b"])
+
+    @promise
     async def test_parents_may_be_of_the_same_batch_in_any_order(self, t: Trial) -> None:
         """A batch stores a small graph as a whole; a job may name one that comes after it."""
         jobs = [t.new(id="d", after=("b", "c")), t.new(id="b", after=("a",)), t.new(id="c", after=("a",)), t.new(id="a")]

@@ -43,6 +43,10 @@ class EnqueuePromises(Suite):
             ({"template_id": 5}, "template_id"), ({"schedule_id": "s", "fire_at": "x"}, "fire_at"),
             ({"retry_policy": '{"backoff":{"type":"table","pauses":[]}}'}, "retry_policy"),
             ({"dedupe_key": "x" * 1_001}, "dedupe_key"), ({"headers": {"a": "\x00"}}, "headers"),
+            ({"fire_at": -1}, "fire_at"), ({"group_seq": "x"}, "group_seq"),
+            ({"template_version": 2**70}, "template_version"), ({"idempotency_expires_at": -1}, "idempotency_expires_at"),
+            ({"max_lost": 10**5000}, "max_lost"), ({"after": ("",)}, "after"), ({"headers": []}, "headers"),
+            ({"on_unknown": []}, "on_unknown"),
         ]  # fmt: skip
         for fields, field in bad:
             with pytest.raises(InvalidInput) as caught:
