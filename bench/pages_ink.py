@@ -51,6 +51,7 @@ POSTGRES: Final = Words(
 
 class Sqlite:
     words: Final = SQLITE
+    parts_by_event = False
 
     def __init__(self, path: str) -> None:
         self._connection = apsw.Connection(path)
@@ -72,6 +73,7 @@ class Sqlite:
 
 class Postgres:
     words: Final = POSTGRES
+    parts_by_event = True  # a delivery lies in the partition of its event, and says when that was
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url)

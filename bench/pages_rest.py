@@ -44,8 +44,9 @@ def fill_rest(ink: Ink, jobs: int, now: int) -> None:
     ink.insert("outbox", "event, job_id, org_id, body, created_at, fanned_at", events(jobs // 10, now))
     ink.insert(
         "deliveries",
-        f"event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log{ink.of_partitions}",
-        deliveries(jobs // 10, now, dated=bool(ink.of_partitions)),
+        "event_id, webhook_id, status, attempts, next_attempt_at, finished_at, response, log"
+        + (", event_at" if ink.parts_by_event else ""),
+        deliveries(jobs // 10, now, dated=ink.parts_by_event),
     )
     ink.insert("api_tokens", "token_id, name, digest, scopes, org_id, created_at", tokens(now))
     ink.insert("audit", "at, actor, action, subject, detail, org_id, selection, count", audit(jobs * 3 // 10, now))
@@ -116,13 +117,15 @@ def events(number: int, now: int) -> Rows:
         yield "job.dead", f"job-{n}", f"org{n % 500}", json.dumps({"job_id": f"job-{n}", "error": "Timeout"}), at, at
 
 
-def deliveries(number: int, now: int) -> Rows:
+def deliveries(number: int, now: int, *, dated: bool) -> Rows:
+    """`dated`: each with the time of its event."""
     for n in range(1, number + 1):
         at = now - (number - n) * SECOND
         status = "queued" if n > number - 100 else "failed" if n % 90 == 0 else "sent"
         log = json.dumps([[at, 120_000, 200 if status == "sent" else 503, None]])
         waits = status == "queued"
-        yield n, f"wh_{n % WEBHOOKS}", status, 1, now if waits else None, None if waits else at, "ok", log
+        row = (n, f"wh_{n % WEBHOOKS}", status, 1, now if waits else None, None if waits else at, "ok", log)
+        yield (*row, at) if dated else row
 
 
 def tokens(now: int) -> Rows:

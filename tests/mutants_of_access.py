@@ -44,7 +44,7 @@ ACCESS: list[Planted] = [
      "selection=by.selection, count=count", "selection=None, count=count", ("conformance: batch_is_one",)),
     ("audit: a secret is told", "core/audit.py", '_UNTOLD: Final = frozenset({"secret", ', "_UNTOLD: Final = frozenset({",
      ("conformance: secrets_do_not",)),
-    ("audit: a password in a URL is told", "core/audit.py", 'redacted(value) if name == "url" else value', "value",
+    ("audit: a password in a URL is told", "core/audit.py", 'redacted(value) if name == "url" else storable(value)', "storable(value)",
      ("conformance: secrets_do_not",)),
     ("audit: a prefix is taken for a noun", LITE + "audit.sql",
      "substr(action, 1, length(:action) + 1) = :action || '.'", "substr(action, 1, length(:action)) = :action", ("conformance: by_the_page",)),

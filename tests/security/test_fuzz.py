@@ -296,6 +296,12 @@ def test_a_page_up_to_the_end_of_the_calendar_has_a_next_one(name: str) -> None:
 async def _nothing() -> None: ...
 
 
+def test_a_filter_with_an_endless_number_is_refused_also_behind_a_cursor() -> None:
+    cursor = text_of(Cursor(digest_of(Filter(), "newest"), False, None, 1))
+    with pytest.raises(InvalidInput, match="more than 64 bits"):
+        asyncio.run(IN_MEMORY.admin.jobs(Filter(older_than=2**64), cursor=cursor))
+
+
 @fuzzed(
     150,
     wish=wishes,

@@ -129,6 +129,8 @@ def digest_of(wanted: Filter, way: str) -> bytes:
         return hashlib.blake2b(msgspec.msgpack.encode((said, way)), digest_size=6).digest()
     except UnicodeEncodeError:
         raise InvalidInput("filter", "holds half a character (a lone surrogate), which no text can hold") from None
+    except OverflowError:
+        raise InvalidInput("filter", "holds a number of more than 64 bits, which no store can hold") from None
 
 
 def text_of(cursor: Cursor) -> str:
