@@ -8,13 +8,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
 from faults import tasks
 from faults.chaos import recoveries
 from faults.fleet import Fleet
-from faults.history import History, RunRow
+from faults.history import History, Line, RunRow
 from faults.stores import PostgresStore
 from faults.summary import TAKEN_BACK
 from postgres.proxy import Proxy
@@ -31,6 +32,8 @@ WHY: Final = {
     "handed back": "its worker was told to stop, and gave it back before it had ended",
 }
 UNEXPLAINED: Final = "unexplained"
+DAZED: Final = "handler begun at the waking of a stopped worker, before it looked at the clock"
+LOOKS_WITHIN: Final = SECOND  # of its waking
 
 
 def run(store: StoreName, seconds: float, seed: int) -> Killed:
@@ -39,22 +42,26 @@ def run(store: StoreName, seconds: float, seed: int) -> Killed:
         storm = Storm(fleet, random.Random(seed), reached)
         storm.rage(seconds)
         stuck = storm.calm()
-        found = looked_at(fleet, storm.deaths, storm.outages)
-    found.seed, found.hits, found.seconds = seed, storm.hits, time.monotonic() - began
+        found = looked_at(fleet, storm.deaths, storm.outages, storm.naps)
+    found.seed, found.hits, found.seconds = seed, found.hits + storm.hits, time.monotonic() - began
     found.server = reached.server.version if reached is not None else ""
     found.least = {blow.name: blow.least for blow in storm.blows}
     found.problems += [stuck] if stuck else []
     return found
 
 
-def looked_at(fleet: Fleet, deaths: Mapping[int, int], outages: Sequence[int] = ()) -> Killed:
+def looked_at(
+    fleet: Fleet, deaths: Mapping[int, int], outages: Sequence[int] = (), naps: Mapping[int, tuple[int, int]] | None = None
+) -> Killed:  # fmt: skip
     """What the store of that fleet tells, held against what its handlers wrote down."""
     history, accepted = fleet.history(), fleet.acknowledged()
+    executions = sum(line.what == "start" for line in history.lines)
+    history, dazed = but_for_the_dazed(history, naps or {})
     again, repeated = beyond_the_first(history)
     return Killed(
         store=fleet.on.name, bound=BOUND, accepted=len(accepted), jobs=len(history.jobs), again=again, repeated=repeated,
         ended=Counter(job.dead_kind or job.state for job in history.jobs.values()),
-        executions=sum(line.what == "start" for line in history.lines),
+        executions=executions, hits=+Counter({DAZED: dazed}),
         took_over=sum(job.retry_of is not None for job in history.jobs.values()),
         recoveries=sorted(took for _, took in recoveries(history, deaths, outages)),
         lost=[job for job in accepted if job not in history.jobs],
@@ -91,6 +98,23 @@ def beyond_the_first(history: History) -> tuple[Counter[str], int]:
             again[why_again(runs.get(before))] += 1
             repeated += before in done
     return again, repeated
+
+
+def but_for_the_dazed(history: History, naps: Mapping[int, tuple[int, int]]) -> tuple[History, int]:
+    """Without the starts of workers that were stopped between their last look at the clock and a handler's first step, and
+    took that step when they went on: what *Self-fencing* does not cover. The run was taken back meanwhile, so it was
+    closed as that, and in that time."""
+    closed = {
+        run.id: run.finished_at for runs in history.runs.values() for run in runs
+        if run.finished_at is not None and run.error in TAKEN_BACK
+    }  # fmt: skip
+
+    def is_dazed(line: Line) -> bool:
+        slept, woke = naps.get(line.pid, (0, 0))
+        return line.what == "start" and slept < closed.get(line.run, 0) < line.at and woke <= line.at <= woke + LOOKS_WITHIN
+
+    lines = [line for line in history.lines if not is_dazed(line)]
+    return replace(history, lines=lines), len(history.lines) - len(lines)
 
 
 def why_again(before: RunRow | None) -> str:

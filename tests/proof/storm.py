@@ -47,6 +47,7 @@ class Storm:
         self.fleet, self._dice = fleet, dice
         self.hits: Counter[str] = Counter()
         self.deaths: dict[int, int] = {}  # pid -> the store's time just before
+        self.naps: dict[int, tuple[int, int]] = {}  # pid -> the store's time when it was stopped, and when it went on
         self.outages: list[int] = []  # the store's time at the end of each
         self.blows = [
             Blow(KILLED.format(WITH_JOBS), self._kill_a_worker, 6, 3),
@@ -147,6 +148,7 @@ class Storm:
                 time.sleep(max(0.0, until - time.monotonic()))
             if everybody or time.monotonic() > until:
                 self._asleep.remove(sleeper)
+                self.naps[worker.pid] = (self.deaths[worker.pid], self.fleet.now())
                 worker.signal(signal.SIGCONT)
                 worker.signal(signal.SIGTERM)  # what it would do from now on is not measured from the moment it stopped
 

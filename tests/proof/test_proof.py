@@ -14,6 +14,7 @@ import pytest
 
 from faults import tasks
 from faults.fleet import Fleet
+from faults.history import History, Line, RunRow
 from testing.toy_worker import ToyWorker
 from windlass.core.settle import Outcome, Succeeded
 from windlass.testing.simulator.history import SOMETIMES
@@ -272,6 +273,24 @@ def test_a_job_that_vanished_from_the_store_is_found_out(tmp_path: Path) -> None
     evidence = sound()
     evidence.killed = [robbed]
     assert any("1 accepted jobs are LOST" in failure for failure in failures(evidence))
+
+
+@pytest.mark.parametrize(
+    ("pid", "at", "error", "dazed"),
+    [
+        (7, 90 * SECOND, "lease expired", 1), (7, 91 * SECOND, "lease expired", 1),
+        (7, 91 * SECOND + 1, "lease expired", 0),  # it has had the time to look
+        (7, 89 * SECOND, "lease expired", 0),  # nobody does anything while he sleeps
+        (8, 90 * SECOND, "lease expired", 0), (7, 90 * SECOND, "boom", 0),
+    ],
+)  # fmt: skip
+def test_only_who_has_just_woken_up_may_begin_what_was_taken_from_him(pid: int, at: int, error: str, dazed: int) -> None:
+    run = RunRow("job", 1, "r1", "w", 1 * SECOND, None, 88 * SECOND, "failed", error)
+    lines = [Line("start", "job", "r1", pid, at), Line("done", "job", "r1", pid, at + 1)]
+    history = History({}, {"job": [run]}, lines, {}, [])
+    left, counted = killed.but_for_the_dazed(history, {7: (85 * SECOND, 90 * SECOND)})
+    assert counted == dazed
+    assert len(left.lines) == 2 - dazed
 
 
 def test_a_blow_that_has_not_hit_often_enough_comes_first() -> None:
