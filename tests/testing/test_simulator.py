@@ -231,6 +231,23 @@ def test_processes_share_a_campaign_and_it_tells_the_same(capsys: pytest.Capture
     assert "seeds 50 " in told[0]
 
 
+def test_a_campaign_that_is_interrupted_tells_what_it_has_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = Campaign.part
+
+    def impatient(campaign: Campaign, seeds: range) -> Campaign:
+        if seeds[0] == 20:
+            raise KeyboardInterrupt
+        return part(campaign, seeds)
+
+    monkeypatch.setattr(Campaign, "part", impatient)
+    assert main(["--seeds", "0:60", "--jobs", "1", "--profile", "calm"], honest) == 130
+    told = capsys.readouterr().out
+    assert "stopped: of the seeds from 0 on, 20 were gone through" in told
+    assert "0 of 20 seeds broke a rule" in told
+
+
 def test_a_program_that_never_rests_is_caught() -> None:
     def again() -> None:
         asyncio.get_running_loop().call_soon(again)

@@ -18,6 +18,7 @@ from windlass.testing.simulator.scenario import Report, StoreName, WorkerMain, s
 
 TAIL: Final = 60
 BITE: Final = 20  # seeds that a process goes through before it tells
+INTERRUPTED: Final = 130  # as shells have it
 
 
 class Campaign:
@@ -84,6 +85,18 @@ def main(argv: Sequence[str], worker: WorkerMain) -> int:
         return _one(campaign, options.seed, trace=options.trace)
     first, last = (int(part) for part in options.seeds.split(":"))
     bites = [range(start, min(start + BITE, last)) for start in range(first, last, BITE)]
+    try:
+        _go_through(campaign, bites, options)
+    except KeyboardInterrupt:  # hours may have gone into what was seen until then
+        _out(f"stopped: of the seeds from {first} on, {campaign.totals['seeds']:,} were gone through")
+        _out("\n".join(campaign.summary()))
+        return INTERRUPTED
+    _out("\n".join(campaign.summary()))
+    missed = options.reach_all and campaign.never_reached()
+    return 1 if campaign.failed or missed else 0
+
+
+def _go_through(campaign: Campaign, bites: list[range], options: argparse.Namespace) -> None:
     began = since_boot()
     for part in _parts(campaign.part, bites, options.jobs):
         campaign.add(part)
@@ -94,9 +107,6 @@ def main(argv: Sequence[str], worker: WorkerMain) -> int:
             sys.stderr.write(f"{seeds:,} seeds, {seeds * SECOND // passed} a second \r")
         if len(campaign.failed) >= options.failures or 0 < options.seconds * SECOND < passed:
             break
-    _out("\n".join(campaign.summary()))
-    missed = options.reach_all and campaign.never_reached()
-    return 1 if campaign.failed or missed else 0
 
 
 def _parts(go: Callable[[range], Campaign], bites: list[range], jobs: int) -> Iterator[Campaign]:
