@@ -24,12 +24,13 @@ from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
-from windlass.drivers import protocol as p
+from windlass.drivers import values as v
 from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.snapshot import Snapshot, restore, snapshot
 from windlass.drivers.memory.tables import Tables
+from windlass.drivers.untransactional import Untransactional
 from windlass.errors import DriverClosed, DriverForked, StoreFull, StoreUnavailable
-from windlass.records import WorkerInfo
+from windlass.records import Finding, WorkerInfo
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 T = TypeVar("T")
@@ -40,8 +41,8 @@ class File(msgspec.Struct):
     rows: Snapshot
 
 
-class JsonDriver(p.Untransactional):
-    capabilities = p.Capabilities(durable=True, shared=False, wakeups="push", sql=False, transactional=False)
+class JsonDriver(Untransactional):
+    capabilities = v.Capabilities(durable=True, shared=False, wakeups="push", sql=False, transactional=False)
 
     def __init__(self, path: str | os.PathLike[str], *, sync: bool = True) -> None:
         """`sync=False` leaves flushing to the operating system: safe when the process dies, not when the power does."""
@@ -116,14 +117,14 @@ class JsonDriver(p.Untransactional):
         self._closed = True
         self._held.close()
         self._told.set()
-    async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[p.Enqueued]:
+    async def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[v.Enqueued]:
         return self._write(lambda t: jobs.enqueue(t, new, now))
-    def enqueue_sync(self, new: Sequence[NewJob], *, now: Micros) -> list[p.Enqueued]:
+    def enqueue_sync(self, new: Sequence[NewJob], *, now: Micros) -> list[v.Enqueued]:
         return self._write(lambda t: jobs.enqueue(t, new, now))
-    async def claim(self, claim: p.Claim, *, now: Micros) -> list[Claimed]:
+    async def claim(self, claim: v.Claim, *, now: Micros) -> list[Claimed]:
         await asyncio.sleep(0)  # nothing else here waits, and a worker that claims and settles would starve the others
         return self._write(lambda t: leases.claim(t, claim, now))
-    async def extend(self, renewals: Sequence[p.Renewal], *, lease_for: Micros, now: Micros) -> list[p.Extended]:
+    async def extend(self, renewals: Sequence[v.Renewal], *, lease_for: Micros, now: Micros) -> list[v.Extended]:
         return self._write(lambda t: leases.extend(t, renewals, lease_for, now))
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
         return self._write(lambda t: settlement.settle(t, changes, now))
@@ -133,16 +134,16 @@ class JsonDriver(p.Untransactional):
         return self._write(lambda t: people.alter(t, changes, now, by))
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         return self._write(lambda t: fleet.beat(t, worker, now))
-    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> p.Leadership:
+    async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> v.Leadership:
         return self._write(lambda t: fleet.lead(t, worker_id, lease_for, now))
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         return self._write(lambda t: duties.maintain(t, duty, epoch, now))
     async def get(self, ids: Sequence[str]) -> list[Job | None]: return self._read(lambda t: inspect.get(t, ids))
     async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
         return self._read(lambda t: inspect.runs(t, job_id, before, limit))
-    async def find(self, query: p.JobQuery) -> p.Page: return self._read(lambda t: inspect.find(t, query))
-    async def count(self, *, now: Micros) -> list[p.Count]: return self._read(lambda t: inspect.count(t, now))
-    async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[p.WaitingType]:
+    async def find(self, query: v.JobQuery) -> v.Page: return self._read(lambda t: inspect.find(t, query))
+    async def count(self, *, now: Micros) -> list[v.Count]: return self._read(lambda t: inspect.count(t, now))
+    async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[v.WaitingType]:
         return self._read(lambda t: inspect.waiting_types(t, queues, limit))
     async def read(self, query: Query[R]) -> list[R]: return self._read(lambda t: inspect.read(t, query))
-    async def examine(self, *, now: Micros) -> list[p.Finding]: return self._read(lambda t: [])
+    async def examine(self, *, now: Micros) -> list[Finding]: return self._read(lambda t: [])

@@ -6,7 +6,8 @@ from windlass.clock import SECOND
 from windlass.core.duties import SampleQueues
 from windlass.core.sampling import MINUTE
 from windlass.core.settle import Execution, Succeeded, settle
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim
 from windlass.records import WorkerInfo
 from windlass.types import Micros, NewJob
 

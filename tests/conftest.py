@@ -9,9 +9,13 @@ import pytest
 
 from faults import summary
 from postgres.fixtures import empty_store, fresh_database, fresh_schema, postgres_driver, postgres_server, shelf
-from stories import any_driver
+from postgres.programs import one_stage, stage
+from stories import any_driver, sql_driver, url
 
-__all__ = ["any_driver", "empty_store", "fresh_database", "fresh_schema", "postgres_driver", "postgres_server", "shelf"]
+__all__ = [
+    "any_driver", "empty_store", "fresh_database", "fresh_schema", "one_stage", "postgres_driver", "postgres_server",
+    "shelf", "sql_driver", "stage", "url",
+]  # fmt: skip
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

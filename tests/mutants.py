@@ -69,11 +69,14 @@ TIERS = {
     "missing": ["tests/installed/test_missing.py"],
     "imports": ["tests/installed/test_imports.py"],
     "lane": ["tests/drivers/sqlite/test_lane.py"],
+    "breath": ["tests/drivers/sqlite/test_breath.py"],
     "others": ["tests/others"],
     "worker": [
         f"tests/worker/test_{part}.py" for part in ("settling", "leases", "passed_over", "lapsed", "prefetch", "shutdown")
     ],
+    "rows_held": ["tests/worker/test_rows_held.py"],
     "lapsed": ["tests/worker/test_lapsed.py"],
+    "suspects": ["tests/worker/test_suspects.py"],
     "running": ["tests/worker/test_running.py"],
     "isolation": ["tests/worker/test_processes.py", "tests/worker/test_commands.py", "tests/worker/test_runlogs.py"],
     "lines": ["tests/worker/test_process_lines.py"],
@@ -83,6 +86,7 @@ TIERS = {
     "telemetry": [f"tests/telemetry/test_{part}.py" for part in ("tracing", "notify", "jsonlog", "sentry")],
     "scrapes": ["tests/web/test_watching.py", "-k", "metrics or count"],
     "simulator": ["tests/testing/test_seeds.py"],
+    "elections": ["tests/coordinator/test_election.py"],
     "schedules": ["tests/coordinator/test_firing.py", "tests/client/test_schedules.py"],
     "accepted": ["tests/acceptance", "-k", "not (repair or recovery)"],
     "recovery": ["tests/acceptance/test_recovery_matrix.py", "-k", "sqlite"],
@@ -99,6 +103,10 @@ TIERS = {
     "limits": ["tests/drivers/postgres/test_postgres_steps_of_limits.py"],
     "passing": ["tests/drivers/postgres/test_postgres_steps_of_passing_on.py"],
     "backlogs": ["tests/drivers/test_backlogs.py", "-k", "not postgres"],
+    "backlogs_on_postgres": ["tests/drivers/test_backlogs.py", "-k", "postgres"],
+    "fair_queues": ["tests/drivers/test_large_fair_queues.py", "-k", "not postgres"],
+    "many_limits": ["tests/drivers/test_many_limits.py", "-k", "not postgres"],
+    "large_groups": ["tests/drivers/test_large_groups.py", "-k", "not postgres"],
     "callers": ["tests/drivers/postgres/test_callers.py"],
     "flights": ["tests/drivers/postgres/test_postgres_flights.py", "-x"],
     "mishaps": ["tests/drivers/postgres/test_postgres_mishaps.py", "-x"],
@@ -190,8 +198,16 @@ MUTANTS = [
     Mutant("promote: < for <= on the due time", SQL + "leases.sql",
            "and parked_on is null and run_at <= :now\n    limit", "and parked_on is null and run_at < :now\n    limit"),
     Mutant("promote: one bite only, the rest waits for the next claim", "drivers/sqlite/leases.py",
-           "while len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) == PROMOTE_BITE:\n        pass",
-           "yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE)"),
+           "bite=PROMOTE_BITE))) < PROMOTE_BITE:\n", "bite=PROMOTE_BITE))) < 2 * PROMOTE_BITE:\n"),
+    Mutant("promote: what one transaction may not promote is passed over", "drivers/sqlite/leases.py",
+           "    if due and not (yield from promote(queues, now)):\n        return [], True\n",
+           "    if due:\n        yield from promote(queues, now)\n", ("backlogs",)),
+    Mutant("pg promote: what one transaction may not promote is passed over", "drivers/postgres/leases.py",
+           "    if not (yield from promote(queues, now)):\n        return Took([], more=True)\n",
+           "    yield from promote(queues, now)\n", ("backlogs_on_postgres",)),
+    Mutant("pg claim: who serves closed queues comes back for a token again and again", "drivers/postgres/leases.py",
+           "            yield from wake(now, locked)\n        return Took([])\n",
+           "            assert locked\n        return Took([])\n", ("backlogs_on_postgres",)),
     Mutant("settle: the lease is not cleared", SQL + "settle.sql",
            "lease_token = null, lease_expires_at = null, permits = null, last_token = :token, last_outcome = :outcome",
            "permits = null, last_token = :token, last_outcome = :outcome"),
@@ -269,13 +285,13 @@ MUTANTS = [
     Mutant("pause: a paused queue is claimed from", "drivers/sqlite/leases.py", "    if closed:\n", "    if not closed:\n"),
     Mutant("prune: links of a living chain are deleted", SQL + "duties.sql",
            "where finished_at is not null and superseded_by is null\n", "where finished_at is not null\n"),
-    Mutant("prune: runs that nobody counted go too", "drivers/ops/duties.py",
-           "watermark=counted, limit", "watermark=None, limit"),
+    Mutant("prune: runs that nobody counted go too", "drivers/ops/retention.py",
+           '{"watermark": counted}', '{"watermark": None and counted}'),
     Mutant("prune: an uncounted run does not keep the later links", SQL + "duties.sql",
            "on link.id = chain.retry_of)", "on link.id = '' || chain.seq)"),
     Mutant("prune: an uncounted run does not keep the group", SQL + "duties.sql",
-           "where member.group_id = head.group_id and runs.finished_at > :watermark",
-           "where member.group_id = head.seq and runs.finished_at > :watermark"),
+           "where job_seq = member.seq and runs.finished_at > :watermark",
+           "where job_seq = -member.seq and runs.finished_at > :watermark"),
     Mutant("prune: a group is forgotten with its first member", SQL + "duties.sql",
            "\n   and not exists (select 1 from jobs where jobs.group_id = groups.group_id)", ""),
     Mutant("keys: forgotten an instant too late", SQL + "duties.sql",
@@ -290,6 +306,11 @@ MUTANTS = [
     Mutant("extend: progress that was overtaken is told", SQL + "leases.sql",
            "coalesce(jobs.progress, asked.progress), coalesce(asked.progress, jobs.progress))",
            "coalesce(asked.progress, jobs.progress), coalesce(asked.progress, jobs.progress))"),
+    Mutant("lead: a renewal that was overtaken shortens the term", SQL + "fleet.sql",
+           "max(excluded.leader_until, coalesce(leader.leader_until, 0))", "excluded.leader_until"),
+    Mutant("election: a term that was not prolonged counts from when that was asked for", "coordinator/election.py",
+           "since = min(until - self._lease, asked_at)", "since = asked_at if until > asked_at else until - self._lease",
+           ("elections", "simulator")),
     Mutant("lead: the instant of expiry still belongs to the leader", SQL + "fleet.sql",
            "is null or leader.leader_until <= :now or leader.worker_id",
            "is null or leader.leader_until < :now or leader.worker_id"),
@@ -384,7 +405,7 @@ MUTANTS = [
     Mutant("schedules: a template in use is deleted", "drivers/ops/schedules.py",
            "    if (yield db.sql.schedules_of(template_id=template.template_id)):\n        return \"wrong_state\"\n", ""),
     Mutant("schedules: a skipped time counts as triggered", "drivers/ops/schedules.py",
-           "            if not answer.existed:\n                last", "            if answer:\n                last"),
+           "            if not answer.existed:\n                made", "            if answer:\n                made"),
     Mutant("core of schedules: the same code undoes what a person changed", "core/schedules.py",
            "change.declared is not None and before.declared == change.declared:", "change.declared == '':"),
     Mutant("core of schedules: new code resumes what a person paused", "core/schedules.py",
@@ -410,10 +431,13 @@ MUTANTS = [
     Mutant("core of schedules: an interval is counted from when one looks", "core/cron.py",
            "at = anchor + ((after - anchor) // every + 1) * every", "at = after + every", ("core",)),
     Mutant("schedules, firing: a schedule that cannot make its job stops the others", "coordinator/firing.py",
-           "    except InvalidInput as error:\n        try:", "    except ZeroDivisionError as error:\n        try:",
+           "    except UNFIRABLE as error:\n        [answer]", "    except ZeroDivisionError as error:\n        [answer]",
            ("schedules",)),
     Mutant("schedules, firing: a zone that is not known here ends the worker", "coordinator/firing.py",
-           "        except InvalidInput:  # this", "        except ZeroDivisionError:  # this", ("schedules",)),
+           "        except UNFIRABLE as error:\n            if row",
+           "        except ZeroDivisionError as error:\n            if row", ("schedules",)),
+    Mutant("core of schedules: one that somebody has changed is moved on all the same", "core/schedules.py",
+           "next_time(schedule, now),\n        as_of=schedule.updated_at,", "next_time(schedule, now),", ("schedules",)),
     Mutant("schedules, firing: who comes for a moment fires nothing", "worker/worker.py",
            "            await fire_all(self._client)\n", "", ("schedules",)),
     Mutant("core: attempts off by one", "core/settle.py",
@@ -463,8 +487,8 @@ MUTANTS = [
     Mutant("pg claim: what stands deep in a crowded queue is forgotten", "drivers/postgres/sql/leases.sql",
            "where :each < :limit group by queue", "where :each > :limit group by queue", ("promises: however_uneven",)),
     Mutant("claim: with types, position before priority", SQL + "leases.sql",
-           "on_unknown = 'dead')\n order by priority desc, position, created_at, seq\n limit :limit;\n\n-- name: picked",
-           "on_unknown = 'dead')\n order by position, priority desc, created_at, seq\n limit :limit;\n\n-- name: picked"),
+           "<wanted>\n order by priority desc, position, created_at, seq\n limit :limit;\n\n-- name: picked",
+           "<wanted>\n order by position, priority desc, created_at, seq\n limit :limit;\n\n-- name: picked"),
     Mutant("waiting types: not only the front is looked at", SQL + "inspect.sql",
            "limit :limit)\n group", "limit 1000 + :limit)\n group"),
     Mutant("waiting types: a queue in the middle is jumped over", SQL + "inspect.sql",
@@ -495,6 +519,12 @@ MUTANTS = [
            "if command.make:\n                    commands", ("faults",)),
     Mutant("lane: who left within the turn of the loop is served", "drivers/sqlite/lane.py",
            "command.dropped = True\n            raise", "raise", ("lane",)),
+    Mutant("lane: who writes much lets nobody in", "drivers/sqlite/lane.py",
+           "                if breath:\n                    self._breath.take()\n", "", ("breath",)),
+    Mutant("lane: a pause that others notice is none", "drivers/sqlite/place.py",
+           "if now - self._let_go >= BREATH:", "if self._began == 0:", ("breath",)),
+    Mutant("lane: nobody looks who else writes", "drivers/sqlite/breath.py",
+           "if version != before:", "if before is None:", ("breath",)),
     Mutant("lane: an event loop waits for another process", "drivers/sqlite/lane.py",
            "self._timed(commands, patience=0)", "self._timed(commands, patience=self._place.busy_s)", ("lane",)),
     Mutant("lane: after a commit on the loop nobody waits for a lock", "drivers/sqlite/lane.py",
@@ -529,10 +559,10 @@ MUTANTS = [
            "            held.cancel = task.cancel\n",
            "            held.cancel = task.cancel\n            finisher.returned(held, None)\n"),
     Mutant("worker: what waits for a slot is not renewed", "worker/keeper.py",
-           'if held.why == "lost" or held.done:', 'if held.why == "lost" or held.done or held.started_at is None:',
+           '(held.why == "lost" or held.done)', '(held.why == "lost" or held.done or held.started_at is None)',
            ("worker",)),
     Mutant("worker: what is finished but not settled is not renewed", "worker/keeper.py",
-           'if held.why == "lost" or held.done:', 'if held.why == "lost" or held.done or held.ended:',
+           '(held.why == "lost" or held.done)', '(held.why == "lost" or held.done or held.ended)',
            ("worker",)),
     Mutant("worker: nothing is renewed", "worker/keeper.py",
            "            if not len(self._holdings):\n", "            if self._holdings:\n"),
@@ -544,13 +574,14 @@ MUTANTS = [
     Mutant("worker: a cancelled handler counts as failed", "worker/finish.py",
            'return WasCancelled() if held.why == "cancel"', 'return Failed("cancelled") if held.why == "cancel"'),
     Mutant("worker: no fence", "worker/keeper.py",
-           "latest = self._client.now() - 2 * self._lease // 3", "latest = self._client.now() - 2000 * self._lease // 3"),
+           "latest = self._client.now() - 2 * self._lease // 3", "latest = self._client.now() - 2000 * self._lease // 3",
+           ("worker",)),
     Mutant("worker: a claim that comes too late is begun", "worker/holdings.py",
            ">= 2 * self._client.settings.silence // 3:", ">= 2000 * self._client.settings.silence // 3:"),
     Mutant("worker: an outcome is dropped when the store cannot be reached", "worker/settler.py",
            "                await self._wait_for_store(len(batch), error, backoff)\n",
-           "                self._answered(batch, [\"not_inflight\" for _ in batch])\n"
-           "                await backoff.pause()\n                return\n"),
+           "                await backoff.pause()\n"
+           "                return self._answered(batch, [\"not_inflight\" for _ in batch])\n"),
     Mutant("worker: outcomes are left behind at the stop", "worker/worker.py",
            "        if not settling.done():\n            await self._within(self._patience, self._settler.idle(), "
            "or_forced=not self._forced.is_set())\n", "", ("worker",)),
@@ -561,6 +592,12 @@ MUTANTS = [
            "        self.stopping = True\n        self._changed.set()\n", "        self._changed.set()\n"),
     Mutant("worker: a never-twice job is handed back and loses its turn", "worker/holdings.py",
            'return self.job.retry_mode != "new_job"', "return True", ("worker",)),
+    Mutant("worker: one row that somebody holds keeps all outcomes waiting", "worker/settler.py",
+           "timeout=LONG)", "timeout=None)", ("rows_held",)),
+    Mutant("worker: a few rows that somebody holds keep all outcomes waiting", "worker/settler.py",
+           "        self._aside.extendleft(reversed(held))\n",
+           "        while held:\n            held = await self._write(held, Backoff(self._client.ids.random))\n"
+           "            self._writing -= 1\n", ("rows_held",)),
     Mutant("worker: recovery forgets never-twice", "worker/recovering.py",
            "change = recover(job, ", 'change = recover(replace(job, crash_policy="requeue"), '),
     Mutant("worker: recovery does not say that the lease has lapsed", "worker/recovering.py",
@@ -612,6 +649,10 @@ MUTANTS = [
            "ahead = runner.free + prefetch", ("worker",)),
     Mutant("worker: of many queues no more is claimed at once", "worker/claimer.py",
            "max(LARGEST, min(len(queues), LARGEST_OF_MANY))", "LARGEST", ("worker",)),
+    Mutant("worker: what was waited for in vain is waited for again", "worker/claimer.py",
+           "hopeless = self._suspects.wait_in_vain()", "hopeless = False", ("suspects: many",)),
+    Mutant("suspects: one waits for what does not end for ever", "worker/suspects.py",
+           "is_suspect(one.job) and self._times.get(one.job.id, 0) < PATIENCE", "is_suspect(one.job)", ("suspects: many",)),
     Mutant("worker: all that may be held is claimed at once", "worker/claimer.py",
            "half = (prefetch + 1) // 2", "half = prefetch", ("worker",)),
     Mutant("worker: a task is measured for ever", "worker/metering.py",
@@ -699,13 +740,16 @@ def main(words: list[str]) -> int:
     chosen = [mutant for mutant in everything() if all(word in mutant.what for word in words)]
     if within is not None:
         Random(1).shuffle(chosen)  # the same ones each time: a gate judges the change and not the day
+    if not chosen:
+        print(f"no planted bug is called {' '.join(words)}")
+        return 2
     width = max(len(mutant.what) for mutant in chosen)
     used = [tier for tier in TIERS if any(tier in map(base, mutant.tiers) for mutant in chosen)]
     healthy = {} if "--healthy" in options else judge(None, tiers=used)
     if any(healthy.values()):
         print(f"the healthy code fails already: {healthy}")
         return 1
-    print(f"{'planted bug':{width}}  " + "  ".join(f"{tier:11}" for tier in TIERS), flush=True)
+    print(f"{'planted bug':{width}}  caught or missed by", flush=True)
     missed = tried = 0
     until = None if within is None else time.monotonic() + within
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
@@ -713,9 +757,9 @@ def main(words: list[str]) -> int:
             if caught is None:
                 continue
             tried += 1
-            marks = ["-" if t not in caught else "caught" if caught[t] else "missed" for t in TIERS]
             missed += not any(caught.values())
-            print(f"{mutant.what:{width}}  " + "  ".join(f"{mark:11}" for mark in marks), flush=True)
+            judged = ", ".join(f"{'caught' if seen else 'MISSED'} by {tier}" for tier, seen in caught.items())
+            print(f"{mutant.what:{width}}  {judged}", flush=True)
     print(f"\n{tried - missed} of {tried} planted bugs caught, of {len(chosen)} that there are")
     return 1 if missed else 0
 

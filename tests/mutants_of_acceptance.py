@@ -40,14 +40,14 @@ ACCEPTANCE: list[Planted] = [
      "        [answer] = await client.driver.alter([replace(change, jobs=())], now=now)\n"
      "        await client.driver.enqueue(change.jobs, now=now)\n    except", ("deaths: sqlite",)),
     ("repair: who waited for a permit waits on", "drivers/ops/limits.py",
-     "            yield from self.let_through(wrong, now)\n", "", ("repair",)),
+     "        yield from self.let_through(wrong, now)\n", "", ("repair",)),
     ("repair: every lease counts as lapsed", "core/recovery.py",
      "lapsed = job.lease_expires_at <= run.at", "lapsed = True", ("repair",)),
     ("repair: finished work is done again", "core/recovery.py", 'case "completed":', 'case "finished":', ("repair",)),
     ("repair: a missing run is not given", "drivers/ops/repair.py",
      "        yield from db.keep_runs(dict.fromkeys(begun, run_prefix(GIVEN, now)))\n", "        pass\n", ("repair",)),
     ("repair: orphans stay", "drivers/ops/repair.py",
-     "gone = yield db.sql.delete_orphans()", "gone = yield db.sql.orphans()", ("repair",)),
+     "gone = yield db.sql.delete_orphans(limit=duty.limit)", "gone: list[Row] = []", ("repair",)),
     ("repair: nobody hears of it", "admin/repair.py",
      "return announced(webhooks, claimed, change, recovers=True)", "return change", ("repair",)),
 ]  # fmt: skip

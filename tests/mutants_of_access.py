@@ -111,7 +111,7 @@ ACCESS: list[Planted] = [
      ("canary: no_view and memory",)),
     ("redaction: a result tells", "admin/showing.py", "result = HIDDEN if whole else", "result = made if whole else", ("canary: no_view and memory",)),
     ("redaction: a template tells", "admin/schedules.py",
-     "params=redact(plain_data(row.params), _marks(row)),", "params=plain_data(row.params),", ("canary: no_view and memory",)),
+     "params=_shown(row.params, row),", "params=plain_data(row.params),", ("canary: no_view and memory",)),
     ("redaction: a dedupe key tells", "admin/views.py", "dedupe_key=_told(scrub, job.dedupe_key)", "dedupe_key=job.dedupe_key",
      ("canary: no_view and memory",)),
     ("usage: an async run pays for what it waits for", "worker/slots.py",

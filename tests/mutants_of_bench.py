@@ -14,6 +14,6 @@ BENCH: list[Planted] = [
     ("bench: SIGTERM cleans nothing up", "cli/bench.py",
      "loop.add_signal_handler(signal.SIGTERM, task.cancel)", "task.done()", ("bench: interrupted",)),
     ("bench: it takes the file that was named", HERE,
-     "yield Place(f\"sqlite:///{directory / 'jobs.db'}\", logs,", "yield Place(url or f\"sqlite:///{directory / 'jobs.db'}\", logs,",
+     "yield Place(url_of_file(directory / \"jobs.db\"), logs,", "yield Place(url or url_of_file(directory / \"jobs.db\"), logs,",
      ("bench: not_touched",)),
 ]  # fmt: skip

@@ -9,6 +9,8 @@ OTHERS: list[Planted] = [
      "bite = min(BITE + len(left), BATCH_LIMIT)", "bite = BITE", ("others: cannot_be_decided",)),
     ("others: what cannot be decided is told again and again", "worker/recovering.py",
      "if job.id not in left]", "if job.id not in set()]", ("others: cannot_be_decided",)),
+    ("others: an end that is refused keeps the others", "worker/recovering.py",
+     "if len(decisions) > 1:", "if not decisions:", ("others: no_store_takes",)),
     ("others: a head of strangers hides who is to die", "worker/sweeper.py",
      "head = min(5 * head, BATCH_LIMIT)", "return unknown", ("others: is_to_die",)),
     ("others: a page of schedules in unknown zones hides the rest", "coordinator/firing.py",
@@ -72,5 +74,6 @@ OTHERS: list[Planted] = [
      "for limit in limits if rules.room(limit, now) == 0), None)", "for limit in limits if limit is None), None)", ("others: serial",)),
     ("others: storing gives up after some errors", "worker/settler.py",
      "            except StoreError as error:\n                await", "            except StoreError as error:\n"
-     "                if self._stats.store_errors > 300:\n                    raise\n                await", ("others: outage",)),
+     "                if self._stats.store_errors > 300:\n                    raise\n                await",
+     ("others: outage",)),
 ]  # fmt: skip

@@ -29,8 +29,10 @@ REMOTE: list[Planted] = [
      ("protocol: keeps_secret",)),
     # the driver
     ("http: what may have been heard is sent again", "drivers/http/link.py", "if is_lost and not again:", "if False:", ("far: cannot_be_repeated",)),
-    ("http: a lost enqueue is believed to be stored", "drivers/http/driver.py", "return {job.id for job in rows if job is not None}",
+    ("http: a lost enqueue is believed to be stored", "drivers/http/driver.py", "return {row.id for row in rows if row is not None}",
      "return {job.id for job in new}", ("far: lost_reply",)),
+    ("http: another's job under the same id is taken for ours", "drivers/http/looking.py", "        return False\n", "        return True\n",
+     ("far: somebody_else",)),
     ("http: a lost enqueue that cannot be looked for is told as refused", "drivers/http/driver.py",
      "            except StoreError:\n                raise OutcomeUnknown", "            except StoreUnavailable:\n                raise OutcomeUnknown",
      ("far: lost_enqueue",)),

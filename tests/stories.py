@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -24,6 +24,12 @@ class Told(Protocol):
 P = TypeVar("P", bound=Told)
 
 
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of the stores that need no server."""
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def any_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Driver]:
     def driver() -> Driver:
@@ -35,6 +41,18 @@ def any_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], D
         return MemoryDriver()
 
     return driver
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def sql_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteDriver | PostgresDriver]:
+    made: SqliteDriver | PostgresDriver
+    if request.param == "sqlite":
+        made = SqliteDriver(str(tmp_path / "jobs.db"), durability="relaxed")
+    else:
+        dsn, schema = request.getfixturevalue("empty_store")
+        made = PostgresDriver(dsn, schema=schema)
+    yield made
+    asyncio.run(made.close())
 
 
 def teller(place: Callable[[], P]) -> Callable[[Callable[[P], Awaitable[None]]], None]:

@@ -298,6 +298,19 @@ def test_acting_as_another_does_not_lift_the_bounds(house: Live) -> None:
     house(story)
 
 
+def test_whoever_has_some_queues_does_not_read_the_lines_of_a_namesake_in_an_org(house: Live) -> None:
+    async def story(here: House) -> None:
+        for _ in range(3):
+            await here.admin.acting_as("ci", org_id="acme").note("x.note", "x")
+            await here.admin.acting_as("ci", queues=["work"]).note("own.note", "own")
+        theirs = await here.admin.acting_as("ci", queues=["work"]).audit(limit=2)
+        assert [line.action for line in theirs.lines] == ["own.note"] * 2
+        rest = await here.admin.acting_as("ci", queues=["work"]).audit(limit=2, cursor=theirs.cursor)
+        assert [line.action for line in rest.lines] == ["own.note"]
+
+    house(story)
+
+
 def test_an_org_reads_its_own_lines_of_the_audit_log(house: Live) -> None:
     async def story(here: House) -> None:
         for org in ("acme", "evil"):

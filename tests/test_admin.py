@@ -7,29 +7,34 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from windlass import Windlass
 from windlass.admin import Admin, Filter, doctor, fleet
+from windlass.admin.bounded import narrowed
+from windlass.admin.schedules import template_view
 from windlass.admin.views import JobDetail
-from windlass.admin.wording import age, in_words, policy_in_words, relative
 from windlass.client import Client
 from windlass.clock import SECOND, ManualClock, moment
 from windlass.config import Settings
+from windlass.core.acting import By
 from windlass.core.alterations import PutLimit, PutQueue
 from windlass.core.failures import fingerprint
-from windlass.core.queries import AllQueues
+from windlass.core.queries import AllQueues, AllTemplates, Query
 from windlass.core.settle import Execution, Failed, Outcome, Snoozed, Succeeded, WasCancelled, settle
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim, Renewal
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim, Renewal
 from windlass.errors import InvalidInput, JobNotFound, Refused, UnknownTask
 from windlass.policies import Retry, fixed
 from windlass.presets import SCHEDULER
 from windlass.records import WorkerInfo
-from windlass.types import Claimed, NewJob
+from windlass.types import Claimed, NewJob, Template
+from windlass.wording import age, in_words, named, policy_in_words, relative
 
 NEVER_TWICE: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail"}
 
@@ -442,6 +447,11 @@ def test_the_plan_of_a_store_changes_nothing(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------------- wording
 
 
+def test_of_many_names_the_first_are_told_and_the_others_counted() -> None:
+    assert named(["a", "b"], 2) == "a, b"
+    assert named([f"q{number}" for number in range(1_003)], 2) == "q0, q1 and 1,001 more"
+
+
 @pytest.mark.parametrize(
     ("micros", "words"),
     [
@@ -533,3 +543,22 @@ def test_a_slow_disk_holds_nobody_up_while_the_doctor_looks(tmp_path: Path, monk
 
     asyncio.run(main())
     assert [thread is threading.main_thread() for thread in looked_by] == [False]
+
+
+def test_a_template_that_cannot_be_read_tells_nothing_and_hides_no_others() -> None:
+    """What its task keeps secret, and whose it is, is said by settings of a newer version."""
+    template = Template(template_id="t", version=1, name="t", type="work", queue="q", params=b'{"colour":"mauve"}')
+    newer = replace(template, template_id="n", name="n", settings='{"weight":2}')
+    assert template_view(template).params == {"colour": "mauve"}
+    assert "mauve" not in repr(template_view(newer))
+
+    class Templates:
+        async def read(self, query: Query[Any]) -> list[Template]:
+            return [template, newer]
+
+    def seen(by: By) -> list[str]:
+        found = asyncio.run(narrowed(cast("Driver", Templates()), by, AllTemplates()))
+        return [one.name for one in found]
+
+    assert seen(By(actor="a", queues=("q",))) == ["t", "n"]
+    assert seen(By(actor="a", org_id="acme")) == []

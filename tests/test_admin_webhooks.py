@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from outgoing.receiver import LOOPBACK, receiving, status
 from windlass.admin import Admin
+from windlass.admin.webhooks import checks
 from windlass.client import Client
 from windlass.clock import SECOND, ManualClock
 from windlass.config import Settings
@@ -244,5 +246,25 @@ def test_somebody_else_s_webhook_is_not_there() -> None:
         for call in (place.admin.webhook, place.admin.rotate_webhook, place.admin.delete_webhook, place.admin.deliveries):
             with pytest.raises(UnknownWebhook):
                 await call(theirs.webhook_id, org_id="acme")
+
+    run(play)
+
+
+def test_a_webhook_whose_events_cannot_be_read_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """It hears of nothing, and whoever wonders why finds the reason in the log, once, and in the doctor's words."""
+
+    async def play(place: Place) -> None:
+        made = (await place.admin.create_webhook("http://127.0.0.1:9/", [DEAD])).webhook
+        assert await checks(place.client) == []
+        driver = place.client.driver
+        assert isinstance(driver, MemoryDriver)
+        tables = driver._tables
+        tables.webhooks[made.webhook_id] = replace(tables.webhooks[made.webhook_id], events=())
+        for _ in range(3):
+            place.clock.advance(10 * SECOND)
+            await place.client.subscriptions.current()
+        assert caplog.text.count(f"webhook {made.webhook_id} hears of nothing") == 1
+        [check] = await checks(place.client)
+        assert (check.health, check.next) == ("warning", f"windlass webhooks update {made.webhook_id} --events {DEAD}")
 
     run(play)

@@ -17,7 +17,8 @@ from windlass.core.alterations import PutQueue, SetPaused
 from windlass.core.duties import SampleQueues
 from windlass.core.sampling import MINUTE
 from windlass.core.settle import Execution, Succeeded, settle
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim
 from windlass.errors import InvalidInput
 from windlass.records import WorkerInfo
 from windlass.types import NewJob

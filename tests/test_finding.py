@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from itertools import count
 from typing import Any, cast
 
 import msgspec
@@ -20,7 +22,8 @@ from windlass.core.duties import SampleQueues
 from windlass.core.sampling import MINUTE
 from windlass.core.settle import Execution, Failed, Outcome, Succeeded, settle
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim, Driver, Renewal
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim, Renewal
 from windlass.errors import InvalidInput
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, NewGroup, NewJob
@@ -122,6 +125,60 @@ def test_a_cursor_belongs_to_its_listing(tell: Tell) -> None:
                 await place.admin.jobs(Filter(queue="default"), cursor=nonsense)
 
     tell(story)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        *(
+            ({field: bad}, field)
+            for field in (
+                "state", "system", "label", "queue", "type", "org_id", "tag", "group_id", "schedule", "worker_id", "error",
+                "fingerprint",
+            )
+            for bad in (5, object, 2**14_000, ["a"], "\ud800")
+        ),
+        *(
+            ({field: "2030-01-01"}, field)
+            for field in ("created_from", "created_until", "finished_from", "finished_until")
+        ),
+        *(({field: bad}, field) for field in ("queues", "ids") for bad in (5, "a", None, (5,), ("\ud800",))),
+        *(({"older_than": bad}, "older_than") for bad in ("1h", -1, 2**64, 2**14_000, 1.5, True)),
+    ],
+    ids=count(),  # pytest cannot write out all of them
+)  # fmt: skip
+def test_a_filter_that_asks_for_nothing_there_can_be_is_refused_by_its_field(
+    bad: dict[str, Any], field: str, behind: bool
+) -> None:
+    async def story() -> None:
+        place = Place(MemoryDriver())
+        await place.put("a", "b")
+        cursor = (await place.admin.jobs(Filter(), limit=1)).cursor if behind else None
+        with pytest.raises(InvalidInput) as refused:
+            await place.admin.jobs(Filter(**bad), cursor=cursor)
+        assert refused.value.field == field
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("first", ["best", "\ud800", object(), None], ids=range(4))
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_direction_that_is_none_is_refused_also_behind_a_cursor(first: Any, behind: bool) -> None:
+    async def story() -> None:
+        place = Place(MemoryDriver())
+        await place.put("a", "b")
+        cursor = (await place.admin.jobs(Filter(), limit=1)).cursor if behind else None
+        with pytest.raises(InvalidInput, match=r"^first: must be one of newest, oldest"):
+            await place.admin.jobs(Filter(), first=first, cursor=cursor)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("limit", [0, "x", None, 2**14_000, True], ids=range(5))
+def test_a_change_of_many_has_a_limit(limit: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^limit: must be between 1 and 10,000"):
+        asyncio.run(Place(MemoryDriver()).admin.bulk("cancel", Filter(), limit=limit))
 
 
 def test_a_search_that_stops_says_so_and_goes_on(tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:

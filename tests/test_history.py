@@ -15,7 +15,7 @@ from windlass.admin import Admin
 from windlass.admin.views import JobDetail
 from windlass.cli import main as windlass
 from windlass.clock import SECOND
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import InvalidInput
 from windlass.policies import fixed
 from windlass.web.access import LOCAL, Access
@@ -42,11 +42,6 @@ def on(url: str, **settings: Any) -> Windlass:
         ctx.artifact("chart.svg")
 
     return app
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/w.db"
 
 
 async def done(app: Windlass, name: str) -> JobDetail:

@@ -26,8 +26,9 @@ from windlass.demo.check import compare
 from windlass.django.past import past_of
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.paging import every_run
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.drivers.values import Claim
 from windlass.errors import InvalidInput
 from windlass.handles import JobHandle
 from windlass.testing.simulator.store import Store, run_now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from windlass.drivers.sqlite.sql import SQL as SQLITE
 from windlass.drivers.statement import Blocks
 from windlass.testing import conformance
 from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
+from windlass.testing.conformance.hand_made import HandMadePromises
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "windlass"
@@ -26,7 +28,7 @@ MANY_WRITERS = {"postgres"}
 # A block has the same name in every driver where it does the same. What one writer does step by step, many writers do in
 # one statement or under locks of their own:
 ONLY_SQLITE = set(
-    "take_lock last_seq queue_rules take_key key_holder pick_types pick_rows pick_rows_types picked changed insert_runs "
+    "take_lock last_seq queue_rules take_key key_holder pick_types pick_rows pick_rows_types picked insert_runs "
     "begin_runs close_expired try_ack undo_ack end_ack ack_begun close_acked close_begun close_unstarted report "
     "close_run place permits_of claim_limited pick pick_share pick_firsts charge_share set_wake "
     "pick_limited_rows pick_firsts_rows "
@@ -38,10 +40,11 @@ ONLY_POSTGRES = set(
     "places ack_unkept "
     "leased_by pick_shares charge_shares parked_firsts set_wakes "
     # locks, in their order
-    "take lock_queues hold_queues lock_limits hold_limits try_limits lock_groups lock_guards lock_jobs lock_ended "
+    "take lock_queues hold_queues lock_limits hold_limits try_limits lock_groups lock_guards lock_jobs try_jobs lock_ended "
     "hold_leader hold_templates lock_schedules lock_schedule_named "
     "lock_holders replaceable try_guards limits_there begin_hold be_brief hold_claims undo_hold end_hold "
     "lock_usage share_usage shared_rows_of concerning open_groups reach lock_open stopped_with members_in "
+    "doubtful_groups lock_doomed check_at_once "
     "lock_order lock_hold lock_webhooks share_webhooks lock_waiting_events lock_deliveries lock_open_for_long "
     # claims that are under way while a queue is taken
     "claims_under_way still_under_way pause "
@@ -192,15 +195,24 @@ def test_blocks_have_the_same_names_in_every_driver() -> None:
 
 def test_every_promise_has_words_and_a_good_name() -> None:
     for suite in (DriverConformance, TransactionPromises, DurabilityPromises, SqlPromises):
-        for name in dir(suite):
-            if name.startswith("test_"):
-                assert getattr(suite, name).__doc__, f"{name} promises nothing"
-                assert len(name) > len("test_") + 8, f"{name} is not a sentence"
+        names = [name for name in dir(suite) if name.startswith("test_")]
+        assert names
+        for name in names:
+            assert getattr(suite, name).__doc__, f"{name} promises nothing"
+            assert len(name) > len("test_") + 8, f"{name} is not a sentence"
+
+
+def test_no_promise_is_hidden_by_another_of_its_name() -> None:
+    """Of two in one suite Python keeps one, and the other would never be tried."""
+    suites = [*DriverConformance.__bases__, TransactionPromises, DurabilityPromises, SqlPromises, HandMadePromises]
+    names = [name for suite in suites for name in vars(suite) if name.startswith("test_")]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 def test_conformance_never_names_a_database() -> None:
-    directory = Path(conformance.__file__).parent
-    for path in directory.glob("*.py"):
+    files = list(Path(conformance.__file__).parent.glob("*.py"))
+    assert len(files) > len(DriverConformance.__bases__)
+    for path in files:
         assert not re.search(r"sqlite|postgres|apsw|psycopg", path.read_text(), re.I), path.name
 
 

@@ -20,7 +20,7 @@ from windlass.config import Settings
 from windlass.core.changes import Ack, Report
 from windlass.core.usage import HOUR, LATE
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import InvalidInput, OutOfScope
 from windlass.types import NewJob, Run
 from windlass.worker.metering import MEASURED

@@ -56,6 +56,7 @@ DO: Final = {
     "NoSuchResource": "Declare the resource; [how](../guides/resources.md).",
     "ResourceUnavailable": "Mend what it opens; the worker can be started again at once, nothing was claimed.",
     "NoCurrentJob": "Call it inside of a handler, or take `ctx` as an argument.",
+    "WouldHang": "Write what the message says; to wait for something else in a handler, wait for that job.",
     "AppClosed": "`app.open()` again, or close it later.",
     "UnknownTask": "Import the module that declares it, or correct the name; the message has a suggestion.",
     "BrokenModule": "Import it by hand: `python -c 'import tasks'` shows the same error with its traceback.",

@@ -17,7 +17,7 @@ from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
 from windlass.core.settle import riders_of
 from windlass.core.webhooks import Answer
-from windlass.drivers.protocol import Claim, Renewal
+from windlass.drivers.values import Claim, Renewal
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, DeadKind, Micros, NewJob
 

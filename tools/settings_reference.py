@@ -68,6 +68,9 @@ def rows() -> Iterator[str]:
         choices = config._CHOICES.get(field.name)
         told = words[field.name].partition("; see docs/")[0].replace("|", "\\|")
         told += f"; one of {', '.join(f'`{choice}`' for choice in choices)}" if choices else ""
+        told += (
+            f"; {config.COUNTS[field.name][0]:,} to {config.COUNTS[field.name][1]:,}" if field.name in config.COUNTS else ""
+        )
         more = f" ([more]({READ_ON[field.name]}))" if field.name in READ_ON else ""
         yield f"| `{field.name}` | {variable} | `{default(field.name)}` | {told}{more} |"
 

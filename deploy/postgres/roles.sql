@@ -62,7 +62,7 @@ grant select (webhook_id, url, events, org_id, enabled, created_at, old_until, d
   to :"producer", :"observer";
 -- What programs declare (`app.queue`, `app.limit`) is written by the first who starts. That one is paused is not among it.
 grant select, insert (name, positions, preset, settings, fairness, age_after, age_to, created_at, updated_at),
-  update (positions, preset, settings, fairness, age_after, age_to, updated_at) on queues to :"producer";
+  update (positions, preset, settings, fairness, age_after, age_to, turning, updated_at) on queues to :"producer";
 grant select, insert, update on limits to :"producer";
 grant select, delete on barrier to :"producer";  -- it is always empty: a lock
 
@@ -89,6 +89,7 @@ grant insert, update, delete on jobs, runs, limits, barrier, shares, queues, res
 grant select, insert, update, delete on webhooks to :"operator";
 grant insert, update on api_tokens to :"operator";
 grant insert on audit to :"operator";
+grant insert, update on meta to :"operator";    -- who waits for a limit that was removed
 commit;
 \else
 commit;

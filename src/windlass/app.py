@@ -1,4 +1,4 @@
-"""`Windlass`: tasks, a client and a worker under one name. The composition root; every rule is elsewhere."""
+"""The class `Windlass`, through which a program uses everything else. It wires parts together and decides nothing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import asynccontextmanager
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from windlass.admin import Admin
+from windlass.apart import check_no_loop
 from windlass.client import Client
-from windlass.clock import Clock, duration
-from windlass.config import DEFAULT_URL, SettingsOptions, settings_from
-from windlass.core.admission import check_name, check_one_of, check_queues
-from windlass.core.admission_of_changes import POSITIONS, check_alteration
-from windlass.core.alterations import Alteration, PutLimit, PutQueue
+from windlass.clock import Clock
+from windlass.config import DEFAULT_URL, SettingsOptions, check_count, settings_from
+from windlass.core.admission_of_changes import check_alteration
+from windlass.core.alterations import Alteration, PutLimit
+from windlass.core.fields import check_name, check_queues
 from windlass.crons import CronDecorator, CronOptions, declaring
 from windlass.definitions import Declared, rule_of
 from windlass.drivers.protocol import Driver
-from windlass.errors import InvalidInput, UnknownTask
+from windlass.errors import InvalidInput, UnknownTask, shown
+from windlass.foreign import APP, Translates
 from windlass.groups import GroupHandle, OpenGroup
 from windlass.handles import JobHandle
 from windlass.holds import QueueHold
@@ -32,34 +33,51 @@ from windlass.policies import Duration
 from windlass.presets import Preset
 from windlass.presets import preset as preset_named
 from windlass.programs import program
+from windlass.queues import described_queue
 from windlass.repository import Repository
 from windlass.resources import F, Resources
 from windlass.schedules import Schedules, Templates
 from windlass.targets import target_of
-from windlass.tasks import AsyncTask, CommandTask, ContextDecorator, Decorator, PreparedJob, SyncTask, Task, make_task
+from windlass.tasks import (
+    AsyncTask,
+    CommandTask,
+    ContextDecorator,
+    Decorator,
+    PreparedJob,
+    SyncTask,
+    Task,
+    make_task,
+    prepared_jobs,
+)
 from windlass.telemetry.measures import Measures
-from windlass.types import GroupMode, Micros, OnFailure, Order, Positions
+from windlass.types import GroupMode, OnFailure, Order, Positions
 from windlass.words import System, did_you_mean
 from windlass.worker import Stats, Worker
 from windlass.worker.serving import serve
+
+if TYPE_CHECKING:
+    from windlass.admin import Admin
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Windlass:
-    """A program's jobs: where they are stored, which tasks there are, how they are run.
+class Windlass(Translates):
+    """An application: the store of its jobs, the tasks that it declares, and the workers that run them.
 
-    `url` is `sqlite:///jobs.db`, `postgresql://user@host/database` or `memory://`; left out it is `$WINDLASS_URL`, else
-    `sqlite:///windlass.db`. Nothing is opened before the first use. Settings are those of `windlass.config.Settings`, also
-    as `WINDLASS_<NAME>`."""
+    `url` names the store: `sqlite:///jobs.db`, `postgresql://user@host/database`, `memory://`, or the address of a store
+    that `windlass serve` offers. Default: `$WINDLASS_URL`, else `sqlite:///windlass.db`. It is opened on first use.
+    Keyword arguments are settings of `windlass.config.Settings`, which can also be given as environment variables
+    `WINDLASS_<NAME>`."""
+
+    _foreign = APP
 
     def __init__(
         self, url: str | None = None, *, driver: Driver | None = None, clock: Clock | None = None,
         random: Random | None = None, **settings: Unpack[SettingsOptions],
     ) -> None:  # fmt: skip
         if url is not None and not isinstance(url, str):
-            raise InvalidInput("url", f"must be text such as 'sqlite:///jobs.db', got {url!r}")
+            raise InvalidInput("url", f"must be text such as 'sqlite:///jobs.db', got {shown(url)}")
         url = url or os.environ.get("WINDLASS_URL") or DEFAULT_URL
         self.client: Client = Client(url, settings_from(settings), driver=driver, clock=clock, random=random)
         self.tasks: Final[dict[str, Task[..., Any]]] = {}
@@ -87,9 +105,10 @@ class Windlass:
     def task(  # type: ignore[misc]
         self, function: Callable[..., Any] | None = None, /, *, context: bool = False, **options: Any
     ) -> Any:
-        """Make a function a task: `@app.task` or `@app.task(queue="mail", retry=Retry(max_retries=5), timeout="30s")`.
+        """Declare a task: `@app.task` or `@app.task(queue="mail", retry=Retry(max_retries=5), timeout="30s")`.
 
-        With `context=True` the function takes a `Context` first, which is not part of `enqueue`'s signature."""
+        The options are those of `windlass.options.TaskOptions`. With `context=True` the function receives a `Context` as
+        its first argument; callers of `enqueue` do not pass it. Raises `InvalidInput` if the name is taken."""
         if function is None:
             return lambda decorated: self._register(make_task(self, decorated, context=context, options=options))
         return self._register(make_task(self, function, context=context, options=options))
@@ -98,34 +117,34 @@ class Windlass:
         self, cron: str | None = None, /, *, name: str | None = None, every: Duration | None = None,
         **options: Unpack[CronOptions],
     ) -> CronDecorator:  # fmt: skip
-        """Run a task by a rule: `@app.cron("0 9 * * MON-FRI", tz="Europe/Berlin", catch_up="last")` above a function or a
-        task. `every="15m"` is an interval. `params` are the task's arguments by name; `name` is the schedule's, else the
-        task's. It is stored when a worker starts; whether it is paused is for people to say."""
+        """Run a task on a schedule: `@app.cron("0 9 * * MON-FRI", tz="Europe/Berlin", catch_up="last")` above a function
+        or a task, or `@app.cron(every="15m")` for an interval. `params` holds the task's arguments by name; `name` is the
+        name of the schedule (default: the task's). A worker stores it when it starts; a paused one stays paused."""
         return declaring(self, rule_of(cron, every), name, options)
 
     def on(self, event: str) -> Callable[[H], H]:
-        """Call a function, plain or async, with a `JobEvent` when a worker of this process has settled a job so:
-        `@app.on("job.dead")`, also job.succeeded, job.retried, job.cancelled; or with a `WorkerEvent` at worker.started and
-        worker.stopped.
+        """Call a function, plain or async, when something happens in a worker of this process.
 
-        It runs after the commit, beside the work, at most once: a worker that dies in between does not make up for it. A
-        webhook does."""
+        `@app.on("job.succeeded")`, `job.dead`, `job.retried` and `job.cancelled` pass a `JobEvent`; `worker.started` and
+        `worker.stopped` a `WorkerEvent`. The call comes after the commit, at most once: a worker that dies first makes
+        none. A webhook is not lost."""
         return lambda hook: self.hooks.add(event, hook)
 
     def resource(self, function: F) -> F:
-        """What handlers share, opened when a worker starts and closed when it has ended; `ctx.resource(Pool)` answers it:
+        """Declare an object that handlers share. It is opened when a worker starts and closed when the worker has ended:
 
             @app.resource
             async def pool() -> AsyncIterator[Pool]:
                 async with connect() as opened:
                     yield opened
 
-        A plain `def` with `Iterator[Pool]` does as well. Each child process opens them anew."""
+        Handlers get it with `ctx.resource(Pool)`. A plain `def` that returns `Iterator[Pool]` works too. Each child
+        process opens its own."""
         return self.resources.add(function)
 
     def middleware(self, function: M) -> M:
-        """Go around every execution of a handler, with a generator that takes the `Context` and yields once; the first
-        that is declared is the outermost. What it raises is how the execution ends. See `windlass.middleware`."""
+        """Wrap every execution of a handler in a generator function that takes the `Context` and yields once. The first
+        one declared is the outermost; an exception that it raises ends the execution. See `windlass.middleware`."""
         self.layers.add(function)
         for task in self.tasks.values():
             self._surround(task)
@@ -139,11 +158,11 @@ class Windlass:
         self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None,
         artifacts: Sequence[str] = (), **options: Unpack[CommandOptions],
     ) -> CommandTask:  # fmt: skip
-        """Make a program a task: `backup = app.command("backup", ["pg_dump", "--file", "{path}"], artifacts=["{path}"])`,
-        then `backup.enqueue(path="jobs.dump")`.
+        """Declare a program as a task: `backup = app.command("backup", ["pg_dump", "--file", "{path}"])`, then
+        `backup.enqueue(path="jobs.dump")`.
 
-        There is no shell, and each element of `command` becomes one argument. `env` is added to the worker's environment.
-        Another exit code than 0 is a failure; what the program prints is the run's log."""
+        It runs without a shell; each element of `command` is one argument. `env` is added to the worker's environment.
+        Any exit code but 0 is a failure. Output goes to the log of the run; `artifacts` are its files."""
         check_name("name", name)
         task = CommandTask(self, program(name, command, env, cwd, artifacts), options)
         self._register(task)
@@ -164,26 +183,17 @@ class Windlass:
         self, name: str, *, preset: System | None = None, positions: Positions | None = None,
         max_running: int | None = None, order: Order = "strict", ageing: tuple[Duration, int] | None = None,
     ) -> None:  # fmt: skip
-        """Describe a queue. A preset makes it behave as one of the source systems: retries, crashes, keys, order.
+        """Declare a queue, before the tasks that use it. Only a queue that differs from the defaults needs this.
 
-        `max_running` jobs of it run at once, on all machines. With `order="fair"` orgs take turns by their weights.
-        `ageing=("10m", 5)` raises the priority of jobs by one for every ten minutes they wait, up to 5."""
-        check_name("queue", name)
+        `preset` sets retries, crashes, keys and order to those of an earlier system. At most `max_running` of its jobs
+        run at once, on all machines together. With `order="fair"` organisations take turns according to their weights.
+        `ageing=("10m", 5)` raises the priority of a waiting job by one every ten minutes, up to 5."""
         chosen = None if preset is None else preset_named(preset)
+        changes = described_queue(
+            name, preset=preset, chosen=chosen, positions=positions, max_running=max_running, order=order, ageing=ageing
+        )
         if any(task.queue == name for task in self.tasks.values()):
             raise InvalidInput("queue", f"describe {name!r} before the tasks that use it: their policies come from it")
-        if positions is not None:
-            check_one_of("positions", positions, POSITIONS)
-        placed = positions or (chosen.positions if chosen else "tail")
-        after, to = _ageing(ageing)
-        most = max_running if max_running is not None or chosen is None else chosen.max_running
-        changes: list[Alteration] = [
-            PutQueue(name, positions=placed, preset=preset, order=order, age_after=after, age_to=to)
-        ]
-        if most is not None:
-            changes.append(PutLimit(f"queue:{name}", most, declared=True))
-        for change in changes:
-            check_alteration(change)
         self._presets[name] = chosen
         self._declare(*changes)
 
@@ -191,8 +201,8 @@ class Windlass:
         self, key: str, most: int | None = None, *, rate: str | float | None = None, burst: float | None = None,
         weight: float = 1.0,
     ) -> None:  # fmt: skip
-        """Describe a limit: `app.limit("gpu", 2)`, `app.limit("org:acme", 5, weight=2)`,
-        `app.limit("key:api", rate="10/s", burst=20)`. It holds for all machines. `app.limits` changes one at run time."""
+        """Declare a limit for all machines together: `app.limit("gpu", 2)`, `app.limit("org:acme", 5, weight=2)`,
+        `app.limit("key:api", rate="10/s", burst=20)`. `app.limits` changes one while workers run."""
         change = described(key, most, rate=rate, burst=burst, weight=weight, declared=True)
         check_alteration(change)
         if any(isinstance(other, PutLimit) and other.key == change.key for other in self.declared):
@@ -201,7 +211,7 @@ class Windlass:
 
     @property
     def limits(self) -> Limits:
-        """Look at limits and change them, now."""
+        """Reads and changes the limits that are stored."""
         return Limits(self.client)
 
     def _declare(self, *changes: Alteration) -> None:
@@ -209,10 +219,12 @@ class Windlass:
         self.client.declared.extend(changes)
 
     def preset_of(self, queue: str) -> Preset | None:
+        """The preset that a queue was declared with."""
         check_name("queue", queue)
         return self._presets.get(queue)
 
     def find_task(self, name: str) -> Task[..., Any]:
+        """The task of this name; raises `UnknownTask`, with a suggestion."""
         if name not in self.tasks:
             raise UnknownTask(name, did_you_mean(name, self.tasks))
         return self.tasks[name]
@@ -222,16 +234,16 @@ class Windlass:
     async def enqueue_many(
         self, jobs: Iterable[PreparedJob[R]], *, conn: object = None, notify: bool = True
     ) -> list[JobHandle[R]]:
-        """All of them in one transaction, or with `conn` in yours: `await app.enqueue_many(task.job(x) for x in xs)`."""
-        prepared = _prepared(jobs)
+        """Store many jobs in one transaction: `await app.enqueue_many(task.job(x) for x in xs)`. With `conn`, in yours."""
+        prepared = prepared_jobs(jobs)
         answers = await self.client.enqueue([one.new for one in prepared], self.client.now(), conn, notify)
         return [JobHandle(self.client, a.id, one.results, a.existed) for one, a in zip(prepared, answers, strict=True)]
 
     def enqueue_many_sync(
         self, jobs: Iterable[PreparedJob[R]], *, conn: object = None, notify: bool = True
     ) -> list[JobHandle[R]]:
-        """The same, blocking."""
-        prepared = _prepared(jobs)
+        """The blocking form of `enqueue_many`."""
+        prepared = prepared_jobs(jobs)
         answers = self.client.enqueue_sync([one.new for one in prepared], self.client.now(), conn, notify)
         return [JobHandle(self.client, a.id, one.results, a.existed) for one, a in zip(prepared, answers, strict=True)]
 
@@ -239,44 +251,46 @@ class Windlass:
         self, name: str, *, mode: GroupMode = "parallel", on_failure: OnFailure = "stop", id: str | None = None,  # noqa: A002
         conn: object = None, notify: bool = True,
     ) -> OpenGroup:  # fmt: skip
-        """Jobs that belong together, stored in one transaction when the block ends, or with `conn` in yours:
+        """Create a group of jobs, stored in one transaction when the block ends (in yours if `conn` is given):
 
-            async with app.group("nightly", mode="sequential") as g:
+            async with app.group("nightly", mode="sequential") as g:  # or `with`, in blocking code
                 g.add(extract.job(day))
                 g.add(load.job(day))
 
-        `with` does the same from blocking code. When a member fails for good: `stop` cancels those that have not begun,
-        `continue` goes on, `skip` goes on and forgives."""
+        If a member has failed for good, `stop` cancels members that have not begun, `continue` runs them, `skip` runs them
+        and does not count the failure against the group."""
         return OpenGroup(self.client, name, mode=mode, on_failure=on_failure, group_id=id, conn=conn, notify=notify)
 
     def group_by_id(self, group_id: str) -> GroupHandle:
-        """A group that is stored."""
+        """A handle of a stored group. Nothing is read until it is used."""
         check_name("group_id", group_id)
         return GroupHandle(self.client, group_id)
 
     def job(self, job_id: str) -> JobHandle[Any]:
-        """A job by its id. Every call on it follows a retry chain to its last link."""
+        """A handle of a stored job. Nothing is read until it is used; the types of its result are not known."""
         if not isinstance(job_id, str):
-            raise InvalidInput("id", f"must be text, got {job_id!r}")
+            raise InvalidInput("id", f"must be text, got {shown(job_id)}")
         return JobHandle(self.client, job_id, None)
 
     def hold(self, queue: str, by: str, expires_in: Duration = "5m", wait: Duration | None = None) -> QueueHold:
-        """A queue for oneself, for direct execution: `async with app.hold("gpu", by="api-7"):` or plain `with`.
+        """Keep workers off a queue while a block uses its resource: `async with app.hold("gpu", by="api-7"):`, or `with`.
 
-        Nothing of the queue starts from the moment it is asked for; the block begins when what runs has ended. `wait` is
-        how long that may take (None: for ever, 0: not at all), then `ResourceBusy`. The hold is renewed every third of
-        `expires_in`; a block whose hold is lost ends with `HoldLost`."""
+        From the request on, no job of the queue starts; the block begins when the running ones have ended. After `wait`
+        (None: no limit; 0: at once) it raises `ResourceBusy` instead. The hold is renewed every third of `expires_in`; if
+        it is lost, the block ends with `HoldLost`."""
         return QueueHold(self.client, queue, by, expires_in, wait)
 
     @property
     def admin(self) -> Admin:
-        """Look at jobs and queues, and change them; the audit log says that `code` did. In somebody's name:
-        `app.admin.acting_as("ada")`."""
+        """Inspects and changes jobs, queues and everything else in the store. The audit log names `code` as the actor;
+        `app.admin.acting_as("ada")` names somebody."""
+        from windlass.admin import Admin  # neither workers nor those who enqueue need it: a megabyte and a half
+
         return Admin(self.client, self.tasks).acting_as("code")
 
     @property
     def repository(self) -> Repository:
-        """Harmonyk's three calls: enqueue, mark_success, mark_failure."""
+        """The interface of Harmonyk, for programs that move from there: enqueue, mark_success, mark_failure."""
         if self._repository is None or self._repository.client is not self.client:
             self._repository = Repository(self.client, self.tasks)
         return self._repository
@@ -288,11 +302,14 @@ class Windlass:
         children: int | None = None, max_jobs: int | None = None, worker_id: str | None = None, target: str | None = None,
         measures: Measures | None = None,
     ) -> Worker:  # fmt: skip
-        """`children`: process handlers and commands at once. `target`: the module:attribute by which child processes can
-        import this app, where it is not a name in an imported module. `measures`: where waits and runs are counted."""
-        counts = {"concurrency": concurrency, "threads": threads, "children": children, "max_jobs": max_jobs}
-        for field in [field for field, count in counts.items() if count is not None]:
-            _check_count(field, counts[field])
+        """Make a worker; `await worker.run()` starts it. `concurrency`, `threads` and `children` bound how many async,
+        blocking and process handlers run at once, `max_jobs` how many jobs it takes. `target` is the `module:attribute`
+        by which child processes import this app, if it cannot be found."""
+        for field, count in (("concurrency", concurrency), ("threads", threads), ("children", children)):
+            if count is not None:
+                check_count(field, count)
+        if max_jobs is not None:
+            _check_limit("max_jobs", max_jobs)
         if queues:
             check_queues(queues)
         self.layers.check([(task.name, task.is_async) for task in self.tasks.values() if task.program is None])
@@ -305,7 +322,7 @@ class Windlass:
         )  # fmt: skip
 
     def child_target(self, given: str | None = None) -> str | None:
-        """How a child process finds this app. None when no task needs it to."""
+        """The `module:attribute` by which a child process imports this app; None if no task runs in one."""
         needing = [task for task in self.tasks.values() if task.run == "process" and task.program is None]
         return target_of(self, needing, given or self.target) if needing else None
 
@@ -313,7 +330,8 @@ class Windlass:
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
         children: int | None = None, drain: bool = False, target: str | None = None,
     ) -> Stats:  # fmt: skip
-        """Be a worker until SIGTERM or Ctrl-C; with `drain`, until nothing is due. For scripts."""
+        """Run a worker until SIGTERM or Ctrl-C, or with `drain` until no job is due. Blocks; meant for scripts."""
+        check_no_loop("app.run()", "await app.worker().run(), or async with app.running()")
 
         async def main() -> Stats:
             worker = self.worker(queues=queues, concurrency=concurrency, threads=threads, children=children, target=target)
@@ -329,7 +347,7 @@ class Windlass:
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None, threads: int | None = None,
         children: int | None = None, target: str | None = None,
     ) -> AsyncIterator[Worker]:  # fmt: skip
-        """A worker inside this event loop, for as long as the block lasts: in an ASGI app's lifespan, for instance."""
+        """Run a worker in the current event loop while the block lasts, for example in the lifespan of an ASGI app."""
         worker = self.worker(queues=queues, concurrency=concurrency, threads=threads, children=children, target=target)
         self._reopen()
         await self.client.ready()  # whoever has no store should hear of it here, not when the block ends
@@ -346,15 +364,15 @@ class Windlass:
             await task
 
     async def tick(self, limit: int = 10) -> Stats:
-        """Claim at most `limit` runnable jobs, execute them here, settle them with backoff; then return what happened."""
-        _check_count("limit", limit)
+        """Claim at most `limit` jobs that are due, run them in this event loop, and return once their ends are stored."""
+        _check_limit("limit", limit)
         return await self.worker(max_jobs=limit).run(drain=True)
 
     # ----------------------------------------------------------------------------------------------------------- closing
 
     def open(self) -> None:
-        """Open the store now, rather than on first use. Needed only before a first enqueue inside your own transaction,
-        which would keep the store from being made."""
+        """Open the store now. Needed only if the first enqueue happens inside a transaction of your own, which would
+        block its creation."""
         self._reopen()
         self.client.open()
 
@@ -363,6 +381,7 @@ class Windlass:
             self.client.declared = list(self.declared)
 
     async def close(self) -> None:
+        """Close the store. Stop workers first; a later `open` or `async with` opens it again."""
         await self.client.close()
 
     async def __aenter__(self) -> Windlass:
@@ -375,23 +394,6 @@ class Windlass:
         await self.close()
 
 
-def _check_count(field: str, value: object) -> None:
+def _check_limit(field: str, value: object) -> None:
     if type(value) is not int or value < 1:
-        raise InvalidInput(field, f"must be a whole number of at least 1, got {value!r}")
-
-
-def _ageing(said: object) -> tuple[Micros | None, int | None]:
-    if said is None:
-        return None, None
-    if not isinstance(said, tuple) or len(said) != 2 or type(said[1]) is not int:
-        raise InvalidInput("ageing", f"must be how long a job waits and the highest priority, as ('10m', 5), got {said!r}")
-    return duration(said[0], field="ageing"), said[1]
-
-
-def _prepared(jobs: Iterable[PreparedJob[R]]) -> list[PreparedJob[R]]:
-    if not isinstance(jobs, Iterable):
-        raise InvalidInput("jobs", f"takes what task.job(...) makes, in a list or the like, got {jobs!r}")
-    prepared: list[Any] = list(jobs)
-    if strange := [one for one in prepared if not isinstance(one, PreparedJob)]:
-        raise InvalidInput("jobs", f"takes what task.job(...) makes, got {strange[0]!r}")
-    return prepared
+        raise InvalidInput(field, f"must be a whole number of at least 1, got {shown(value)}")

@@ -26,11 +26,11 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]
 def lifespan(
     jobs: Windlass, *, worker: bool = False, around: Lifespan | None = None, **options: Any
 ) -> Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]:
-    """The store is open while the application is, so that what is wrong with it is told at the start.
+    """Keep the store open while the application runs, so that errors show at the start.
 
-    With `worker` the process is a worker as well, with the options of `app.running()`: fine for small things, but every
-    process of the server is one then, and shares its event loop with requests. `around` is a lifespan of your own, that
-    begins before and ends after."""
+    With `worker`, the process is also a worker, with the options of `app.running()`. That is fine for small programs, but
+    then every server process is a worker and shares its event loop with requests. `around` is a lifespan of your own,
+    which begins before this one and ends after it."""
 
     @asynccontextmanager
     async def span(app: Any) -> AsyncIterator[Mapping[str, Any]]:
@@ -47,7 +47,7 @@ def lifespan(
 
 
 def jobs_of(connection: HTTPConnection) -> Windlass:
-    """The app of `lifespan`, as a dependency that a test can override: `jobs: Annotated[Windlass, Depends(jobs_of)]`."""
+    """The app of `lifespan`, as a dependency that tests can override: `jobs: Annotated[Windlass, Depends(jobs_of)]`."""
     found = getattr(connection.app.state, STATE, None)
     if not isinstance(found, Windlass):
         raise InvalidInput("lifespan", "this application has no Windlass; write FastAPI(lifespan=lifespan(jobs))")

@@ -1,4 +1,4 @@
-"""The store with a clock, ids and settings around it, opened on first use."""
+"""The client: one store with the clock, ids and settings that belong to it. It opens the store on first use."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.settle import Outcome
 from windlass.drivers import HTTP, POSTGRES, open_driver
-from windlass.drivers.protocol import Driver, Enqueued
+from windlass.drivers.protocol import Driver
 from windlass.drivers.sealed import SealedDriver
+from windlass.drivers.values import Enqueued
 from windlass.errors import AppClosed, InvalidInput, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
 from windlass.outgoing import Sender, Sends
@@ -36,9 +37,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CHAIN_LIMIT: Final = 10_000
 
+KEPT: Final[dict[AlterAnswer, str]] = {
+    "referred": "rows of another table refer to it; delete those first, or let its foreign key say what becomes of them",
+    "busy": "somebody holds its row; try again",
+}
+
 
 class Joins(Protocol):
-    """A transaction that enqueues of its client join."""
+    """An open transaction of a handler: what its client enqueues meanwhile becomes part of it."""
 
     client: Client
 
@@ -47,14 +53,14 @@ class Joins(Protocol):
 
 
 class Consumes(Protocol):
-    """The span of one execution."""
+    """The tracing span of one execution."""
 
     def end(self, outcome: Outcome, traceback: str | None = None) -> None: ...
     def lost(self) -> None: ...
 
 
 class Traces(Protocol):
-    """What follows jobs from where they are made to where they run: `telemetry/tracing.py`."""
+    """Tracing: spans for enqueueing and for executing, linked to each other. Implemented in `telemetry/tracing.py`."""
 
     def producing(self, new: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]: ...
     def consuming(self, job: Claimed, within: Context | None) -> Consumes: ...
@@ -64,7 +70,7 @@ joined: ContextVar[Joins | None] = ContextVar("windlass_transaction", default=No
 
 
 class Client:
-    """Everything that talks to one store. Threads and event loops may share it."""
+    """Access to one store, on behalf of tasks, handles, workers and the admin. Threads and event loops may share one."""
 
     def __init__(
         self, url: str, settings: Settings, *, driver: Driver | None = None, clock: Clock | None = None,
@@ -73,7 +79,7 @@ class Client:
         self.url = url
         self.settings = settings
         self.ids = Ids(random)
-        self.declared: list[Alteration] = []  # queues as the program describes them, written before the first enqueue
+        self.declared: list[Alteration] = []  # queues and limits of the program, written before the first enqueue
         self.tracing: Traces | None = None  # where nobody asked for it, nothing of it is imported
         self.due_listeners: list[Callable[[Micros], None]] = []
         self._clock = self._given_clock = clock
@@ -92,11 +98,12 @@ class Client:
 
     @property
     def where(self) -> str:
-        """The URL for people: without its password."""
+        """The URL without its password, for messages."""
         return redacted(self.url)
 
     @property
     def driver(self) -> Driver:
+        """The open driver. Opens the store if need be; raises `AppClosed` after `close`."""
         driver = self._driver
         return driver if driver is not None and self._pid == os.getpid() and not self._closed else self._open()
 
@@ -116,20 +123,20 @@ class Client:
             return self._driver
 
     def dressed(self, driver: Driver) -> Driver:
-        """With what stands before it: the seal, where there are keys."""
+        """The driver, behind one that encrypts and decrypts if there are keys."""
         ring = self.ring
         return driver if ring is None else cast("Driver", SealedDriver(driver, ring))
 
     @property
     def ring(self) -> KeyRing | None:
-        """The keys that payloads and results are sealed with; None: they are stored as they are."""
+        """The keys that encrypt payloads and results; None: they are stored as plain text."""
         path = self.settings.key_file
         if self._ring is None or self._ring[0] != path:
             self._ring = (path, ring_of(path))
         return self._ring[1]
 
     def options(self) -> dict[str, Any]:
-        """What the settings say to the driver that the URL names."""
+        """The keyword arguments for the driver of this URL, taken from the settings."""
         settings, scheme = self.settings, scheme_of(self.url)
         if scheme == "sqlite":
             return {"durability": settings.durability, "sqlite": settings.sqlite}
@@ -145,7 +152,7 @@ class Client:
 
     @property
     def run_logs(self) -> RunLogs:
-        """Where runs on this store keep what they log. The URL and the settings may still change after the start."""
+        """The directory of run logs for this store. Made anew if the URL or the settings have been changed."""
         asked = (self.url, self.settings)
         if self._run_logs is None or self._run_logs[0] != asked:
             self._run_logs = (asked, RunLogs(root_of(self.settings, self.url), self.settings.log_limit))
@@ -153,7 +160,7 @@ class Client:
 
     @property
     def sender(self) -> Sends:
-        """How webhooks are called."""
+        """Sends the requests to webhooks."""
         if self._sender is None:
             self._sender = Sender.from_settings(self.settings)
         return self._sender
@@ -163,19 +170,20 @@ class Client:
         self._sender = sender
 
     def now(self) -> Micros:
+        """The time by the clock of the store, in microseconds since 1970."""
         if self._clock is None:
             self._open()
             assert self._clock is not None, "an open store has a clock"
         return self._clock.now()
 
     def now_beside(self, conn: object) -> Micros:
-        """The same for an enqueue on the caller's own connection: the store may have to be opened for it first."""
+        """`now()` for an enqueue on the caller's own connection, which must not wait for the caller's own write lock."""
         if conn is not None and self._clock is None:
             self._open_beside(conn)
         return self.now()
 
     def reopen(self) -> bool:
-        """Take back a close. True when there was one; a driver that was given stays closed."""
+        """Undo `close`, unless the driver was passed in; returns whether it was closed."""
         with self._lock:
             was_closed = self._closed and self._given is None
             self._closed = self._closed and not was_closed
@@ -192,15 +200,15 @@ class Client:
     # ------------------------------------------------------------------------------------------------------ who asks
 
     def shares(self, other: Client) -> bool:
-        """Whether both are the same client, perhaps in somebody's name."""
+        """Whether both are the same client, apart from the person in whose name they act."""
         return self.__dict__ is other.__dict__
 
     def selecting(self, words: str) -> Client:
-        """For changes to all that match: where changes are noted, so are these words."""
+        """A client for a change of many jobs; one that acts for somebody notes these words in the audit log."""
         return self
 
     def bounded(self, options: JobOptions) -> JobOptions:
-        """What may be said of a new job, by whoever this client acts for."""
+        """The options of a new job, checked against what the person may do for whom this client acts."""
         return options
 
     # -------------------------------------------------------------------------------------------------------- enqueue
@@ -250,26 +258,26 @@ class Client:
         return answers
 
     async def declare(self) -> None:
-        """Write the queues that the program describes. Two callers at once write the same twice, which harms nobody;
-        none of them goes on before they are stored."""
+        """Store the queues and limits that the program declares. Two callers at the same time write them twice, which is
+        harmless; neither returns before they are stored."""
         wishes = list(self.declared)
         await self.driver.alter(wishes, now=self.now())
         self.declared = [wish for wish in self.declared if wish not in wishes]
 
     async def ready(self) -> None:
-        """Open the store and write the queues that the program describes: what is wrong with it should be told now."""
+        """Open the store and store the program's declarations, so that errors show at the start."""
         self._open()
         if self.declared:
             await self.declare()
 
     def open(self) -> None:
-        """Open the store and write the queues that the program describes, from blocking code."""
+        """The blocking form of `ready`."""
         self._open()
         if self.declared:
             apart(self.declare)
 
     def _open_beside(self, conn: object) -> None:
-        """The same while the caller's own transaction may hold the write lock."""
+        """`open` while the caller's own transaction may hold the write lock; if it does, say what to do."""
         try:
             self.open()
         except StoreBusy:
@@ -281,7 +289,7 @@ class Client:
             ) from None
 
     def tell_due(self, run_at: Micros | None) -> None:
-        """A worker in this process need not find out by polling when a delayed job is due."""
+        """Tell the workers of this process when a delayed job is due, so that they need not poll for it."""
         if run_at is not None:
             for listener in self.due_listeners:
                 listener(run_at)
@@ -289,7 +297,7 @@ class Client:
     # ----------------------------------------------------------------------------------------------------- one job
 
     async def head(self, job_id: str) -> Job:
-        """The job, or the link that its retry chain has reached by now."""
+        """The current row of a job: its own, or the last link of its retry chain. Raises `JobNotFound`."""
         for _ in range(CHAIN_LIMIT):
             [job] = await self.driver.get([job_id])
             if job is None:
@@ -300,8 +308,8 @@ class Client:
         raise JobNotFound(job_id)
 
     async def links(self, job_id: str) -> list[Job]:
-        """The job and the links that took over from it, first to last; nothing of a job that is not there. A hand may have
-        made a ring of them."""
+        """The job and the links of its retry chain that follow it, in order; empty if there is no such job. Stops at a
+        link that was there before: SQL by hand may have made a circle."""
         found: dict[str, Job] = {}
         following: str | None = job_id
         while following is not None and following not in found:
@@ -315,8 +323,8 @@ class Client:
     async def newest_runs(
         self, links: Sequence[str], limit: int = RUNS_LIMIT, before: int | None = None
     ) -> dict[str, list[Run]]:
-        """The newest executions of a retry chain, by its links, each first to last. What came before is left out; with
-        `before`, so are those of the last link from that number on."""
+        """The newest `limit` executions of a retry chain, as a list in order for each link. With `before`, only
+        executions of the last link with a smaller number count."""
         found: dict[str, list[Run]] = {}
         for job_id in reversed(links):
             if limit == 0:
@@ -329,7 +337,9 @@ class Client:
     async def alter_head(
         self, job_id: str, make: Callable[[str], Alteration], what: str, why: str
     ) -> tuple[str, AlterAnswer]:
-        """Change the chain's last link. Should it be superseded meanwhile, its successor is asked instead."""
+        """Change the last link of a retry chain, and try again with the next one if another link takes over meanwhile.
+
+        Returns the id of the link and the answer. Raises `JobNotFound`, or `Refused` with `what` and `why`."""
         self.check_apart(what)
         while True:
             head = await self.head(job_id)
@@ -340,13 +350,15 @@ class Client:
                     raise Refused(head.id, what, f"it is {latest.state}; {why}")
             elif answer == "duplicate":
                 raise Refused(head.id, what, "another job with its dedupe key is queued or running")
+            elif answer in KEPT:
+                raise Refused(head.id, what, KEPT[answer])
             elif answer == "not_found":
                 raise JobNotFound(head.id)
             else:
                 return head.id, answer
 
     def check_apart(self, what: str) -> None:
-        """Refuse inside of a transaction of this client."""
+        """Raise `InvalidInput` inside a transaction of this client, which only enqueues can join."""
         transaction = joined.get()
         if transaction is not None and transaction.client.shares(self):
             raise InvalidInput(
@@ -355,6 +367,7 @@ class Client:
             )  # fmt: skip
 
     def watch(self) -> ResultWatch:
+        """What waits for results on the current event loop."""
         loop = asyncio.get_running_loop()
         watch = self._watches.get(loop)
         if watch is None:
@@ -364,7 +377,7 @@ class Client:
         return watch
 
     def tell_settled(self) -> None:
-        """Called by a worker on its event loop."""
+        """Wake those who wait for results on this event loop; a worker calls it after it has settled jobs."""
         watch = self._watches.get(asyncio.get_running_loop())
         if watch is not None:
             watch.tell()

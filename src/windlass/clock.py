@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.types import Micros
 
 SECOND: Final = 1_000_000
@@ -30,7 +30,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 
 
 class Clock(Protocol):
-    """Where `now` comes from. Must never run backwards within a process."""
+    """The source of `now`. It must never run backwards within a process."""
 
     def now(self) -> Micros: ...
 
@@ -138,6 +138,9 @@ def wall() -> Micros:
 
 def instant(value: datetime, *, field: str = "datetime") -> Micros:
     """An aware datetime as stored. A naive one is refused: nobody knows which hour it means."""
+    given: object = value
+    if not isinstance(given, datetime):
+        raise InvalidInput(field, f"must be a datetime such as datetime.now(UTC), got {shown(given)}")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidInput(field, f"{value!r} has no time zone; use datetime.now(UTC) or attach one")
     return (value - EPOCH) // MICROSECOND
@@ -160,20 +163,20 @@ def duration(value: timedelta | float | str, *, field: str = "duration") -> Micr
     elif isinstance(value, str):
         micros = _parse(value.strip(), field)
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(field, f"{value!r} is not a duration; use a timedelta, seconds, or text such as '5m'")
+        raise InvalidInput(field, f"{shown(value)} is not a duration; use a timedelta, seconds, or text such as '5m'")
     elif value != value:
         raise InvalidInput(field, f"{value!r} is not a duration")
     else:  # clamped first: infinity, and what would become it when multiplied, cannot be rounded
         micros = round(max(-1, min(value, LONGEST)) * SECOND)
     if micros < 0:
-        raise InvalidInput(field, f"must not be negative, got {value!r}")
+        raise InvalidInput(field, f"must not be negative, got {shown(value)}")
     if micros > LONGEST:
-        raise InvalidInput(field, f"{value!r} is longer than a thousand years")
+        raise InvalidInput(field, f"{shown(value)} is longer than a thousand years")
     return micros
 
 
 def _parse(text: str, field: str) -> Micros:
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise InvalidInput(field, f"{text!r} is not a duration; write '30s', '5m', '1h30m', '250ms' or '2d'")
-    return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)
+        raise InvalidInput(field, f"{shown(text)} is not a duration; write '30s', '5m', '1h30m', '250ms' or '2d'")
+    return sum(round(min(float(number) * _UNITS[unit], LONGEST + 1)) for number, unit in parts)

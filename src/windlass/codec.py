@@ -73,7 +73,7 @@ class Arguments:
         self._all_placed = len(by_place) == len(parameters) == len(self._required)
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int) -> bytes:
-        """One JSON object of the arguments that were given; defaults belong to the function and are not stored."""
+        """The given arguments as one JSON object. Defaults belong to the function and are not stored."""
         try:
             if self._starred or (kwargs and self._place_only):
                 for name in (self._taken - self._by_keyword).intersection(kwargs):

@@ -14,7 +14,7 @@ from ipaddress import ip_network
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
 from windlass.clock import SECOND, duration
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.policies import DEFAULT_RETRY, Duration, Retry
 from windlass.presets import KeyScope
 from windlass.types import History, Micros, OnDuplicate, OnUnknown
@@ -63,7 +63,7 @@ class Settings:
     webhook_networks: str = "none"  # of your own, that may be called, by http too: "10.0.0.0/8, 192.168.7.4"
     webhook_ports: str = "443"  # of public receivers
     webhook_timeout: Micros = 20 * SECOND  # of one attempt, from the first look at the name to the end of the answer
-    webhook_concurrency: int = 20  # messages that a worker sends at once, a fifth of them to one webhook; 0 = none
+    webhook_concurrency: int = 20  # messages that a worker sends at once, a fifth of them to one; 0 = none
     unhealthy_after: Micros = 300 * SECOND  # a queue in which a job that is due waits for so long is not well
     log_root: str = "auto"  # where runs keep their logs: beside a SQLite file, else ./windlass-logs; "none" = nowhere
     log_limit: int = 1 << 20  # bytes of one run's log: the first half and the last half of it are kept
@@ -136,11 +136,22 @@ _DURATIONS: Final = frozenset({
     "lease", "leader_lease", "worker_timeout", "grace", "poll", "timeout", "keep_succeeded", "keep_cancelled", "keep_dead",
     "store_timeout", "kill_after", "keep_events", "keep_usage", "webhook_timeout", "unhealthy_after",
 })  # fmt: skip
-_COUNTS: Final = {
-    "concurrency": 1, "threads": 1, "prefetch": 0, "max_lost": 0, "payload_limit": 2, "result_limit": 2, "connections": 1,
-    "children": 1, "child_jobs": 1, "child_memory": 0, "log_limit": 1_024,
-    "webhook_concurrency": 0,
+MOST: Final = Settings.payload_limit
+# The least and the most: what is beyond was never meant, and takes a machine or a server away from everybody.
+COUNTS: Final = {
+    "concurrency": (1, 10_000), "threads": (1, 1_000), "children": (1, 1_000), "child_jobs": (1, 1_000_000_000),
+    "child_memory": (0, 1 << 50), "prefetch": (0, 100_000), "max_lost": (0, 1_000_000), "payload_limit": (2, MOST),
+    "result_limit": (2, 1 << 30), "connections": (1, 1_000), "log_limit": (1_024, 1 << 30),
+    "webhook_concurrency": (0, 10_000),  # a worker asks for what it will send in one question
+    "processes": (1, 1_000),  # of one supervisor
 }  # fmt: skip
+_SPANS: Final = {
+    "poll": (SECOND // 1_000, 365 * DAY),  # a shorter one is a worker that does nothing else
+    "timeout": (0, 100 * 365 * DAY),  # a job keeps it in nanoseconds
+    "store_timeout": (SECOND // 10, DAY),  # a call may need a new connection; a server takes milliseconds of 31 bits
+    "webhook_timeout": (SECOND // 10, DAY),
+}
+_WHY: Final = {"payload_limit": "; no store takes more, store a reference"}
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "idempotency_scope": get_args(KeyScope),
     "on_duplicate": get_args(OnDuplicate),
@@ -152,9 +163,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "migrate": get_args(Migrate),
 }
 NAMES: Final = tuple(field.name for field in fields(Settings))
-MOST: Final = Settings.payload_limit
 SHORTEST_LEASE: Final = SECOND // 10
-SHORTEST_STORE_TIMEOUT: Final = SECOND // 10
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{8,1000}")  # what can stand behind `Bearer`
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,40}")
 
@@ -173,10 +182,6 @@ def settings_from(given: Mapping[str, Any], environment: Mapping[str, str] | Non
         elif key in env and name != "retry":
             found[name] = _checked(name, _from_text(name, env[key], key), key)
     settings = replace(Settings(), **found)
-    if settings.payload_limit > MOST:
-        raise InvalidInput("payload_limit", f"must be at most {MOST:,}, because no store takes more; store a reference")
-    if settings.store_timeout < SHORTEST_STORE_TIMEOUT:
-        raise InvalidInput("store_timeout", "must be at least 100 ms: a call may need a new connection")
     check_leases(settings)
     return settings
 
@@ -197,7 +202,7 @@ def check_leases(settings: Settings) -> None:
 def check_schema(name: object, field: str = "schema") -> None:
     if not isinstance(name, str) or not _SCHEMA.fullmatch(name):
         raise InvalidInput(
-            field, f"must be lower-case letters, digits and _, at most 41 and not beginning with pg_, got {name!r}"
+            field, f"must be lower-case letters, digits and _, at most 41 and not beginning with pg_, got {shown(name)}"
         )
 
 
@@ -206,13 +211,13 @@ def check_networks(text: object, field: str = "webhook_networks") -> None:
         for part in pieces(text):
             ip_network(part)
     except ValueError:
-        raise InvalidInput(field, f"must be networks such as '10.0.0.0/8, 192.168.7.4', got {text!r}") from None
+        raise InvalidInput(field, f"must be networks such as '10.0.0.0/8, 192.168.7.4', got {shown(text)}") from None
 
 
 def check_ports(text: object, field: str = "webhook_ports") -> None:
     parts = pieces(text)
     if not parts or not all(part.isascii() and part.isdecimal() and 0 < int(part[:6]) < 65_536 for part in parts):
-        raise InvalidInput(field, f"must be port numbers such as '443, 8443', got {text!r}")
+        raise InvalidInput(field, f"must be port numbers such as '443, 8443', got {shown(text)}")
 
 
 def pieces(text: object) -> list[str]:
@@ -225,23 +230,42 @@ def pieces(text: object) -> list[str]:
 
 
 def _from_text(name: str, text: str, key: str) -> object:
-    if name not in _COUNTS:
+    if name not in COUNTS:
         return text
     try:
         return int(text)
     except ValueError:
-        raise InvalidInput(key, f"must be a whole number, got {text!r}") from None
+        raise _out_of_range(name, text, key) from None
+
+
+def check_count(name: str, value: object, field: str | None = None) -> None:
+    """One of those that are counts of something, wherever it was given."""
+    least, most = COUNTS[name]
+    if type(value) is not int or not least <= value <= most:
+        raise _out_of_range(name, value, field or name)
+
+
+def _out_of_range(name: str, value: object, field: str) -> InvalidInput:
+    least, most = COUNTS[name]
+    return InvalidInput(field, f"must be a whole number from {least:,} to {most:,}, got {shown(value)}{_WHY.get(name, '')}")
+
+
+def checked_span(name: str, value: object, field: str) -> Micros:
+    found = duration(cast("Duration", value), field=field)
+    least, most = _SPANS.get(name, (0, found))
+    if not least <= found <= most:
+        raise InvalidInput(field, f"must be from {least / SECOND:g} s to {most / SECOND:,.0f} s, got {shown(value)}")
+    return found
 
 
 def _checked(name: str, value: object, field: str) -> object:
     if name in _DURATIONS:
-        return duration(cast("Duration", value), field=field)
-    if name in _COUNTS:
-        if type(value) is not int or value < _COUNTS[name]:
-            raise InvalidInput(field, f"must be a whole number of at least {_COUNTS[name]}, got {value!r}")
+        return checked_span(name, value, field)
+    if name in COUNTS:
+        check_count(name, value, field)
     elif name in _CHOICES:
         if value not in _CHOICES[name]:
-            raise InvalidInput(field, f"must be one of {', '.join(_CHOICES[name])}, got {value!r}")
+            raise InvalidInput(field, f"must be one of {', '.join(_CHOICES[name])}, got {shown(value)}")
     elif name == "schema":
         check_schema(value, field)
     elif name == "webhook_networks":
@@ -251,10 +275,10 @@ def _checked(name: str, value: object, field: str) -> object:
     elif name in ("log_root", "key_file"):
         if not isinstance(value, str) or not value or "\x00" in value:
             what = "a directory, 'auto'" if name == "log_root" else "a file with keys"
-            raise InvalidInput(field, f"must be the path of {what} or 'none', got {value!r}")
+            raise InvalidInput(field, f"must be the path of {what} or 'none', got {shown(value)}")
     elif name == "token":
         if not isinstance(value, str) or (value != "none" and not _TOKEN.fullmatch(value)):
             raise InvalidInput(field, "must be an API token, or 'none'")  # and is not shown
     elif not isinstance(value, Retry):
-        raise InvalidInput(field, f"must be a windlass.Retry, got {value!r}")
+        raise InvalidInput(field, f"must be a windlass.Retry, got {shown(value)}")
     return value

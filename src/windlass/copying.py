@@ -150,10 +150,8 @@ class Copy:
                 match step:
                     case "begin":
                         self._begin()
-                    case "clear":
-                        self._clear()
-                    case "receive":
-                        self._receive()
+                    case "clear" | "receive":
+                        self._or_reopen(self._clear if step == "clear" else self._receive)
                     case "drain":
                         self._drain()
                     case "copy":
@@ -186,6 +184,19 @@ class Copy:
         if not self._when_free(lambda: self._source.drain(mark)):
             raise CopyRefused("another copier has just begun; look with --dry-run")
         self._mark, self._said_at = mark, ticking()
+
+    def _or_reopen(self, begin: Callable[[], None]) -> None:
+        """Claims must not wait for a target that cannot take part: before it receives there is nothing to go on with."""
+        try:
+            begin()
+        except BaseException:
+            target = None  # also where it does not say: whoever begins anew clears it
+            with suppress(WindlassError):
+                target = self._target.target_mark()
+            if self._mark is not None and (target is None or target.copy_id != self._mark.copy_id):
+                with suppress(WindlassError):
+                    self._reopen()
+            raise
 
     def _clear(self) -> None:
         """Left by a copy that was given up while the target could not be reached."""

@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Task[..., Any])
 
 
 class CronOptions(TypedDict, total=False):
-    """As `ScheduleOptions`, but for `enabled`, which is for people to say."""
+    """Options of `app.cron(...)`: those of a schedule without `enabled`, which people set."""
 
     tz: str
     params: Mapping[str, Any]
@@ -32,7 +32,7 @@ class CronOptions(TypedDict, total=False):
 
 
 class CronDecorator(Protocol):
-    """What `app.cron(...)` answers: a task stays the task that it is, a function becomes one."""
+    """What `app.cron(...)` returns: it leaves a task as it is and makes a task of a function."""
 
     @overload
     def __call__(self, task: T, /) -> T: ...
@@ -65,7 +65,7 @@ def declaring(home: Home, rule: str, name: str | None, options: CronOptions) -> 
 
 
 def declared(name: str, task: Task[..., Any], rule: str, options: CronOptions) -> Declared:
-    """Its template has its name, and all the arguments; the ids are those of a new one, drawn when it is stored."""
+    """A declared schedule and the template of the same name that holds its arguments. Real ids are drawn on storing."""
     said: ScheduleOptions = {key: value for key, value in options.items() if key != "params"}  # type: ignore[assignment]
     template = of_template(name, task.prototype(**options.get("params", {})), "declared")
     schedule = of_schedule(name, name, rule, said, "declared")

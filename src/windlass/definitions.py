@@ -1,7 +1,7 @@
-"""Templates and schedules as they are put: values, checked before they are sent to a store.
+"""Templates and schedules as changes that are checked before they reach a store.
 
-Where the program's tasks are known, what is put is checked by their signatures. Where they are not (a command without
-`--app`), it is checked as far as the store can tell."""
+Arguments are checked against the signature of the task if the program is known, and else (a command without `--app`) as
+far as the store can tell."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.core.cronwords import in_plain_words, on_the_wall
 from windlass.core.schedules import upcoming
 from windlass.core.templates import merged, params_in, policies_of
 from windlass.core.uniqueness import stable_json
-from windlass.errors import InvalidInput, Undecodable, UnknownTask
+from windlass.errors import InvalidInput, Undecodable, UnknownTask, shown
 from windlass.options import check_options, plan
 from windlass.policies import Duration, Retry
 from windlass.presets import HARMONYK
@@ -33,7 +33,7 @@ MOST_SHOWN: Final = 1_000
 
 
 class TemplateOptions(TypedDict, total=False):
-    """What a template says of its jobs beyond what their task says."""
+    """Options of a template. They override those of its task."""
 
     queue: str
     priority: int
@@ -51,10 +51,10 @@ class TemplateOptions(TypedDict, total=False):
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What may be said of a schedule besides its rule."""
+    """Options of a schedule, besides its rule."""
 
     tz: str
-    params: Mapping[str, Any]  # over those of the template
+    params: Mapping[str, Any]  # arguments that override those of the template
     catch_up: CatchUp
     cap: int  # of catch_up="all"
     overlap: Overlap
@@ -67,7 +67,7 @@ OF_SCHEDULE: Final = frozenset(ScheduleOptions.__annotations__)
 
 
 class Home(Protocol):
-    """Whose templates and schedules these are. Without tasks it does not know the program."""
+    """What templates and schedules need of an app. `tasks` is None if the program is not known."""
 
     @property
     def client(self) -> Client: ...
@@ -76,7 +76,7 @@ class Home(Protocol):
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """What a rule will do: in words, and its next times in the zone's own time."""
+    """A rule in words, and its next times in the local time of its zone."""
 
     cron: str
     timezone: str
@@ -86,7 +86,7 @@ class Preview(Struct, frozen=True, kw_only=True):
 
 
 def prototype(home: Home, task: str | Task[..., Any], params: Mapping[str, Any], options: TemplateOptions) -> NewJob:
-    """The job that a template stands for, checked by the task's signature where the task is known."""
+    """The job that a template makes. Its arguments are checked against the task, if that is known."""
     check_options(options, OF_TEMPLATE, "a template")
     check_params("params", params)
     name = task.name if isinstance(task, Task) else task
@@ -122,7 +122,7 @@ def of_schedule(
 
 
 def rule_of(cron: str | None, every: Duration | None) -> str:
-    """A cron expression or an interval, as it is stored."""
+    """The stored form of a cron expression or an interval."""
     if (cron is None) == (every is None):
         raise InvalidInput("cron", "give a cron expression such as '0 9 * * *', or every='15m', and not both")
     if every is None:
@@ -134,18 +134,18 @@ def rule_of(cron: str | None, every: Duration | None) -> str:
 
 def check_params(field: str, params: object) -> None:
     if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-        raise InvalidInput(field, f"must be arguments by name such as {{'day': 3}}, got {params!r:.80}")
+        raise InvalidInput(field, f"must be arguments by name such as {{'day': 3}}, got {shown(params)}")
 
 
 def encoded(params: Mapping[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(dict(params))
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput("params", f"cannot be written as JSON: {error}") from None
 
 
 def check_overrides(home: Home, template: Template, overrides: bytes) -> None:
-    """By the task's signature where it is known, else by what the template gives."""
+    """Raise `InvalidInput` for arguments that the task, or if it is not known the template, does not have."""
     given, known = params_in("params", overrides), params_in("params", template.params)
     task = (home.tasks or {}).get(template.type)
     takes = known if task is None else task.arguments.names
@@ -161,9 +161,9 @@ def check_overrides(home: Home, template: Template, overrides: bytes) -> None:
 
 
 def preview(rule: str, tz: str, after: Micros, count: int = 5, anchor: Micros | None = None) -> Preview:
-    """Pure, but for the zone's table: the next times of a rule, with the offset that holds at each of them."""
+    """The next times of a rule, each with the offset of the zone at that time."""
     if type(count) is not int or not 1 <= count <= MOST_SHOWN:
-        raise InvalidInput("count", f"must be between 1 and {MOST_SHOWN:,}, got {count!r}")
+        raise InvalidInput("count", f"must be between 1 and {MOST_SHOWN:,}, got {shown(count)}")
     text, zone = check_rule(rule), ZoneInfo(check_zone(tz))
     row = Schedule(
         schedule_id="", template_id="", name="", cron_expression=text, timezone=tz,
@@ -174,7 +174,7 @@ def preview(rule: str, tz: str, after: Micros, count: int = 5, anchor: Micros | 
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """A schedule that code declares, with a template of the same name. Nothing is stored before a worker starts."""
+    """A schedule that code declares, and its template of the same name. They are stored when a worker starts."""
 
     template: PutTemplate
     schedule: PutSchedule

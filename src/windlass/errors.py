@@ -6,6 +6,7 @@ later without anything being changed: a busy file, yes; a stale lease token, nev
 
 from __future__ import annotations
 
+from windlass.telling import shown as shown
 from windlass.urls import redacted
 
 
@@ -271,7 +272,7 @@ class DriverForked(WindlassError):
 
 
 class StoreError(WindlassError):
-    """The database could not do what was asked. Nothing of the failed call was stored, but for `OutcomeUnknown`."""
+    """The database could not do what was asked. Nothing of it was stored, but for `OutcomeUnknown` and `RowsHeld`."""
 
 
 class StoreBusy(StoreError):

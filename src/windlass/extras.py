@@ -1,4 +1,4 @@
-"""Extras: what they bring is looked for where it is needed, so that whoever lacks it is told what to type."""
+"""Extras: optional libraries, which are looked for where they are needed, so that the error can say what to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups as a program holds them: one that is being put together, and one that is there."""
+"""Handles of groups: of one that is stored, and of one that is being created."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec.structs import replace
 
-from windlass.apart import apart
+from windlass.apart import WouldHang, apart, check_no_loop
 from windlass.client import Client, joined
 from windlass.clock import duration
-from windlass.core.admission import GROUP_MODES, ON_FAILURE, check_name, check_one_of, check_text
+from windlass.context import running_now
+from windlass.core.admission import GROUP_MODES, ON_FAILURE
 from windlass.core.alterations import AlterAnswer, Alteration, CancelGroup, RetryGroup
+from windlass.core.fields import check_name, check_one_of, check_text
 from windlass.core.groups import GroupStatus, Progress, comes_back, progress_of
 from windlass.core.queries import GroupsById, MembersOf
-from windlass.drivers.protocol import JobQuery
-from windlass.errors import GroupNotFound, GroupRefused, InvalidInput
+from windlass.drivers.values import JobQuery
+from windlass.errors import GroupNotFound, GroupRefused, InvalidInput, shown
 from windlass.handles import JobHandle
 from windlass.policies import Duration
+from windlass.results import is_same_run
 from windlass.tasks import PreparedJob
 from windlass.types import Group, GroupMode, Job, NewGroup, NewJob, OnFailure
 
@@ -30,7 +33,7 @@ LONGEST_LOOK: Final = 0.5
 
 
 class GroupHandle:
-    """A group that is stored, by its id."""
+    """A stored group, by its id. Its calls raise `GroupNotFound` if there is no such group."""
 
     def __init__(self, client: Client, group_id: str) -> None:
         self.id: Final = group_id
@@ -40,23 +43,23 @@ class GroupHandle:
         return f"<group {self.id}>"
 
     async def fetch(self) -> Group:
-        """The row as it stands."""
+        """The group as it is stored now."""
         found = await self._client.driver.read(GroupsById(ids=(self.id,)))
         if not found:
             raise GroupNotFound(self.id)
         return found[0]
 
     async def progress(self) -> Progress:
-        """How many members have succeeded, died, were skipped or cancelled, run or wait; and the status of the whole."""
+        """Count the members that succeeded, died, were skipped or cancelled, run or wait; and the status of the group."""
         group = await self.fetch()
         return progress_of(group, await self._client.driver.read(MembersOf(ids=(self.id,))))
 
     async def status(self) -> GroupStatus:
-        """pending, running, completed, partial, failed or cancelled."""
+        """The status of the group: pending, running, completed, partial, failed or cancelled."""
         return (await self.progress()).status
 
     async def members(self) -> list[Job]:
-        """The jobs of the group in their order. Rows that another took over from are left out."""
+        """The jobs of the group in their order. Of a retry chain only the last link is listed."""
         found: list[Job] = []
         cursor: int | None = None
         while True:
@@ -67,12 +70,14 @@ class GroupHandle:
                 return sorted(found, key=lambda job: (job.group_seq or 0, job.seq))
 
     async def wait(self, timeout: Duration | None = None) -> Progress:
-        """Until every member has ended. `TimeoutError`."""
+        """Wait until every member has ended. Raises `TimeoutError` after `timeout`, which does not stop the group, and
+        `WouldHang` in the handler of one of its members."""
         seconds = None if timeout is None else duration(timeout, field="timeout") / 1_000_000
         pause = FIRST_LOOK
         try:
             async with asyncio.timeout(seconds) as limit:
                 while (await self.fetch()).remaining > 0:
+                    await self._check_waits_outside()
                     await asyncio.sleep(pause)
                     pause = min(1.5 * pause, LONGEST_LOOK)
         except TimeoutError:
@@ -81,30 +86,50 @@ class GroupHandle:
             raise TimeoutError(f"group {self.id!r} has not ended within {seconds:g} s") from None
         return await self.progress()
 
+    async def _check_waits_outside(self) -> None:
+        """A member has not ended while its handler waits."""
+        running = running_now()
+        if running is None or running.job.group_id != self.id:
+            return
+        [job] = await self._client.driver.get([running.job.id])
+        if job is not None and is_same_run(job, running.job):
+            raise WouldHang(
+                "a member of a group cannot wait for it to end, since it would have to end before: let the job that "
+                "comes after the group do what follows, with group.finish_with(task.job(...))"
+            )
+
     def wait_sync(self, timeout: Duration | None = None) -> Progress:
-        """The same, blocking, for code without an event loop; so are the others."""
+        """The blocking form of `wait`, for code without an event loop."""
+        check_no_loop("wait_sync()", "await group.wait()")
         return apart(lambda: self.wait(timeout))
 
     def fetch_sync(self) -> Group:
+        """The blocking form of `fetch`."""
         return apart(self.fetch)
 
     def progress_sync(self) -> Progress:
+        """The blocking form of `progress`."""
         return apart(self.progress)
 
     def status_sync(self) -> GroupStatus:
+        """The blocking form of `status`."""
         return apart(self.status)
 
     def members_sync(self) -> list[Job]:
+        """The blocking form of `members`."""
         return apart(self.members)
 
     def cancel_sync(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
+        """The blocking form of `cancel`."""
         return apart(lambda: self.cancel(reason))
 
     def retry_sync(self) -> int:
+        """The blocking form of `retry`."""
         return apart(self.retry)
 
     async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "requested"]:
-        """Queued members are cancelled at once, running ones are asked to stop: then it is `requested`."""
+        """Cancel the group. Queued members are cancelled at once. If members are running, they are asked to stop, and the
+        answer is `requested`."""
         check_text("reason", reason)
         if await self._alter(CancelGroup(self.id, reason), "cancelled") == "unchanged" and await self._has_ended():
             return "cancelled"
@@ -114,8 +139,9 @@ class GroupHandle:
         return (await self.fetch()).remaining == 0
 
     async def retry(self) -> int:
-        """Run the members again that died or were cancelled, in their order; how many. Jobs outside that waited for them,
-        such as a finaliser, do not run again. `GroupRefused` when there is none, or when members were deleted."""
+        """Run the members again that died or were cancelled, in their order, and return their number. Jobs outside the
+        group that waited for it, such as that of `finish_with`, do not run again. Raises `GroupRefused` if there is no
+        such member, or if members were deleted."""
         group, members = await self.fetch(), await self.members()
         if len(members) < group.total:
             gone = group.total - len(members)
@@ -142,8 +168,8 @@ class GroupHandle:
 
 
 class OpenGroup(GroupHandle):
-    """A group that is being put together: `async with app.group(...) as g` or `with app.group(...) as g`. Leaving the block
-    stores it with all its members, in one transaction; an exception stores nothing."""
+    """A group that is being created: `async with app.group(...) as g`, or `with` in blocking code. Leaving the block
+    stores it with all its members in one transaction; if the block raises, nothing is stored."""
 
     def __init__(
         self, client: Client, name: str, *, mode: GroupMode, on_failure: OnFailure, group_id: str | None, conn: object,
@@ -163,7 +189,7 @@ class OpenGroup(GroupHandle):
         self._over = False
 
     def add(self, job: PreparedJob[R]) -> JobHandle[R]:
-        """A member: `g.add(task.job(...))`. The handle serves in `task.using(after=[handle])` of later ones."""
+        """Add a member: `g.add(task.job(...))`. Later members can wait for it: `task.using(after=[handle])`."""
         self._check(job)
         changes = {"group_id": self.id, "group_seq": len(self._members), "on_duplicate": "raise", "opens": self._group}
         self._members.append(replace(job.new, **changes))
@@ -172,7 +198,7 @@ class OpenGroup(GroupHandle):
         return handle
 
     def finish_with(self, job: PreparedJob[R]) -> JobHandle[R]:
-        """A job that runs once, when all members have ended, however they did. It is not a member itself."""
+        """Add a job that runs once all members have ended, with success or not. It is not a member itself."""
         self._check(job)
         self._last.append(job.new)
         return JobHandle[R](self._client, job.new.id, job.results)
@@ -181,7 +207,7 @@ class OpenGroup(GroupHandle):
         if self._over:
             raise InvalidInput("group", "it is stored already; members are added inside the block")
         if not isinstance(job, PreparedJob):
-            raise InvalidInput("job", f"takes what task.job(...) makes, got {job!r}")
+            raise InvalidInput("job", f"takes what task.job(...) makes, got {shown(job)}")
         if job.new.group_id is not None:
             raise InvalidInput("job", "is in a group already; task.job(...) makes another")
 

@@ -1,10 +1,9 @@
-"""Holding a queue for direct execution: nothing of it is started while the block lasts.
+"""Holds: a program takes a queue for itself, and no job of it runs while the block lasts.
 
     async with app.hold("gpu", by="api-7", expires_in="5m"):
-        ...                      # the queue's jobs have ended, and none begins
+        ...                      # the jobs that were running have ended, and none begins
 
-The hold is renewed every third of its time. A holder that dies is followed by the next one when that time is over.
-"""
+The hold is renewed every third of its time. If the holder dies, the next one can have the queue when that time is over."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND, duration
-from windlass.core.admission import check_name
 from windlass.core.alterations import Acquire, AlterAnswer, Alteration, Grant, ReleaseHold, Renew
+from windlass.core.fields import check_name
 from windlass.core.listing import TallyJobs, Wish
 from windlass.core.queries import AllHolds, AllQueues
 from windlass.errors import HoldLost, InvalidInput, OutOfScope, ResourceBusy, StoreError
@@ -34,8 +33,10 @@ AGAIN: Final = 0.2  # seconds after a renewal that the store did not answer
 
 
 class QueueHold:
-    """One hold, as `async with` or `with`. Inside `async with` a lost hold cancels the body, which ends with `HoldLost`; a
-    blocking body cannot be interrupted: it asks `lost`, or calls `check()`, and `HoldLost` is raised at its end."""
+    """What `app.hold` returns, for `async with` or `with`.
+
+    If the hold is lost, the body of an `async with` is cancelled and the block raises `HoldLost`. The body of a `with`
+    cannot be interrupted: it should read `lost` or call `check()`, and `HoldLost` is raised at its end."""
 
     def __init__(self, client: Client, queue: str, by: str, expires_in: Duration, wait: Duration | None) -> None:
         check_name("queue", queue)
@@ -52,11 +53,12 @@ class QueueHold:
         self._until = 0.0  # by this loop's clock: from then on others may hold the queue
         self._body: asyncio.Task[object] | None = None
         self._cancelling = 0
+        self._failed: Exception | None = None  # what ended the renewals, where it was not the store's answer
         self._renewals: asyncio.Task[None] | None = None
         self._serving: Serving | None = None
 
     def check(self) -> None:
-        """Raise `HoldLost` when the hold is lost."""
+        """Raise `HoldLost` if the hold is lost."""
         if self.lost:
             raise HoldLost(self.queue, self.by)
 
@@ -79,16 +81,35 @@ class QueueHold:
         if not self.lost:
             await self.release()
             return
+        if asyncio.get_running_loop().time() < self._until:  # renewed no more, but nobody else can have it yet
+            with suppress(Exception):  # that it was lost is what is to be told
+                await self.release()
         interrupted = kind is not None and issubclass(kind, asyncio.CancelledError)
         if body is not None:
             ours = body.uncancel() <= self._cancelling
             if interrupted and not ours:  # somebody else wants this task to end, too
                 return
         if kind is None or interrupted:
-            raise HoldLost(self.queue, self.by) from error
+            raise HoldLost(self.queue, self.by) from self._failed or error
 
     async def _keep(self) -> None:
-        """Renew every third of the time; what is refused, or not answered in time, is lost."""
+        """Whatever ends the renewals ends the hold: the body, or who asks, hears of it while the queue is still theirs, or
+        at once when it is not."""
+        try:
+            await self._renew_on()
+        except Exception as error:
+            self._failed = error
+            log.exception("the hold on queue %s is renewed no more: that has failed", self.queue)
+        except asyncio.CancelledError:
+            if self._body is None or self._body.cancelling() > self._cancelling:  # it is over, or ends with all others
+                raise
+        self.lost = True
+        log.warning("the hold of %s on queue %s was lost", self.by, self.queue)
+        if self._body is not None:
+            self._body.cancel(f"the hold on queue {self.queue!r} was lost")
+
+    async def _renew_on(self) -> None:
+        """Renew every third of the time, until that is refused, or not answered in time."""
         time = asyncio.get_running_loop().time
         pause = self.expires_in / SECOND / 3
         while True:
@@ -97,16 +118,12 @@ class QueueHold:
             if answer == "applied":
                 pause = self.expires_in / SECOND / 3
             elif answer is not None or time() >= self._until:
-                break
+                return
             else:
                 pause = AGAIN
-        self.lost = True
-        log.warning("the hold of %s on queue %s was lost", self.by, self.queue)
-        if self._body is not None:
-            self._body.cancel(f"the hold on queue {self.queue!r} was lost")
 
     async def _renew(self) -> AlterAnswer | None:
-        """None: the store did not answer."""
+        """The answer to one renewal; None if the store gave none."""
         sent = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(self._until - sent, 0.001)):
@@ -121,7 +138,7 @@ class QueueHold:
     # ---------------------------------------------------------------------------------------------------------- its steps
 
     async def acquire(self) -> None:
-        """Ask for the queue, again and again, and for the grant; `ResourceBusy` when the wait is over."""
+        """Ask for the queue, then for the grant, until both are given. Raises `ResourceBusy` when the wait is over."""
         self._client.check_apart("held")
         self.id, self.lost = "", False
         await self._client.ready()
@@ -142,7 +159,7 @@ class QueueHold:
             raise
 
     async def _attempt(self) -> bool:
-        """One look. An answer that was lost is no harm: the same hold, asked for again, is there already."""
+        """One try. If an answer is lost, asking again for the same hold is harmless."""
         now = self._client.now()
         if not self.id:
             self.id = self._client.ids.job(now)
@@ -160,7 +177,7 @@ class QueueHold:
         return False
 
     async def release(self) -> None:
-        """Give the queue back. Should the store not answer, it is free when the time of the hold is over."""
+        """Give the queue back. If the store does not answer, the hold ends when its time is over."""
         try:
             await self._alter(ReleaseHold(self.id))
         except StoreError as error:
@@ -186,11 +203,11 @@ class QueueHold:
         assert self._serving is not None, "entered"
         self._serving.end()
         if self.lost and kind is None:
-            raise HoldLost(self.queue, self.by)
+            raise HoldLost(self.queue, self.by) from self._failed
 
 
 class Serving:
-    """A thread with an event loop of its own, which keeps the hold of a blocking body."""
+    """A thread with an event loop of its own that renews the hold of a blocking body."""
 
     def __init__(self, hold: QueueHold) -> None:
         self._hold = hold
@@ -240,8 +257,8 @@ class Serving:
 
 
 async def check_queue(client: Client, queue: str) -> None:
-    """A queue that nobody declared and in which there is no job is a typing error: to hold it, or to pause it, would stop
-    nothing, and say that it did."""
+    """Raise `InvalidInput` for a queue that nobody declared and that never had a job: it is a typing error, and holding
+    or pausing it would stop nothing."""
     check_name("queue", queue)
     known = {row.name for row in await client.driver.read(AllQueues())}
     if queue in known:

@@ -1,8 +1,7 @@
-"""In-process hooks: functions that run in the worker that settled a job, after the commit, at most once.
+"""Hooks: functions that a worker calls after it has settled a job. They run after the commit and at most once.
 
-They are for what this process wants to do about it: a metric, a cache, a line in a log. A worker that dies, or is stopped,
-between the commit and the call forgets the call; a webhook does not.
-"""
+They are for effects inside this process: a metric, a cache, a line in a log. If the worker dies or is stopped between the
+commit and the call, the call is lost. A webhook is not."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class JobEvent(Struct, frozen=True, kw_only=True):
-    """What a hook is told. `error`: why it failed, died or was cancelled, where that is known."""
+    """The argument of a hook for jobs. `error` says why the job failed, died or was cancelled, if that is known."""
 
     event: str
     job_id: str
@@ -50,8 +49,8 @@ class JobEvent(Struct, frozen=True, kw_only=True):
 
 
 class WorkerEvent(Struct, frozen=True, kw_only=True):
-    """What a hook is told of its worker: it looks for work now; or it has ended its last job and is about to close its
-    resources."""
+    """The argument of a hook for workers. `worker.started`: the worker begins to look for jobs. `worker.stopped`: its
+    last job has ended, and its resources are about to be closed."""
 
     event: str
     worker_id: str
@@ -63,7 +62,7 @@ class WorkerEvent(Struct, frozen=True, kw_only=True):
 
 
 class Hooks:
-    """The functions of one app, by event."""
+    """The hooks of an app, by event."""
 
     def __init__(self) -> None:
         self._by_event: dict[str, list[Hook]] = {}
@@ -86,13 +85,13 @@ class Hooks:
         return self._by_event.get(event, [])
 
     def event_for(self, change: Settlement) -> bool:
-        """Whether anybody may want to hear of this settlement."""
+        """Whether a hook may have to be called for this settlement."""
         event = event_of(change)
         return (event in self._by_event) or (comes_back(change) and CANCELLED in self._by_event)
 
 
 class HookRunner:
-    """Calls hooks beside the work of a worker: never before the commit, never in anybody's way."""
+    """Calls the hooks of a worker, after the commit and without delaying jobs."""
 
     def __init__(self, hooks: Hooks, driver: Callable[[], Driver]) -> None:
         self._hooks = hooks
@@ -101,7 +100,7 @@ class HookRunner:
         self._running: set[asyncio.Task[None]] = set()
 
     def settled(self, job: Claimed, change: Settlement) -> None:
-        """A settlement was stored. Cheap where nobody listens."""
+        """Note a settlement that was stored, for the hooks that want it."""
         if not self._hooks.event_for(change):
             return
         if len(self._waiting) >= MOST_WAITING:

@@ -31,7 +31,7 @@ def load_app(target: str) -> Windlass:
 
 
 def absolute(target: str) -> str:
-    """The same app for a process that may run elsewhere."""
+    """The name of the same app for a process that may run in another directory."""
     name, colon, attribute = target.partition(":")
     return f"{Path(name).resolve()}{colon}{attribute}" if name.endswith(".py") else target
 

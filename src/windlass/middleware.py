@@ -1,9 +1,9 @@
 """Middleware: code around every execution of a handler, as a generator that yields once.
 
-Before the yield it comes before the handler, after it the handler has ended: an exception of the handler is raised at the
-yield, its return value is what the yield answers. What it raises itself is how the execution ends. It cannot make a failure
-a success: when it swallows an exception, that is raised again behind it.
-"""
+The code before the `yield` runs before the handler, the code after it when the handler has ended. The `yield` returns
+what the handler returned, or raises what it raised. An exception of the generator ends the execution as one of the
+handler would. A generator cannot turn a failure into a success: if it swallows an exception, that is raised again behind
+it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HOW: Final = "write `def around(ctx: Context) -> Iterator[None]:` with one yield
 
 
 class Middleware:
-    """The layers of one app, the outermost first."""
+    """The middleware of an app, the outermost first."""
 
     def __init__(self) -> None:
         self.layers: list[Callable[[Context], Any]] = []
         self._optional: list[Callable[[Context], Any]] = []
 
     def add(self, function: M, *, optional: bool = False) -> M:
-        """`optional`: an async one that need not go around plain functions, since another does."""
+        """Declare one. `optional` is for an async one that need not wrap plain functions, because another one does."""
         name = getattr(function, "__qualname__", repr(function))
         if not (inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)):
             raise InvalidInput("middleware", f"{name} is no generator; {HOW}")
@@ -40,7 +40,7 @@ class Middleware:
         return function
 
     def around(self, function: Handler, *, is_async: bool) -> Handler:
-        """The same handler within all layers that there are now."""
+        """The handler, wrapped in all middleware that was declared so far."""
         for layer in reversed(self.layers):
             if inspect.isgeneratorfunction(layer):
                 function = _async_in_plain(layer, function) if is_async else _plain_in_plain(layer, function)
@@ -49,7 +49,7 @@ class Middleware:
         return function
 
     def check(self, tasks: Iterable[tuple[str, bool]]) -> None:
-        """An async layer has no event loop in a thread. That it would be passed over there must not go unnoticed."""
+        """Raise `InvalidInput` if async middleware would be left out around a plain function, which has no event loop."""
         for layer in self.layers:
             plain = [name for name, is_async in tasks if not is_async]
             if plain and inspect.isasyncgenfunction(layer) and layer not in self._optional:
@@ -103,7 +103,7 @@ def _begun(layer: Callable[[Context], Any]) -> Generator[None, Any, Any]:
 
 
 def _raised(layer: Callable[[Context], Any], steps: Generator[None, Any, Any], error: BaseException) -> None:
-    """Returns when the handler's own exception is to go on."""
+    """Pass the handler's exception to the generator. Returns if that exception is to be raised again."""
     try:
         steps.throw(error)
     except StopIteration:
@@ -126,7 +126,8 @@ def _returned(layer: Callable[[Context], Any], steps: Generator[None, Any, Any],
 
 
 def _is_same(raised: BaseException, error: BaseException) -> bool:
-    """A generator makes a RuntimeError of a StopIteration that passes through it."""
+    """Whether the exception is still the handler's. Python turns a StopIteration that leaves a generator into a
+    RuntimeError."""
     return raised is error or (
         isinstance(raised, RuntimeError)
         and isinstance(error, StopIteration | StopAsyncIteration)

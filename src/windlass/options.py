@@ -1,8 +1,8 @@
-"""What may be said about a task and about one job of it, and how the row of a new job follows from all that was said.
+"""The options of tasks and jobs, and how they become the row of a new job.
 
-Precedence: `using(...)` over `@app.task(...)` over the preset of the queue over the settings. The result is a `Plan`: a
-prototype row, made once, of which each enqueue fills in the id, the payload and whatever depends on the moment.
-"""
+An option given to `using(...)` overrides that of `@app.task(...)`, which overrides the preset of the queue, which
+overrides the settings. The result is a `Plan`: a row that is made once; each enqueue fills in the id, the payload and the
+times."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from msgspec.structs import replace
 
 from windlass.clock import duration, instant
 from windlass.config import Settings
-from windlass.core.admission import AFTER_RULES, HISTORIES, check_name, check_one_of
+from windlass.core.admission import AFTER_RULES, HISTORIES
+from windlass.core.fields import check_name, check_one_of
 from windlass.core.limits import is_derived, limit_key
 from windlass.core.uniqueness import clean_key, idempotency_scope, stored_dedupe_key
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
+from windlass.foreign import in_our_words
 from windlass.policies import Duration, Retry
 from windlass.presets import AckMode, KeyScope, Preset
 from windlass.redaction import MARK
@@ -30,52 +32,52 @@ Runner = Literal["async", "thread", "process"]
 
 
 class SharedOptions(TypedDict, total=False):
-    """What may be said of a task, and again of one of its jobs."""
+    """Options that a task may have, and that `using(...)` may override for one job."""
 
-    queue: str
-    priority: int
-    timeout: Duration
-    retry: Retry
-    max_lost: int
-    retry_mode: RetryMode
-    crash_policy: CrashPolicy
-    on_unknown: OnUnknown
-    history: History  # failures: executions that succeed are counted, and leave no run
-    on_duplicate: OnDuplicate
-    dedupe: bool | str
-    limits: tuple[str, ...]
+    queue: str  # default: "default"
+    priority: int  # larger runs first
+    timeout: Duration  # of one execution
+    retry: Retry  # how often a failed job is tried again, and after which pauses
+    max_lost: int  # a job whose workers died this often is dead; 0 = no limit
+    retry_mode: RetryMode  # "same_job", or "new_job": each retry is a job of its own
+    crash_policy: CrashPolicy  # when its worker has died: "requeue" the job, or "fail" it
+    on_unknown: OnUnknown  # when a worker of its queue does not know its type: "wait" for one that does, or "dead"
+    history: History  # "full", or "failures": executions that succeed are counted, and leave no run
+    on_duplicate: OnDuplicate  # what enqueue does when its key is taken
+    dedupe: bool | str  # only one active job has this key; True: a key made of its arguments
+    limits: tuple[str, ...]  # keys of limits that its jobs need a permit of
     debounce: Duration  # with dedupe: runs so long after the last call, with that call's arguments
-    tags: tuple[str, ...]
+    tags: tuple[str, ...]  # to search by, and for limits
 
 
 class CommandOptions(SharedOptions, total=False):
-    """Of a program: `app.command(...)`."""
+    """Options of `app.command(...)`."""
 
-    ack: AckMode
-    redact: tuple[str, ...]  # names of arguments, and of what is in them, that are never shown
+    ack: AckMode  # "batched", or "sync": the slot stays taken until the end of the job is stored
+    redact: tuple[str, ...]  # names of arguments, and of fields inside them, whose values are never shown
 
 
 class TaskOptions(CommandOptions, total=False):
-    """Of a task: `@app.task(...)`."""
+    """Options of `@app.task(...)`."""
 
-    name: str
-    run: Runner
+    name: str  # the type of its jobs; default: the name of the function
+    run: Runner  # default: "async" for async functions, else "thread"
 
 
 class JobOptions(SharedOptions, total=False):
-    """Of one job: `task.using(...)`."""
+    """Options of `task.using(...)`, for one job."""
 
-    id: str
-    delay: Duration
-    run_at: datetime
-    org_id: str
-    headers: dict[str, str]
-    idempotency_key: str
-    idempotency_scope: KeyScope
-    idempotency_for: Duration
+    id: str  # default: a new one
+    delay: Duration  # how long it waits before it is due
+    run_at: datetime  # when it is due, instead of `delay`; must have a time zone
+    org_id: str  # the organisation that it belongs to
+    headers: dict[str, str]  # stored with the job and readable by its handler
+    idempotency_key: str  # at most one job per key, also after it has ended
+    idempotency_scope: KeyScope  # within what the key is unique
+    idempotency_for: Duration  # how long the key is remembered; default: for ever
     after: Sequence[object]  # jobs that must have ended before: handles, prepared jobs, ids
     on_failure: AfterRule  # when one of those ends badly: "cancel" (this one as well) or "continue"
-    conn: object
+    conn: object  # a connection of yours: the job is stored in its transaction
     notify: bool  # with conn: False sends no wake-up with the caller's transaction
 
 
@@ -88,13 +90,26 @@ OF_JOB: Final = SHARED | JobOptions.__annotations__.keys()
 def check_options(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known)
+            hint = in_our_words(name) or _elsewhere(name) or did_you_mean(name, known)
             raise InvalidInput(name, f"is not an option of {where}{hint}; known: {', '.join(sorted(known))}")
+
+
+def _elsewhere(name: str) -> str:
+    if name in OF_JOB:
+        return f", but of one job: task.using({name}=...).enqueue(...)"
+    return f", but of the task: @app.task({name}=...)" if name in OF_TASK else ""
+
+
+def misplaced(name: str) -> str:
+    """Where an option belongs that was given among the arguments of a call."""
+    if name in OF_JOB:
+        return f"; an option is said before: task.using({name}=...).enqueue(...)"
+    return in_our_words(name)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How the jobs of one task, or of one `using(...)` of it, are made."""
+    """How to make jobs with one set of options: that of a task, or of what its `using(...)` returns."""
 
     prototype: NewJob
     said: Mapping[str, Any]  # the merged options, for a further using(...)
@@ -119,11 +134,11 @@ class Plan:
 
 
 def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Settings) -> Plan:
-    """The plan for jobs of `task` given all that was said of them."""
+    """The plan for jobs of the type `task` with the options `said`. Raises `InvalidInput`, naming the option."""
     if "delay" in said and "run_at" in said:
         raise InvalidInput("delay", "give delay or run_at, not both")
     if "run_at" in said and not isinstance(said["run_at"], datetime):
-        raise InvalidInput("run_at", f"must be a datetime with a time zone, got {said['run_at']!r}; or use delay='5m'")
+        raise InvalidInput("run_at", f"must be a datetime with a time zone, got {shown(said['run_at'])}; or use delay='5m'")
     check_name("queue", said.get("queue", "default"))
     if said.get("org_id") is not None:
         check_name("org_id", said["org_id"])
@@ -131,7 +146,7 @@ def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Se
     key = clean_key(_text("idempotency_key", said.get("idempotency_key")))
     dedupe = said.get("dedupe", False)
     if not isinstance(dedupe, bool | str):
-        raise InvalidInput("dedupe", f"must be True (by arguments) or a key, got {dedupe!r}")
+        raise InvalidInput("dedupe", f"must be True (by arguments) or a key, got {shown(dedupe)}")
     check_one_of("history", said.get("history", "full"), HISTORIES)
     retry_mode = said.get("retry_mode", preset.retry_mode if preset else "same_job")
     usual_crash = "fail" if retry_mode == "new_job" else preset.crash_policy if preset else "requeue"
@@ -161,26 +176,26 @@ def plan(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Se
 def _retry(said: Mapping[str, Any], preset: Preset | None, settings: Settings) -> Retry:
     retry = said.get("retry", preset.retry() if preset else settings.retry)
     if not isinstance(retry, Retry):
-        raise InvalidInput("retry", f"must be a windlass.Retry such as Retry(max_retries=3), got {retry!r}")
+        raise InvalidInput("retry", f"must be a windlass.Retry such as Retry(max_retries=3), got {shown(retry)}")
     return retry
 
 
 def _scope(task: str, said: Mapping[str, Any], preset: Preset | None, settings: Settings) -> str:
     scope = said.get("idempotency_scope", preset.idempotency_scope if preset else settings.idempotency_scope)
     if scope not in ("type", "queue", "org", "global"):
-        raise InvalidInput("idempotency_scope", f"must be one of type, queue, org, global, got {scope!r}")
+        raise InvalidInput("idempotency_scope", f"must be one of type, queue, org, global, got {shown(scope)}")
     return idempotency_scope(scope, type=task, queue=said.get("queue", "default"), org_id=said.get("org_id"))
 
 
 def _names(field: str, said: Mapping[str, Any]) -> tuple[str, ...]:
     value = said.get(field, ())
     if isinstance(value, str) or not isinstance(value, tuple | list):
-        raise InvalidInput(field, f"must be a tuple of names such as ('{value}',)")
+        raise InvalidInput(field, f"must be a tuple of names such as ('gpu',), got {shown(value)}")
     return tuple(value)
 
 
 def _limits(said: Mapping[str, Any]) -> tuple[str, ...]:
-    """`gpu` stands for `key:gpu`. What a job has by its type, org, tags or queue needs no name here."""
+    """`gpu` is short for `key:gpu`. Limits of its type, org, tags or queue apply to a job without being named."""
     keys = tuple(limit_key(name, "limits") for name in _names("limits", said))
     derived = next((key for key in keys if is_derived(key)), None)
     if derived is not None:
@@ -200,11 +215,11 @@ def _debounce(said: Mapping[str, Any]) -> Micros:
 def _after(said: Mapping[str, Any]) -> tuple[str, ...]:
     jobs = said.get("after", ())
     if isinstance(jobs, str) or not isinstance(jobs, Sequence):
-        raise InvalidInput("after", f"must be a list of jobs such as [job] or [job.id], got {jobs!r}")
+        raise InvalidInput("after", f"must be a list of jobs such as [job] or [job.id], got {shown(jobs)}")
     ids = [job if isinstance(job, str) else getattr(job, "id", None) for job in jobs]
     for job, job_id in zip(jobs, ids, strict=True):
         if not isinstance(job_id, str):
-            raise InvalidInput("after", f"takes what enqueue(...) or task.job(...) answered, or ids, got {job!r}")
+            raise InvalidInput("after", f"takes what enqueue(...) or task.job(...) answered, or ids, got {shown(job)}")
     return tuple(dict.fromkeys(str(job_id) for job_id in ids))
 
 
@@ -215,10 +230,10 @@ def _on_failure(said: Mapping[str, Any]) -> AfterRule:
 
 
 def _headers(said: Mapping[str, Any]) -> dict[str, str] | None:
-    """A copy: what the caller does to it later must not reach jobs that are made later."""
+    """A copy, because the caller may change theirs later. The names of `redact` travel in a header."""
     headers, marks = said.get("headers"), _names("redact", said)
     if headers is not None and not isinstance(headers, dict):
-        raise InvalidInput("headers", f"must be a dict of text such as {{'trace': '1'}}, got {headers!r}")
+        raise InvalidInput("headers", f"must be a dict of text such as {{'trace': '1'}}, got {shown(headers)}")
     if not marks:
         return None if headers is None else dict(headers)
     for name in marks:
@@ -231,11 +246,11 @@ def _headers(said: Mapping[str, Any]) -> dict[str, str] | None:
 def _flag(field: str, said: Mapping[str, Any]) -> bool:
     value = said.get(field, True)
     if not isinstance(value, bool):
-        raise InvalidInput(field, f"must be True or False, got {value!r}")
+        raise InvalidInput(field, f"must be True or False, got {shown(value)}")
     return value
 
 
 def _text(field: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise InvalidInput(field, f"must be text, got {value!r}")
+        raise InvalidInput(field, f"must be text, got {shown(value)}")
     return value

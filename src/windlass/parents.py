@@ -1,4 +1,4 @@
-"""What a job may know of those that it has waited for."""
+"""What a job can know of the jobs that it has waited for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from windlass.types import Job, State
 
 
 class Parent(Struct, frozen=True, kw_only=True):
-    """How a predecessor ended. `result` is what its handler returned, as plain data; None when it did not succeed."""
+    """How a job ended that this one has waited for. `result` is what its handler returned, as plain data; None if it did
+    not succeed."""
 
     id: str
     type: str
@@ -24,7 +25,8 @@ class Parent(Struct, frozen=True, kw_only=True):
 
 
 async def parents_of(driver: Driver, job_id: str) -> list[Parent]:
-    """In the order in which they were enqueued; of a retry chain its last link. One that was pruned is left out."""
+    """The parents of a job in the order in which they were enqueued; of a retry chain the last link. Pruned ones are left
+    out."""
     ids = [edge.parent_id for edge in await driver.read(ParentsOf(job_id=job_id))]
     found: dict[str, Job] = {}
     while ids:

@@ -1,5 +1,5 @@
-"""The place of a job in its queue, as its caller changes it. Where two jobs are named both are looked at, so that a refusal
-says which of them stands in the way."""
+"""Changes to the place of a job in its queue. If two jobs are named, both are looked at, so that a refusal can say which
+of them is the reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from windlass.apart import apart
 from windlass.core.alterations import AlterAnswer, Alteration, Move, MoveBeside, SetPriority, Swap
-from windlass.errors import InvalidInput, JobNotFound, Refused
+from windlass.errors import InvalidInput, JobNotFound, Refused, shown
 from windlass.types import End, Job, Side
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ PLACED: Final = "only queued jobs have a place"
 
 
 class Placed:
-    """What can be done to the place of a queued job."""
+    """The calls that change the place of a queued job. They raise `Refused` for a job that is not queued."""
 
     __slots__ = ("_client", "id")
 
@@ -27,44 +27,44 @@ class Placed:
         self._client = client
 
     async def move(self, to: End) -> None:
-        """Before or behind every other queued job of its queue and priority."""
+        """Move the job to the `top` or the `bottom` of the queued jobs with its queue and priority."""
         await self._client.alter_head(self.id, lambda head: Move(head, to), "moved", PLACED)
 
     def move_sync(self, to: End) -> None:
-        """The same, blocking."""
+        """The blocking form of `move`."""
         apart(lambda: self.move(to))
 
     async def move_beside(self, other: Placed | str, side: Side, *, take_priority: bool = False) -> None:
-        """Directly `before` or `after` another queued job of its queue; beside one of another priority only when it is
-        to take that priority, too."""
+        """Move the job directly `before` or `after` another queued job of its queue. If that has another priority,
+        `take_priority=True` is needed, and the job takes it over."""
         await alter_pair(
             self._client, self.id, _id_of(other), lambda a, b: MoveBeside(a, b, side, take_priority), "moved"
         )  # fmt: skip
 
     def move_beside_sync(self, other: Placed | str, side: Side, *, take_priority: bool = False) -> None:
-        """The same, blocking."""
+        """The blocking form of `move_beside`."""
         apart(lambda: self.move_beside(other, side, take_priority=take_priority))
 
     async def swap(self, other: Placed | str) -> None:
-        """Change places with another queued job of its queue and priority."""
+        """Exchange the places of this job and another queued one with the same queue and priority."""
         await alter_pair(self._client, self.id, _id_of(other), Swap, "swapped")
 
     def swap_sync(self, other: Placed | str) -> None:
-        """The same, blocking."""
+        """The blocking form of `swap`."""
         apart(lambda: self.swap(other))
 
     async def set_priority(self, priority: int) -> None:
-        """Another priority, and the last place among the queued jobs that have it."""
+        """Set another priority. The job becomes the last of the queued jobs that have it."""
         await self._client.alter_head(self.id, lambda head: SetPriority(head, priority), "given a priority", PLACED)
 
     def set_priority_sync(self, priority: int) -> None:
-        """The same, blocking."""
+        """The blocking form of `set_priority`."""
         apart(lambda: self.set_priority(priority))
 
 
 def _id_of(job: Placed | str) -> str:
     if not isinstance(job, Placed | str):
-        raise InvalidInput("other", f"must be a job or its id, got {job!r}")
+        raise InvalidInput("other", f"must be a job or its id, got {shown(job)}")
     return job if isinstance(job, str) else job.id
 
 

@@ -36,6 +36,11 @@ class Principal(Struct, frozen=True, kw_only=True):
     org_id: str | None = None
     queues: tuple[str, ...] | None = None
 
+    @property
+    def who(self) -> tuple[str | None, str]:
+        """Whom to take for the same caller. The name alone does not tell: each org may have a token of that name."""
+        return self.org_id, self.actor
+
     def may(self, scope: Scope) -> bool:
         return scope in implied(self.scopes)
 

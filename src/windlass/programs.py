@@ -15,14 +15,14 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 
 Field = Annotated[str, Meta(pattern=r"^[^\x00]*$")] | int | float  # no operating system passes on a NUL
 
 
 @dataclass(frozen=True)
 class Program:
-    """As it was declared. Fields may be used in the command line, in values of the environment, in `cwd` and in
+    """A command as it was declared. Fields can be used in the command line, in values of the environment, in `cwd` and in
     `artifacts`, whose paths may be patterns such as `out/*.csv`, relative to `cwd`."""
 
     name: str
@@ -49,7 +49,7 @@ class Program:
         return command
 
     def filled(self, values: Mapping[str, Any]) -> Program:
-        """With a job's arguments in the places of its fields."""
+        """The command with a job's arguments in the places of its fields."""
         texts = {name: str(value) for name, value in values.items()}
         return Program(
             self.name, tuple(part.format(**texts) for part in self.command),
@@ -64,11 +64,11 @@ def program(
 ) -> Program:
     """Checked: what is wrong with a command is said when it is declared."""
     if not _is_list(command) or not command:
-        raise InvalidInput("command", f"must be a list such as ['pg_dump', '--file', '{{path}}'], got {command!r}")
+        raise InvalidInput("command", f"must be a list such as ['pg_dump', '--file', '{{path}}'], got {shown(command)}")
     if not _is_list(artifacts):
-        raise InvalidInput("artifacts", f"must be a list of paths or patterns, got {artifacts!r}")
+        raise InvalidInput("artifacts", f"must be a list of paths or patterns, got {shown(artifacts)}")
     if env is not None and not isinstance(env, Mapping):
-        raise InvalidInput("env", f"must be a dict of text, got {env!r}")
+        raise InvalidInput("env", f"must be a dict of text, got {shown(env)}")
     environment = dict(env or {})
     for field, text in (
         *(("command", part) for part in command), *(("artifacts", path) for path in artifacts),

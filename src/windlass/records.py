@@ -1,4 +1,4 @@
-"""Rows beside the jobs: who works here, what was counted, who is told, what was done. Values like those in `types`."""
+"""Rows beside the jobs, as values like those in `types`: workers, samples, usage, webhooks, the audit log."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Webhook(Struct, frozen=True, kw_only=True, gc=False):
-    """Somebody who wants to hear of events: of one organisation, or of all. After a change of secrets the old one signs
-    along until `old_until`. `disabled_reason`: why it was switched off, where nobody did it by hand."""
+    """A subscription to events, of one organisation or of all. After a change of secrets the old one also signs until
+    `old_until`. `disabled_reason` says why it was switched off, if nobody did it by hand."""
 
     webhook_id: str
     url: str
@@ -139,7 +139,7 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Try(Struct, frozen=True, gc=False):
-    """One try to deliver. `status` is the receiver's answer, None when there was none; `error` says what went wrong."""
+    """One attempt to deliver. `status` is the receiver's answer, None if there was none; `error` says what went wrong."""
 
     at: Micros
     took: Micros
@@ -148,8 +148,8 @@ class Try(Struct, frozen=True, gc=False):
 
 
 class Delivery(Struct, frozen=True, kw_only=True, gc=False):
-    """One event on its way to one webhook, and how far it is. `next_attempt_at` of one that is `taken` is when whoever
-    took it must be done."""
+    """One event on its way to one webhook, and how far it is. While it is `taken`, `next_attempt_at` is when whoever took
+    it must be done."""
 
     event_id: int
     webhook_id: str
@@ -165,3 +165,12 @@ class Delivery(Struct, frozen=True, kw_only=True, gc=False):
     finished_at: Micros | None = None
     response: str | None = None  # the beginning of the last answer
     log: tuple[Try, ...] = ()  # the last of them, oldest first
+
+
+class Finding(Struct, frozen=True, gc=False):
+    """What a store says of its own health. `status` is ok, warning or problem; `command` is what to type next."""
+
+    name: str
+    status: Literal["ok", "warning", "problem"]
+    text: str
+    command: str | None = None

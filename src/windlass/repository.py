@@ -1,8 +1,7 @@
-"""Harmonyk's repository: jobs by type and plain payload, marked by whoever claimed them.
+"""`app.repository`: the interface of Harmonyk. Jobs have a type and a plain payload; who claims one marks its end.
 
-`mark_success` and `mark_failure` act on leases that this object claimed. A job that it does not hold is not inflight as
-far as it knows, and is left alone: two processes can never mark the same execution.
-"""
+`mark_success` and `mark_failure` work only on jobs that this object has claimed, so two processes can never mark the same
+execution. For any other job they raise `JobNotInflight`."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from windlass.client import Client
-from windlass.core.admission import check_name, check_queues
 from windlass.core.events import announced
+from windlass.core.fields import check_name, check_queues
 from windlass.core.settle import Execution, Failed, Outcome, Succeeded, settle
 from windlass.core.uniqueness import stable_json
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import InvalidInput, JobNotInflight, LeaseExpired, LeaseMismatch
 from windlass.options import plan
 from windlass.presets import HARMONYK
@@ -35,8 +34,9 @@ class Repository:
         self, type: str, org_id: str | None = None, payload: Mapping[str, Any] | None = None,  # noqa: A002
         run_at: datetime | None = None,
     ) -> str:  # fmt: skip
-        """Store a job and answer its id. A registered task's own options and signature hold; any other type is stored
-        with Harmonyk's rules (five retries, 1 s doubled up to 60 s), for whoever will know it."""
+        """Store a job and return its id. If the type is a task of the app, its options and signature apply. Any other
+        type is stored with the rules of Harmonyk: five retries, after 1 s and then twice as long each time, at most 60
+        s."""
         client, now = self.client, self.client.now()
         check_name("type", type)
         if payload is not None and not isinstance(payload, Mapping):
@@ -56,7 +56,7 @@ class Repository:
         return answer.id
 
     async def claim(self, limit: int = 10, *, queues: Sequence[str] = ("default",)) -> list[Claimed]:
-        """Take runnable jobs, to be marked by this object within the lease."""
+        """Claim jobs that are due. They must be marked with this object before their lease ends."""
         client = self.client
         check_queues(queues)
         wish = Claim(
@@ -68,10 +68,11 @@ class Repository:
         return jobs
 
     async def mark_success(self, job_id: str) -> None:
+        """End a claimed job as succeeded. Raises `LeaseExpired` or `LeaseMismatch` if the lease is lost."""
         await self._mark(job_id, Succeeded())
 
     async def mark_failure(self, job_id: str, error: str) -> None:
-        """Queued again with backoff while retries are left, else failed for good with this as its last error."""
+        """End this execution as failed. The job is queued again after a pause, or dead if no retries are left."""
         await self._mark(job_id, Failed(str(error)))
 
     async def _mark(self, job_id: str, outcome: Outcome) -> None:

@@ -1,8 +1,7 @@
-"""Resources: what handlers share, such as a connection pool. Opened when a worker starts, closed when it has ended.
+"""Resources: objects that handlers share, such as a connection pool. They are open while a worker runs.
 
-They are told apart by the type that they give. All are opened by one task, in the order in which they were declared, and
-closed by the same task in the opposite order, so that one may hold a task group or a cancel scope.
-"""
+A handler asks for one by its type. One asyncio task opens all of them in the order of their declaration, and closes them
+in the opposite order, so that a resource may hold a task group or a cancel scope."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ log: Final = logging.getLogger("windlass.worker")
 
 
 class Resource(Struct, frozen=True):
-    """How one is opened."""
+    """A declared resource: its type, and how to open it."""
 
     kind: type
     name: str
@@ -66,7 +65,7 @@ NOTHING: Final = Kit({})
 
 
 class Resources:
-    """Those that one app declares."""
+    """The resources that an app declares."""
 
     def __init__(self) -> None:
         self._by_kind: dict[type, Resource] = {}
@@ -83,7 +82,7 @@ class Resources:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Kit]:
-        """All of them, for as long as the block lasts. What was opened before one that cannot be is closed again."""
+        """Open all resources for as long as the block lasts. If one cannot be opened, those before it are closed again."""
         values: dict[type, Any] = {}
         managers: list[tuple[Resource, Any]] = []
         try:
@@ -100,7 +99,7 @@ class Resources:
 
 
 async def _close(managers: list[tuple[Resource, Any]]) -> None:
-    """All of them, the last one first, however often somebody cancels meanwhile: that ends the one that is being closed."""
+    """Close all resources, the last one first. A cancellation meanwhile ends only the closing of the present one."""
     interrupted: BaseException | None = None
     while managers:
         try:
@@ -112,7 +111,7 @@ async def _close(managers: list[tuple[Resource, Any]]) -> None:
 
 
 async def _closed(resource: Resource, manager: Any) -> None:
-    """Whatever comes of it, the others are closed too, and what the worker has done stands."""
+    """Close one resource. An error is logged; it must keep neither the other resources open nor a worker from ending."""
     try:
         async with asyncio.timeout(CLOSES_WITHIN):
             await resource.leave(manager)
@@ -121,7 +120,7 @@ async def _closed(resource: Resource, manager: Any) -> None:
 
 
 def described(function: Callable[[], object]) -> Resource:
-    """What a function says of itself by its kind and its return type."""
+    """The resource that a function declares by its kind and its return type."""
     name = getattr(function, "__qualname__", repr(function))
     if inspect.iscoroutinefunction(function) or inspect.isclass(function):
         raise InvalidInput("resource", f"{name} opens nothing and closes nothing; {HOW}")
@@ -136,7 +135,7 @@ def described(function: Callable[[], object]) -> Resource:
 
 
 def _is_async(function: Callable[[], object], origin: Any) -> bool:
-    """Of a function that answers a context manager: contextlib's decorators leave the annotation of what they wrap."""
+    """Whether the resource is async. A decorator of contextlib keeps the annotation of the function that it wraps."""
     wrapped = inspect.unwrap(function)
     return inspect.isasyncgenfunction(wrapped) or origin is AbstractAsyncContextManager
 

@@ -8,36 +8,46 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from windlass.apart import WouldHang
 from windlass.drivers.protocol import Driver
 from windlass.errors import JobNotFound
-from windlass.types import TERMINAL, Job
+from windlass.types import TERMINAL, Claimed, Job
 
 FIRST_PAUSE: Final = 0.01
 LONGEST_PAUSE: Final = 0.5
+ITSELF: Final = (
+    "a handler cannot wait for its own job, which ends after it does: "
+    "return the result, or raise Snooze(...) to look again later"
+)
+
+
+class Waiter(NamedTuple):
+    told: asyncio.Future[Job]
+    within: Claimed | None  # the job whose handler waits
 
 
 class ResultWatch:
-    """For one event loop."""
+    """The waiters of one event loop."""
 
     def __init__(self, driver: Callable[[], Driver]) -> None:
         self._driver = driver
-        self._awaited: dict[str, list[asyncio.Future[Job]]] = {}
+        self._awaited: dict[str, list[Waiter]] = {}
         self._told = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, job_id: str) -> Job:
-        """The job, or the last link of its chain, once it has ended."""
+    async def wait(self, job_id: str, within: Claimed | None = None) -> Job:
+        """The job, or the last link of its chain, once it has ended. A handler says `within` which job it waits."""
         future: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
-        self._awaited.setdefault(job_id, []).append(future)
+        self._awaited.setdefault(job_id, []).append(Waiter(future, within))
         self._told.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())
         try:
             return await future
         finally:
-            if future.cancelled():  # whoever has an answer is forgotten already
+            if not future.done() or future.cancelled() or future.exception() is not None:  # who has a job is forgotten
                 self._forget(future)
 
     def tell(self) -> None:
@@ -46,11 +56,10 @@ class ResultWatch:
             self._told.set()
 
     def _forget(self, future: asyncio.Future[Job]) -> None:
-        for job_id, futures in list(self._awaited.items()):
-            if future in futures:
-                futures.remove(future)
-                if not futures:
-                    del self._awaited[job_id]
+        for job_id, waiters in list(self._awaited.items()):
+            self._awaited[job_id] = [waiter for waiter in waiters if waiter.told is not future]
+            if not self._awaited[job_id]:
+                del self._awaited[job_id]
 
     async def _watch(self) -> None:
         pause = FIRST_PAUSE
@@ -77,18 +86,27 @@ class ResultWatch:
                 self._told.set()
             elif job is None or job.state in TERMINAL:
                 ended = True
-                for future in self._awaited.pop(job_id, []):
-                    if not future.done():
-                        _answer(future, job, job_id)
+                for waiter in self._awaited.pop(job_id, []):
+                    if not waiter.told.done():
+                        _answer(waiter.told, job, job_id)
+            else:
+                for waiter in self._awaited.get(job_id, ()):
+                    if waiter.within is not None and is_same_run(job, waiter.within) and not waiter.told.done():
+                        waiter.told.set_exception(WouldHang(ITSELF))
         return ended
 
     def _fail(self, error: Exception) -> None:
-        """The store cannot be read: whoever waits is told why, instead of waiting for ever."""
-        for futures in self._awaited.values():
-            for future in futures:
-                if not future.done():
-                    future.set_exception(error)
+        """Tell all waiters that the store cannot be read, so that they do not wait for ever."""
+        for waiters in self._awaited.values():
+            for waiter in waiters:
+                if not waiter.told.done():
+                    waiter.told.set_exception(error)
         self._awaited.clear()
+
+
+def is_same_run(job: Job, within: Claimed) -> bool:
+    """By the lease too: another store may have a job with this id, and a later run is somebody else's."""
+    return job.state == "running" and (job.id, job.lease_token) == (within.id, within.token)
 
 
 def _answer(future: asyncio.Future[Job], job: Job | None, job_id: str) -> None:

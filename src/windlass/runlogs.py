@@ -13,29 +13,35 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from windlass.clock import moment
 from windlass.config import Settings
 from windlass.types import Micros
-from windlass.urls import scheme_of
+from windlass.urls import file_of, scheme_of
 
 AUTO: Final = "auto"
 NONE: Final = "none"
 SUFFIX: Final = ".log"
+SHORTER: Final = ".short"  # while its middle is cut out
+WHERE: Final = frozenset({"host", "hostaddr", "port", "dbname", "service"})
 LONGEST_NAME: Final = 180  # of a job's id in a file's name; a longer one is told by its digest
 DIGEST: Final = "="  # which no quoted id begins with
+_NAME: Final = re.compile(
+    rf"({DIGEST}[0-9a-f]{{64}}|[^{DIGEST}]{{1,{LONGEST_NAME}}})\.[0-9]+(?:{SUFFIX}|{SHORTER})", re.ASCII
+)
 CUT: Final = b"... %d bytes were cut out here: a log keeps its beginning and its end ...\n"
 CUT_ROOM: Final = len(CUT % 10**18) + 1  # at most, with the end of the line before it
 log: Final = logging.getLogger("windlass.runlogs")
 
 
 def root_of(settings: Settings, url: str) -> Path | None:
-    """Where the logs of this store are. By default beside a file, else below the working directory; a store in memory has
-    none, since nobody could ask for them later."""
+    """The directory for the logs of this store. Default: beside a file, else below the working directory. A store in
+    memory has none, because nobody could ask for them later."""
     if settings.log_root == NONE:
         return None
     if settings.log_root != AUTO:
@@ -43,12 +49,21 @@ def root_of(settings: Settings, url: str) -> Path | None:
     scheme = scheme_of(url)
     if scheme == "memory":
         return None
-    parts = urlsplit(url)
     if scheme == "sqlite":
-        return Path(unquote(parts.path[1:]) + "-logs")
-    hosts = parts.netloc.rpartition("@")[2].lower()  # there may be several, each with its port
-    place = f"{hosts}{parts.path}?{settings.schema}"
+        path = file_of(url)
+        return None if path is None else Path(path + "-logs")
+    place = f"{_place(url)}?{settings.schema}"
     return Path("windlass-logs") / hashlib.sha256(place.encode()).hexdigest()[:8]
+
+
+def _place(url: str) -> str:
+    """Hosts with their ports, path, and what else says which server and database: not who asks, nor how. A user's name and
+    password may hold anything but a slash."""
+    authority, slash, rest = url.partition(":")[2].removeprefix("//").partition("/")
+    hosts, _, asked = authority.rpartition("@")[2].partition("?")
+    path, _, query = rest.partition("?")
+    told = sorted(one for one in f"{asked}&{query}".split("&") if one.partition("=")[0] in WHERE)
+    return "&".join([f"{hosts.lower()}{slash}{path}", *told])
 
 
 def log_path(job_id: str, attempt_no: int, claimed_at: Micros) -> str:
@@ -59,10 +74,18 @@ def log_path(job_id: str, attempt_no: int, claimed_at: Micros) -> str:
     return f"{moment(claimed_at):%Y-%m-%d}/{name}.{attempt_no}{SUFFIX}"
 
 
+def stem_of(name: str) -> str | None:
+    """Of a file that `log_path` has named, or that one is shortened in, what tells its job; None of any other."""
+    found = _NAME.fullmatch(name)
+    if found is None or not (found[1].startswith(DIGEST) or quote(unquote(found[1]), safe="") == found[1]):
+        return None
+    return found[1] if unquote(found[1]).isprintable() else None
+
+
 def job_of(name: str) -> str | None:
     """The job that a file of this name belongs to; None when its name does not say."""
-    stem, _, number = name.removesuffix(SUFFIX).rpartition(".")
-    return unquote(stem) if stem and number.isdecimal() and not stem.startswith(DIGEST) else None
+    stem = stem_of(name)
+    return None if stem is None or stem.startswith(DIGEST) else unquote(stem)
 
 
 def below(root: Path, path: str) -> Path | None:
@@ -101,7 +124,7 @@ class RunLogs:
 
 
 class RunLog:
-    """One run's log. Threads may share it; what comes after its close is dropped."""
+    """The log of one run. Threads may share it; what is written after its close is dropped."""
 
     def __init__(self, file: Path, path: str, limit: int) -> None:
         self.path: Final = path
@@ -155,7 +178,7 @@ class RunLog:
         self._cut += self._size - len(head) - self._note - len(tail)
         note = (b"" if head.endswith(b"\n") else b"\n") + CUT % self._cut
         self._head, self._note = len(head), len(note)
-        shorter = self._file.with_suffix(".short")
+        shorter = self._file.with_suffix(SHORTER)
         fd = os.open(shorter, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._size = os.write(fd, head + note + tail)

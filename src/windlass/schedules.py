@@ -1,4 +1,4 @@
-"""`app.templates` and `app.schedules`: reusable jobs and the rules that make them, as a program or a person puts them."""
+"""`app.templates` and `app.schedules`: reusable jobs, and the rules by which jobs are made of them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from windlass.core.alterations import (
     RenameSchedule,
     SetEnabled,
 )
-from windlass.core.queries import AllSchedules, AllTemplates
-from windlass.core.schedules import job_by_hand
+from windlass.core.queries import AllSchedules, AllTemplates, AllWorkers
+from windlass.core.schedules import gone_from_code, job_by_hand
 from windlass.definitions import (
     Declared,
     Home,
@@ -44,6 +44,9 @@ from windlass.words import did_you_mean
 
 
 class Templates:
+    """Reads and changes templates. A template is a job to be made again and again: a task, its arguments and options.
+    Calls that name a template raise `UnknownTemplate` if there is none."""
+
     def __init__(self, home: Home) -> None:
         self._home = home
 
@@ -51,35 +54,38 @@ class Templates:
         self, name: str, task: str | Task[..., Any], params: Mapping[str, Any] | None = None,
         **options: Unpack[TemplateOptions],
     ) -> Template:  # fmt: skip
-        """Make a template, or a new version of it. Jobs that were made of an older one keep what they have."""
+        """Create a template, or a new version of the one with this name. Jobs made of an older version do not change.
+
+        `params` are the task's arguments by name. Raises `InvalidInput` if they do not fit the task."""
         client = self._home.client
         job = prototype(self._home, task, params or {}, options)
         await apply(client, of_template(name, job, client.ids.job(client.now())), f"the template {name!r}")
         return await self.get(name)
 
     async def list(self) -> Sequence[Template]:
-        """The newest version of each, by name."""
+        """The newest version of each template, sorted by name."""
         return await self._home.client.driver.read(AllTemplates())
 
     async def versions(self, name: str) -> Sequence[Template]:
-        """Every version, oldest first."""
+        """All versions of a template, the oldest first."""
         found = await self._home.client.driver.read(AllTemplates(name=name))
         if not found:
             raise await self._unknown(name)
         return found
 
     async def get(self, name: str) -> Template:
+        """The newest version of a template."""
         return (await self.versions(name))[-1]
 
     async def archive(self, name: str) -> bool:
-        """Make no more jobs of it. False: it was archived already."""
+        """Make no more jobs of the template. Returns False if it was archived already."""
         answer = await self._alter(ArchiveTemplate(name))
         if answer == "not_found":
             raise await self._unknown(name)
         return answer == "applied"
 
     async def delete(self, name: str) -> None:
-        """Remove it with all its versions. `InUse` while a schedule needs it: archive it instead."""
+        """Remove a template with all its versions. Raises `InUse` if a schedule uses it; archive it instead."""
         answer = await self._alter(DeleteTemplate(name))
         if answer == "not_found":
             raise await self._unknown(name)
@@ -97,26 +103,33 @@ class Templates:
         self, name: str, task: str | Task[..., Any], params: Mapping[str, Any] | None = None,
         **options: Unpack[TemplateOptions],
     ) -> Template:  # fmt: skip
-        """The same as `put`, blocking; so are the others."""
+        """The blocking form of `put`."""
         return apart(lambda: self.put(name, task, params, **options))
 
     def list_sync(self) -> Sequence[Template]:
+        """The blocking form of `list`."""
         return apart(self.list)
 
     def versions_sync(self, name: str) -> Sequence[Template]:
+        """The blocking form of `versions`."""
         return apart(lambda: self.versions(name))
 
     def get_sync(self, name: str) -> Template:
+        """The blocking form of `get`."""
         return apart(lambda: self.get(name))
 
     def archive_sync(self, name: str) -> bool:
+        """The blocking form of `archive`."""
         return apart(lambda: self.archive(name))
 
     def delete_sync(self, name: str) -> None:
+        """The blocking form of `delete`."""
         return apart(lambda: self.delete(name))
 
 
 class Schedules:
+    """Reads and changes schedules. Calls that name a schedule raise `UnknownSchedule` if there is none."""
+
     def __init__(self, home: Home) -> None:
         self._home = home
         self._templates = Templates(home)
@@ -125,19 +138,23 @@ class Schedules:
         self, name: str, template: str, cron: str | None = None, *, every: Duration | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:  # fmt: skip
-        """Make a schedule, or change the one of this name: `put("daily", "report", "0 9 * * MON-FRI", tz="Europe/Berlin")`.
+        """Create a schedule, or replace the one with this name: `put("daily", "report", "0 9 * * MON-FRI",
+        tz="Europe/Berlin")`.
 
-        What is left out is as usual, but for `enabled`, which stays as it is. Changing the rule, the zone or `enabled`
-        computes the next time from now; jobs that exist are not touched."""
+        Options that are left out get their defaults, except `enabled`, which keeps its value. If the rule, the zone or
+        `enabled` changes, the next time is computed from now. Existing jobs do not change."""
         change = of_schedule(name, template, rule_of(cron, every), options, self._new_id())
-        return await self._put(change, check=True)
+        row = await self._put(change, check=True)
+        assert row is not None, "whatever there was is replaced"
+        return row
 
-    async def _put(self, change: PutSchedule, *, check: bool) -> Schedule:
+    async def _put(self, change: PutSchedule, *, check: bool) -> Schedule | None:
+        """Returns None if it is not as it was seen."""
         used = await self._templates.get(change.template)
         if check and change.param_overrides is not None:
             check_overrides(self._home, used, change.param_overrides)
-        await apply(self._home.client, change, f"the schedule {change.name!r}")
-        return await self.get(change.name)
+        applied = await apply(self._home.client, change, f"the schedule {change.name!r}")
+        return await self.get(change.name) if applied else None
 
     def _new_id(self) -> str:
         return self._home.client.ids.job(self._home.client.now())
@@ -146,24 +163,39 @@ class Schedules:
         self, name: str, *, template: str | None = None, cron: str | None = None, every: Duration | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:  # fmt: skip
-        """Change only what is given."""
-        now = await self.get(name)
+        """Change only what is given, and keep the rest. What others change meanwhile stays; a schedule that they delete is
+        not made again."""
+        while True:
+            try:
+                changed = await self._update(await self.get(name), template, cron, every, options)
+            except UnknownTemplate:
+                await self.get(name)
+                raise
+            if changed is not None:
+                return changed
+
+    async def _update(
+        self, now: Schedule, template: str | None, cron: str | None, every: Duration | None, options: ScheduleOptions
+    ) -> Schedule | None:  # fmt: skip
+        """Returns None if it was changed since it was read."""
         said: ScheduleOptions = {
             "tz": now.timezone, "catch_up": now.catch_up, "cap": now.catch_up_cap, "overlap": now.overlap,
             "jitter": now.jitter / SECOND,
         }  # fmt: skip
         said.update(options)
         rule = now.cron_expression if cron is None and every is None else rule_of(cron, every)
-        change = of_schedule(name, template or await self._template_of(now), rule, said, self._new_id())
+        change = of_schedule(now.name, template or await self._template_of(now), rule, said, self._new_id())
+        change = replace(change, as_of=now.updated_at)
         if "params" not in options:
             change = replace(change, param_overrides=now.param_overrides)
         return await self._put(change, check="params" in options or template is not None)
 
     async def list(self) -> Sequence[Schedule]:
-        """By name."""
+        """All schedules, sorted by name."""
         return await self._home.client.driver.read(AllSchedules())
 
     async def get(self, name: str) -> Schedule:
+        """The schedule of this name."""
         rows = await self.list()
         found = next((row for row in rows if row.name == name), None)
         if found is None:
@@ -171,22 +203,46 @@ class Schedules:
         return found
 
     async def pause(self, name: str) -> bool:
-        """Make no more jobs until it is resumed. False: it was paused already. A new start of the program keeps it so."""
+        """Make no more jobs until `resume`, also after a restart. Returns False if it was paused already."""
         return await self._changed(name, SetEnabled(name, False))
 
     async def resume(self, name: str) -> bool:
-        """Go on from now: what passed meanwhile is not made up for."""
+        """Go on from now. Times that passed while it was paused are not made up for."""
         return await self._changed(name, SetEnabled(name, True))
 
     async def rename(self, name: str, to: str) -> bool:
+        """Give the schedule another name; its id and jobs stay its own. Raises `InUse` if the name is taken, or if code
+        declares the schedule: rename it there."""
+        await self.check_rename(name, to)
         return await self._changed(name, RenameSchedule(name, to))
 
+    async def check_rename(self, name: str, to: str) -> None:
+        """Raise what `rename` would raise, and change nothing."""
+        row = await self.get(name)
+        if to == name:
+            return
+        if any(other.name == to for other in await self.list()):
+            raise InUse(f"another schedule is called {to!r}")
+        if row.declared is not None and not await self._is_gone_from_code(row):
+            raise InUse(
+                f"code declares the schedule {name!r}, and would make it anew beside this one at its next start; rename it "
+                f"there, and delete {name!r} when no worker declares it any more"
+            )
+
+    async def _is_gone_from_code(self, row: Schedule) -> bool:
+        client = self._home.client
+        silent, now = client.settings.worker_timeout, client.now()
+        living = [one for one in await client.driver.read(AllWorkers()) if now - one.last_heartbeat < silent]
+        templates = await self._templates.list()
+        task = next((one.type for one in templates if one.template_id == row.template_id), None)
+        return gone_from_code(row, task, living)
+
     async def delete(self, name: str) -> None:
-        """The jobs that it made stay."""
+        """Remove the schedule. Jobs that it made stay."""
         await self._changed(name, DeleteSchedule(name))
 
     async def run(self, name: str) -> JobHandle[Any]:
-        """One job now, outside the rhythm: it has no fire time and the tag `manual`, and overlap does not hold it back."""
+        """Make one job now, whatever the rule and `overlap` say. It has the tag `manual` and no fire time."""
         client, schedule = self._home.client, await self.get(name)
         used = await self._templates.get(await self._template_of(schedule))
         if used.archived_at is not None:
@@ -198,7 +254,7 @@ class Schedules:
     async def preview(
         self, rule: str, *, tz: str | None = None, count: int = 5, after: datetime | None = None
     ) -> Preview:  # fmt: skip
-        """What a rule, or the schedule of this name, does next."""
+        """The next `count` times of a rule, or of the schedule of this name."""
         start = self._home.client.now() if after is None else instant(after, field="after")
         stored = next((row for row in await self.list() if row.name == rule), None)
         if stored is None:
@@ -221,52 +277,67 @@ class Schedules:
         self, name: str, template: str, cron: str | None = None, *, every: Duration | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:  # fmt: skip
-        """The same as `put`, blocking; so are the others."""
+        """The blocking form of `put`."""
         return apart(lambda: self.put(name, template, cron, every=every, **options))
 
     def update_sync(
         self, name: str, *, template: str | None = None, cron: str | None = None, every: Duration | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:  # fmt: skip
+        """The blocking form of `update`."""
         return apart(lambda: self.update(name, template=template, cron=cron, every=every, **options))
 
     def list_sync(self) -> Sequence[Schedule]:
+        """The blocking form of `list`."""
         return apart(self.list)
 
     def get_sync(self, name: str) -> Schedule:
+        """The blocking form of `get`."""
         return apart(lambda: self.get(name))
 
     def rename_sync(self, name: str, to: str) -> bool:
+        """The blocking form of `rename`."""
         return apart(lambda: self.rename(name, to))
 
+    def check_rename_sync(self, name: str, to: str) -> None:
+        """The blocking form of `check_rename`."""
+        return apart(lambda: self.check_rename(name, to))
+
     def pause_sync(self, name: str) -> bool:
+        """The blocking form of `pause`."""
         return apart(lambda: self.pause(name))
 
     def resume_sync(self, name: str) -> bool:
+        """The blocking form of `resume`."""
         return apart(lambda: self.resume(name))
 
     def run_sync(self, name: str) -> JobHandle[Any]:
+        """The blocking form of `run`."""
         return apart(lambda: self.run(name))
 
     def delete_sync(self, name: str) -> None:
+        """The blocking form of `delete`."""
         return apart(lambda: self.delete(name))
 
     def preview_sync(
         self, rule: str, *, tz: str | None = None, count: int = 5, after: datetime | None = None
     ) -> Preview:  # fmt: skip
+        """The blocking form of `preview`."""
         return apart(lambda: self.preview(rule, tz=tz, count=count, after=after))
 
 
-async def apply(client: Client, change: Alteration, what: str) -> None:
+async def apply(client: Client, change: Alteration, what: str) -> bool:
+    """False: what it would change is not as it was seen."""
     [answer] = await client.driver.alter([change], now=client.now())
     if answer == "not_found":
         raise UnknownTemplate(getattr(change, "template", ""))
     if answer == "duplicate":
         raise InUse(f"{what} cannot be made: its id is in use")
+    return answer != "wrong_state"
 
 
 async def declare(client: Client, declared: Sequence[Declared]) -> None:
-    """Write what the code declares, in one transaction. Who starts last wins; the same again only says that it is there."""
+    """Store the schedules that code declares, in one transaction. If programs differ, the one that starts last wins."""
     now = client.now()
     changes: list[Alteration] = []
     for one in declared:

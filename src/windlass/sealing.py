@@ -84,7 +84,7 @@ def is_sealed(stored: bytes | None) -> TypeGuard[bytes]:
 
 
 def readable(stored: bytes, part: Part) -> bytes:
-    """As it is, unless it is sealed: whoever opens rows could not open this one."""
+    """The bytes as they are; raises if they are encrypted, because whoever opens rows could not open this one."""
     if is_sealed(stored):
         raise Undecodable(f"{part}: {_locked_by(_split(stored)[0])}, and cannot be opened here: see the setting key_file")
     return stored

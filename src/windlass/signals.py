@@ -1,8 +1,7 @@
-"""What a handler raises to steer its own job.
+"""Signals: what a handler raises to decide how its execution ends.
 
-They derive from BaseException, so that a handler's `except Exception` does not swallow them, and they are raised, never
-returned, so that a task's return type stays its result's.
-"""
+They derive from BaseException, so that `except Exception` in a handler does not swallow them. They are raised and not
+returned, so that the return type of a task is the type of its result."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from windlass.policies import Duration
 
 
 class Signal(BaseException):
-    """The root of the four."""
+    """The base class of the four signals."""
 
 
 class Snooze(Signal):
-    """Not now: run this job again after `delay`. No attempt is spent."""
+    """Put the job off: it runs again after `delay`, and this execution does not count as an attempt."""
 
     def __init__(self, delay: Duration) -> None:
         self.delay = duration(delay, field="delay")
@@ -23,7 +22,7 @@ class Snooze(Signal):
 
 
 class RetryAfter(Signal):
-    """Failed, and the handler knows when to try again: an attempt is spent, the policy's own delay is not used."""
+    """Fail, and retry after `delay` instead of the pause of the retry policy. This execution counts as an attempt."""
 
     def __init__(self, delay: Duration, reason: str = "the handler asked for a retry") -> None:
         self.delay = duration(delay, field="delay")
@@ -32,7 +31,7 @@ class RetryAfter(Signal):
 
 
 class Cancel(Signal):
-    """This job is no longer wanted: it ends cancelled."""
+    """End the job as cancelled, because it is no longer wanted."""
 
     def __init__(self, reason: str = "cancelled by its handler") -> None:
         self.reason = reason
@@ -40,7 +39,7 @@ class Cancel(Signal):
 
 
 class Reject(Signal):
-    """This job can never succeed: it is dead at once, whatever attempts are left."""
+    """End the job as dead, because it can never succeed. Attempts that are left are not used."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

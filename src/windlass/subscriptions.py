@@ -7,6 +7,7 @@ drivers announce something by themselves they ask the store, and know of a subsc
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -17,6 +18,7 @@ from windlass.records import Webhook
 from windlass.types import Micros
 
 AGE: Final[Micros] = 5 * SECOND
+log: Final = logging.getLogger("windlass.webhooks")
 
 
 class Subscriptions:
@@ -24,6 +26,7 @@ class Subscriptions:
         self._driver = driver
         self._now = now
         self._read_at: Micros | None = None
+        self._told: set[str] = set()
         self.known: Collection[Webhook] = ()  # as they were read last
 
     def is_fresh(self) -> bool:
@@ -36,7 +39,19 @@ class Subscriptions:
             asked_at = self._now()
             self.known = await self._driver().read(AllWebhooks())
             self._read_at = asked_at
+            self._tell_of_unreadable()
         return self.known
+
+    def _tell_of_unreadable(self) -> None:
+        """Nobody may subscribe to nothing: a hand, or a newer version, has written what this one cannot read."""
+        deaf = {hook.webhook_id for hook in self.known if hook.enabled and not hook.events}
+        for name in sorted(deaf - self._told):
+            log.warning(
+                "webhook %s hears of nothing: its events cannot be read; try: windlass webhooks update %s --events …",
+                name,
+                name,
+            )
+        self._told = deaf
 
     def forget(self) -> None:
         """They were changed by this process, which need not wait to know of it."""
@@ -44,7 +59,7 @@ class Subscriptions:
 
 
 class Nobody(Subscriptions):
-    """Where it is known that nobody subscribes, and nobody need be asked."""
+    """The subscriptions of a store that is known to have none, so that nobody need be asked."""
 
     async def current(self) -> Collection[Webhook]:
         return ()

@@ -1,4 +1,4 @@
-"""By which name another process can import an app: `module:attribute`."""
+"""The name by which another process can import an app: `module:attribute`."""
 
 from __future__ import annotations
 

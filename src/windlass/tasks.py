@@ -1,9 +1,9 @@
-"""A task: a function whose calls can be queued. Typed by its own signature, still callable as itself."""
+"""Tasks: functions whose calls can be enqueued. `enqueue` has the signature of the function; calling a task calls it."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
@@ -12,10 +12,12 @@ from msgspec import Struct
 from windlass.client import Client
 from windlass.codec import Arguments, Results
 from windlass.context import Context
-from windlass.core.admission import check_job, check_name
-from windlass.errors import InvalidInput
+from windlass.core.admission import check_job
+from windlass.core.fields import check_name
+from windlass.errors import InvalidInput, shown
+from windlass.foreign import TASK, Translates
 from windlass.handles import JobHandle
-from windlass.options import OF_COMMAND, OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, plan
+from windlass.options import OF_COMMAND, OF_JOB, OF_TASK, JobOptions, Plan, Runner, check_options, misplaced, plan
 from windlass.presets import AckMode, Preset
 from windlass.programs import Program
 from windlass.types import NewJob
@@ -25,7 +27,7 @@ R = TypeVar("R")
 
 
 class Home(Protocol):
-    """Where a task lives: its app."""
+    """What a task needs of its app."""
 
     @property
     def client(self) -> Client: ...
@@ -33,7 +35,7 @@ class Home(Protocol):
 
 
 class PreparedJob(Struct, Generic[R], frozen=True, eq=False, gc=False):
-    """A job that has not been enqueued yet: for `app.enqueue_many`."""
+    """A job that is not stored yet: what `task.job(...)` returns, for `app.enqueue_many` and for groups."""
 
     new: NewJob
     results: Results
@@ -43,8 +45,21 @@ class PreparedJob(Struct, Generic[R], frozen=True, eq=False, gc=False):
         return self.new.id
 
 
-class Enqueuer(Generic[P, R]):
-    """One way of enqueueing a task: the task itself, or a `using(...)` of it. Frozen, reusable, shareable."""
+def prepared_jobs(jobs: Iterable[PreparedJob[R]]) -> list[PreparedJob[R]]:
+    """The jobs given to `app.enqueue_many`, as a list; raises `InvalidInput` for anything else."""
+    if not isinstance(jobs, Iterable):
+        raise InvalidInput("jobs", f"takes what task.job(...) makes, in a list or the like, got {shown(jobs)}")
+    prepared: list[Any] = list(jobs)
+    if strange := [one for one in prepared if not isinstance(one, PreparedJob)]:
+        raise InvalidInput("jobs", f"takes what task.job(...) makes, got {shown(strange[0])}")
+    return prepared
+
+
+class Enqueuer(Translates, Generic[P, R]):
+    """A task with a fixed set of options: the task itself, or what its `using(...)` returns. Immutable; keep and share
+    it."""
+
+    _foreign = TASK
 
     def __init__(self, home: Home, arguments: Arguments, results: Results, made: Plan) -> None:
         self._home = home
@@ -53,7 +68,11 @@ class Enqueuer(Generic[P, R]):
         self._plan = made
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Store a call of this task as a job. Returns once it is durable."""
+        """Store a call of this task as a job, and return once it is durable.
+
+        The arguments are those of the function. Raises `InvalidInput` if one of them could not be restored exactly, or is
+        too large; `DuplicateJob` with `on_duplicate="raise"`. If an equal job was there already, the handle is of that
+        job and its `existed` is True. Inside `ctx.transaction()` the job becomes part of the transaction."""
         client = self._home.client
         now = client.now()
         new = self._new(client, args, kwargs, now)
@@ -61,7 +80,7 @@ class Enqueuer(Generic[P, R]):
         return JobHandle(client, answer.id, self._results, answer.existed)
 
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """The same, blocking. Never touches an event loop."""
+        """The blocking form of `enqueue`. Needs no event loop."""
         client = self._home.client
         now = client.now_beside(self._plan.conn)
         new = self._new(client, args, kwargs, now)
@@ -69,19 +88,22 @@ class Enqueuer(Generic[P, R]):
         return JobHandle(client, answer.id, self._results, answer.existed)
 
     def job(self, /, *args: P.args, **kwargs: P.kwargs) -> PreparedJob[R]:
-        """The same call, described but not stored: `app.enqueue_many(task.job(x) for x in ...)`."""
+        """Make a job without storing it: `app.enqueue_many(task.job(x) for x in ...)`, `group.add(task.job(x))`."""
         if self._plan.conn is not None:
             raise InvalidInput("conn", "give it to enqueue_many(jobs, conn=...) instead: a batch is one transaction")
         client = self._home.client
         return PreparedJob(self._new(client, args, kwargs, client.now()), self._results)
 
     def prototype(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """The same call as a row without an id: what a template keeps. Opens no store."""
+        """The call as a row without an id, which templates keep. Does not open the store."""
         payload = self._arguments.encode(args, kwargs, limit=self._home.client.settings.payload_limit)
         return self._plan.make("prototype", payload, 0)
 
     def using(self, **options: Unpack[JobOptions]) -> Enqueuer[P, R]:
-        """Options for jobs of this task: `task.using(delay="5m", priority=9).enqueue(...)`."""
+        """This task with other options: `task.using(delay="5m", priority=9).enqueue(...)`.
+
+        The options are those of `windlass.options.JobOptions`; they override the options of the task. Raises
+        `InvalidInput` for an unknown option or a bad value."""
         check_options(options, OF_JOB, "using(...)")
         said = {**self._plan.said, **options}
         if "delay" in options and "run_at" not in options:
@@ -97,12 +119,17 @@ class Enqueuer(Generic[P, R]):
         return made
 
     def _new(self, client: Client, args: tuple[Any, ...], kwargs: Mapping[str, Any], now: int) -> NewJob:
-        payload = self._arguments.encode(args, kwargs, limit=client.settings.payload_limit)
+        try:
+            payload = self._arguments.encode(args, kwargs, limit=client.settings.payload_limit)
+        except InvalidInput as error:
+            if error.field not in kwargs or error.field in self._arguments.names or not misplaced(error.field):
+                raise
+            raise InvalidInput(error.field, f"{error}{misplaced(error.field)}".removeprefix(f"{error.field}: ")) from None
         return self._plan.make(client.ids.job(now), payload, now)
 
 
 class Task(Enqueuer[P, R]):
-    """A registered function. Its name is the type of its jobs."""
+    """A function that was declared with `@app.task`. Its name is the type of its jobs."""
 
     def __init__(
         self, home: Home, function: Callable[..., Any], *, context: bool, options: Mapping[str, Any],
@@ -141,7 +168,7 @@ class Task(Enqueuer[P, R]):
 
     @property
     def careful(self) -> bool:
-        """Its jobs are claimed only for free slots: they hold permits, or must never be handed back."""
+        """Whether its jobs are claimed only for free slots, because they hold permits or must never be handed back."""
         prototype = self._plan.prototype
         return bool(prototype.limit_keys) or prototype.retry_mode == "new_job"
 
@@ -150,25 +177,25 @@ class Task(Enqueuer[P, R]):
 
 
 class AsyncTask(Task[P, R]):
-    """Of an async function."""
+    """A task that is an async function."""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the function itself, here and now, without a queue."""
+        """Call the function directly. Nothing is stored."""
         made: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return made
 
 
 class SyncTask(Task[P, R]):
-    """Of a plain function."""
+    """A task that is a plain function."""
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, here and now, without a queue."""
+        """Call the function directly. Nothing is stored."""
         value: R = self.function(*args, **kwargs)
         return value
 
 
 class AsyncContextTask(Task[P, R]):
-    """Of an async function that takes a Context first."""
+    """A task that is an async function with a `Context` as its first argument."""
 
     def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         made: Coroutine[Any, Any, R] = self.function(ctx, *args, **kwargs)
@@ -176,7 +203,7 @@ class AsyncContextTask(Task[P, R]):
 
 
 class SyncContextTask(Task[P, R]):
-    """Of a plain function that takes a Context first."""
+    """A task that is a plain function with a `Context` as its first argument."""
 
     def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:
         value: R = self.function(ctx, *args, **kwargs)
@@ -184,7 +211,7 @@ class SyncContextTask(Task[P, R]):
 
 
 class CommandTask(SyncTask[..., None]):
-    """Of a program. Its arguments are the fields that the command line names."""
+    """A task that is a program. Its arguments are the fields in braces of its command line."""
 
     def __init__(self, home: Home, program: Program, options: Mapping[str, Any]) -> None:
         check_options(options, frozenset(OF_COMMAND), "command(...)")
@@ -193,7 +220,7 @@ class CommandTask(SyncTask[..., None]):
 
 
 class Decorator(Protocol):
-    """What `app.task(...)` answers."""
+    """What `app.task(...)` returns."""
 
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
@@ -202,7 +229,7 @@ class Decorator(Protocol):
 
 
 class ContextDecorator(Protocol):
-    """What `app.task(context=True, ...)` answers."""
+    """What `app.task(context=True, ...)` returns."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]
@@ -216,7 +243,7 @@ def make_task(
     home: Home, function: Callable[..., Any], *, context: bool, options: Mapping[str, Any]
 ) -> Task[..., Any]:  # fmt: skip
     if not callable(function):
-        raise InvalidInput("task", f"decorates a function, got {function!r}")
+        raise InvalidInput("task", f"decorates a function, got {shown(function)}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidInput("task", f"{function.__name__} is a generator; a task returns its result")
     if inspect.iscoroutinefunction(function):
@@ -239,8 +266,7 @@ def _runner(run: object, is_async: bool, name: str) -> Runner:
 
 
 def _check_importable(function: Callable[..., Any], name: str) -> None:
-    """A child process finds the task by importing the module that declares it. What is made inside a function is made only
-    where that function is called."""
+    """A child process finds a task by importing the module that declares it, so the task must be at the top level."""
     where = getattr(function, "__qualname__", "")
     if "<lambda>" in where or "<locals>" in where or not where:
         kind = "a lambda" if "<lambda>" in where else "defined inside a function" if where else "not a plain function"
@@ -252,5 +278,5 @@ def _check_importable(function: Callable[..., Any], name: str) -> None:
 
 def _ack(ack: object) -> AckMode | None:
     if ack not in (None, "batched", "sync"):
-        raise InvalidInput("ack", f"must be 'batched' or 'sync', got {ack!r}")
+        raise InvalidInput("ack", f"must be 'batched' or 'sync', got {shown(ack)}")
     return ack

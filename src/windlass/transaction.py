@@ -1,9 +1,9 @@
-"""`ctx.transaction()`: a handler's own writes, its follow-up jobs and its success, in one transaction.
+"""`ctx.transaction()`: the handler's own writes, its follow-up jobs and the success of its job in one transaction.
 
-The guarded success is the last statement before the commit, so nothing of the lease is locked while the body runs. On
-SQLite the body does hold the only write lock of the file; it is therefore limited to a third of the lease, then rolled
-back as a failure. On PostgreSQL it may take its time: the lease is renewed meanwhile.
-"""
+The success, which the lease guards, is the last statement before the commit, so the row of the job is not locked while
+the body runs. On SQLite the body holds the only write lock of the file; therefore it may take a third of the lease, and
+is rolled back as a failure after that. On PostgreSQL it may take as long as it likes, because the lease is renewed
+meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from windlass.apart import apart
 from windlass.client import Client, Joins, joined
 from windlass.clock import SECOND
 from windlass.core.changes import Settlement
-from windlass.drivers.protocol import Enqueued, Transaction
+from windlass.drivers.protocol import Transaction
+from windlass.drivers.values import Enqueued
 from windlass.errors import InvalidInput, LeaseLost, TransactionTooLong
 from windlass.types import Micros, NewJob
 
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 class Settles(Protocol):
-    """The execution whose success is part of the transaction."""
+    """What the transaction needs of the execution whose success it contains."""
 
     @property
     def job_id(self) -> str: ...
@@ -37,10 +38,10 @@ class Settles(Protocol):
 
 
 class JobTransaction:
-    """Use it once: `async with` in async handlers, `with` in threads."""
+    """What `ctx.transaction()` returns. Use it once, with `async with` in async handlers and `with` in threads."""
 
     def __init__(self, client: Client, execution: Settles, limit: Micros | None) -> None:
-        """`limit`: how long the body may take; None = as long as it likes."""
+        """`limit` is how long the body may take; None = no limit."""
         self.client = client
         self.result: Any = None  # what job.result() will answer
         self._execution = execution
@@ -54,8 +55,8 @@ class JobTransaction:
 
     @property
     def connection(self) -> Any:
-        """The store's own connection for statements of yours: apsw.Connection or sqlite3.Connection; on PostgreSQL
-        psycopg.AsyncConnection in async handlers, psycopg.Connection in threads."""
+        """The connection of the store, for your own statements: an apsw.Connection or sqlite3.Connection on SQLite; on
+        PostgreSQL a psycopg.AsyncConnection in async handlers and a psycopg.Connection in threads."""
         return self._transaction.connection if self._loop is None else self._transaction.async_connection
 
     async def enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]:
@@ -183,7 +184,7 @@ class JobTransaction:
             raise LeaseLost(self._execution.job_id)
 
     def _commit(self) -> None:
-        """From here on a renewal that is refused means that the job has ended, not that its lease was lost."""
+        """Commit. From now on a refused renewal means that the job has ended, not that its lease was lost."""
         self._execution.settling(True)
         try:
             self._transaction.commit()
@@ -201,7 +202,8 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _unbroken(work: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
-    """Run blocking work in a thread. Whoever is cancelled meanwhile waits for its end: half-done it would keep a lock."""
+    """Run blocking work in a thread. A caller that is cancelled waits for its end, because half-done it would keep a
+    lock; then `undo` undoes what succeeded."""
     running = _apart(work)
     try:
         await asyncio.wait({running})
@@ -213,7 +215,7 @@ async def _unbroken(work: Callable[[], T], undo: Callable[[], None] | None = Non
 
 
 async def _ended(running: asyncio.Future[Any]) -> BaseException | None:
-    """With what it failed, where nobody else is told: unasked for, the event loop would complain of it."""
+    """Wait for its end and return its exception, which the event loop would otherwise report as never retrieved."""
     while not running.done():
         with suppress(asyncio.CancelledError):  # once more, for another reason: that changes nothing
             await asyncio.wait({running})
@@ -221,8 +223,8 @@ async def _ended(running: asyncio.Future[Any]) -> BaseException | None:
 
 
 def _apart(work: Callable[[], T]) -> asyncio.Future[T]:
-    """In a thread of its own, not in the event loop's pool: the few threads of that may all be waiting, for the very lock
-    that a commit gives back or for whatever else handlers do there."""
+    """Run it in a thread of its own. The few threads of the event loop's pool may all be waiting, for example for the
+    lock that this very commit gives back."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

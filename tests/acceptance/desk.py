@@ -8,7 +8,7 @@ from windlass import Windlass
 from windlass.core.changes import Answer, Report
 from windlass.core.eligibility import label_of
 from windlass.core.settle import Execution, Outcome, Succeeded, settle
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.options import plan
 from windlass.presets import SCHEDULER
 from windlass.types import Claimed, Job, Micros, NewJob, Run

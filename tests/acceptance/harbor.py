@@ -6,8 +6,8 @@ from typing import Any
 
 from windlass import Windlass
 from windlass.clock import SECOND
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.singular import Lease, RetryUpdate, ack, enqueue, extend_lease, fail, reserve, retry
+from windlass.drivers.values import Enqueued
 from windlass.options import plan
 from windlass.presets import TASKHARBOR
 from windlass.types import Claimed, Job, Micros, NewJob

@@ -8,7 +8,7 @@ from typing import Any
 from windlass import Windlass
 from windlass.admin import Admin
 from windlass.clock import SECOND
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.options import plan
 from windlass.presets import ORCHESTRATOR
 from windlass.records import WorkerInfo

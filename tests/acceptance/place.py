@@ -13,8 +13,8 @@ import psycopg
 from windlass import Windlass
 from windlass.clock import ManualClock
 from windlass.config import SettingsOptions
-from windlass.drivers.protocol import JobQuery
 from windlass.drivers.sqlite.library import connect
+from windlass.drivers.values import JobQuery
 from windlass.types import Job
 
 

@@ -9,7 +9,7 @@ import pytest
 from windlass.admin import Admin
 from windlass.clock import SECOND
 from windlass.drivers import migrate
-from windlass.drivers.protocol import Renewal
+from windlass.drivers.values import Renewal
 from windlass.signals import Reject
 from windlass.words import vocabulary
 

@@ -9,15 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from windlass import Windlass
-from windlass.admin import Admin
+from windlass.admin import Admin, repair
 from windlass.cli.entry import run as windlass
 from windlass.core.alterations import PutLimit, PutWebhook
+from windlass.core.changes import Ack
+from windlass.core.duties import Done, Mend
 from windlass.core.events import RECOVERED
 from windlass.core.queries import AllEvents, AllLimits
 from windlass.core.recovery import CRASH_ERROR
 from windlass.core.settle import Succeeded
+from windlass.drivers.values import Claim
 from windlass.records import Fault
-from windlass.types import Job, RunStatus
+from windlass.types import Claimed, Job, NewJob, RunStatus
 
 from .desk import LEASE, QUEUE, Desk
 from .place import Place, rows, run
@@ -152,6 +155,38 @@ def test_permits_are_counted_again_and_who_waited_may_run(desk: Desk) -> None:
         assert await repaired(desk) == [Fault("permits", "key:x", "1 are counted, 0 are held")]
         assert {limit.used for limit in await driver.read(AllLimits())} == {0}
         assert len(await desk.dispatch()) == 1
+
+    run(main)
+
+
+def test_a_repair_goes_in_bites_and_ends_when_all_is_right(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of limits that are miscounted, runs without a job, jobs without a run so many at a time: others go on in between."""
+    monkeypatch.setattr(repair, "Mend", lambda: Mend(limit=2))
+
+    async def main() -> None:
+        driver = desk.app.client.driver
+
+        async def running(number: int) -> list[Claimed]:
+            new = [NewJob(id=f"job-{number}-{n}", type="work", queue="wide") for n in range(number)]
+            await driver.enqueue(new, now=desk.now)
+            wish = Claim(queues=("wide",), limit=number, lease_for=LEASE, worker_id="w", token=f"t{number}")
+            return await driver.claim(wish, now=desk.now)
+
+        lost = await running(5)
+        without_runs(desk.place)
+        gone = await running(3)
+        await driver.settle([Ack(handle=job.handle, token=job.token, at=desk.now) for job in gone], now=desk.now)
+        for job in gone:
+            desk.place.sql(f"delete from jobs where id = '{job.id}'", guarded=False)
+        await driver.alter([PutLimit(f"key:{n}", 1) for n in range(3)], now=desk.now)
+        desk.place.sql("update limits set used = 1")
+        found = await Admin(desk.app.client).faults()
+        assert len(found) == len(lost) + len(gone) + 3
+        bites = [await driver.maintain(Mend(limit=2), epoch=None, now=desk.now) for _ in range(2)]
+        assert bites == [Done(2, more=True), Done(1, more=True)], "limits first, and nothing else while some are wrong"
+        desk.place.sql("update limits set used = 1")
+        mended = await Admin(desk.app.client).repair(found)
+        assert (mended.rows, mended.jobs, mended.left) == (len(found), len(lost), ())
 
     run(main)
 

@@ -14,7 +14,7 @@ from plans import FULL, PEER_ENV, PEERS, Command, Numbers, plans
 from run import in_turn, sample
 from scaling import scaled
 
-from .conftest import BENCH
+from .conftest import BENCH, HARNESS
 
 TINY = Numbers(
     {10: 20, 100: 200, 500: 500}, bulk=200, singles=20, history=100, asynchronous=300, blocking=100, huey=20, latencies=5,
@@ -66,27 +66,6 @@ def test_results_never_name_a_directory_of_this_machine() -> None:
 
 # ------------------------------------------------------------------------------------------- the adapter for Huey
 
-HARNESS = """
-import os, struct, subprocess, sys
-MARKS = os.environ["BENCH_MARKS"]
-
-def clear():
-    open(MARKS, "w").close()
-
-def records():
-    return list(struct.iter_unpack("dd", open(MARKS, "rb").read()))
-
-def start(peer, processes):
-    return [subprocess.Popen([sys.executable, peer.script]) for _ in range(processes)]
-
-def stop(peer, started):
-    for process in started:
-        process.kill()
-        process.wait()
-
-def _cleanup():
-    pass
-"""
 PEER = """
 import os, struct, time
 QUEUE = os.path.join(os.environ["BENCH_DIR"], "queue")

@@ -24,7 +24,7 @@ from scaling import scaled
 from scenario_plans import SERVER
 from server import available, cost_of, counts_statements, fresh_database, private_server
 
-from .conftest import BENCH
+from .conftest import BENCH, HARNESS
 
 TINY = PostgresNumbers(60, bulk=200, singles=20, latencies=5, idle_seconds=1, rivals=dict.fromkeys(RIVALS, 20))
 OURS = plans(TINY, rivals=False)
@@ -146,30 +146,6 @@ def test_percentiles_are_of_what_was_taken() -> None:
 
 # ----------------------------------------------------------------------------------------- an adapter for other queues
 
-HARNESS = """
-import os, struct, subprocess, sys
-MARKS = os.environ["BENCH_MARKS"]
-
-def clear():
-    open(MARKS, "w").close()
-
-def records():
-    return list(struct.iter_unpack("dd", open(MARKS, "rb").read()))
-
-def start(peer, processes):
-    return [subprocess.Popen([sys.executable, peer.script]) for _ in range(processes)]
-
-def stop(peer, started):
-    for process in started:
-        process.kill()
-        process.wait()
-
-def pg_url(db):
-    return os.environ["PG_DSN"].rsplit("/", 1)[0] + "/" + db
-
-def _cleanup():
-    pass
-"""
 # Takes each job out of a table by one session of psql.
 PEER = """
 import os, struct, subprocess, time

@@ -675,3 +675,83 @@ def test_an_answer_that_cannot_be_written_is_no_traceback(tmp_path: Path, output
         check=False,
     )  # fmt: skip
     assert (done.returncode, "Traceback" in done.stderr) == (1 if output else 0, False)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "jobs list --limit=postgresql://u:canary@h/d", "--stor=postgresql://u:canary@h/d jobs list",
+        "jobs --store=postgresql://u:canary@h:1/d?password=can@ary lits", "jobs list u:canary@h",
+        "serve --store u:canary@h", "jobs list --stor postgresql://u@h:1/d?password=c@canary", "bench mysql://u:canary@h/x",
+    ],
+)  # fmt: skip
+def test_what_was_mistyped_is_told_without_its_password(cli: Cli, typed: str) -> None:
+    for more in ([], ["--json"]):
+        done = cli(*typed.split(), *more)
+        assert done.code == 2
+        assert "ary" not in done.out + done.err
+
+
+@pytest.mark.parametrize("url", ["sqlite:///jobs.db?mode=ro", "sqlite:jobs.db", "sqlite:///a%00b", "sqlite:///:memory:"])
+def test_a_url_that_names_no_file_is_a_mistake_of_usage(cli: Cli, tmp_path: Path, url: str) -> None:
+    before = set(tmp_path.iterdir())
+    for command in (("jobs", "list"), ("queues", "pause", "q"), ("enqueue", "hello"), ("migrate",)):
+        done = cli(*command, "--store", url)
+        assert (done.code, "names no store I know" in done.err) == (2, True), done
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("worker tasks --processes 0", "processes: must be a whole number from 1 to 1,000, got 0"),
+        ("worker tasks --processes 1000000000", "processes: must be a whole number from 1 to 1,000, got 1000000000"),
+        ("worker tasks --concurrency 1000000000", "concurrency: must be a whole number from 1 to 10,000, got 1000000000"),
+        ("worker tasks --threads -1", "threads: must be a whole number from 1 to 1,000, got -1"),
+        ("dev tasks --concurrency 0", "concurrency: must be a whole number from 1 to 10,000, got 0"),
+        ("serve --port 99999", "port: must be a whole number from 0 to 65,535, got 99999"),
+        ("dev tasks --port -1", "port: must be a whole number from 0 to 65,535, got -1"),
+    ],
+)
+def test_a_count_that_nobody_meant_is_told_with_its_range(
+    cli: Cli, enqueue: Callable[..., str], typed: str, says: str
+) -> None:
+    enqueue("hello", "name=ada")
+    done = cli(*typed.split())
+    assert (done.code, f"error: {says}\n" in done.err) == (2, True), done
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ("jobs list --since 0001-01-01T00:00+14:00", "since"), ("jobs list --until 9999-12-31T23:59:59-12:00", "until"),
+        ("schedules preview @daily --after 0001-01-01 --tz Asia/Tokyo", "after"),
+        ("schedules preview @daily --after 0001-01-01T00:00+14:00", "after"),
+        ("schedules preview @daily --after 9999-12-31", "after"),
+    ],
+)  # fmt: skip
+def test_the_edge_of_the_calendar_is_a_mistake_of_usage(
+    cli: Cli, enqueue: Callable[..., str], typed: str, field: str
+) -> None:
+    enqueue("hello", "name=ada")
+    done = cli(*typed.split())
+    assert (done.code, f"error: {field}: " in done.err) == (2, True), done
+
+
+def test_a_certificate_that_cannot_be_used_is_told_before_an_address_is(
+    cli: Cli, enqueue: Callable[..., str], tmp_path: Path
+) -> None:
+    enqueue("hello", "name=ada")
+    (tmp_path / "junk.pem").write_text("junk")
+    for certificate in ("nowhere.pem", "junk.pem"):
+        done = cli("serve", "--tls-cert", certificate, "--tls-key", certificate, "--port", "0", "--json")
+        assert (done.code, f"tls-cert: {certificate} with {certificate} cannot be used" in done.out) == (2, True), done
+        assert done.json["error"]["exit_code"] == 2
+
+
+def test_what_to_type_next_can_be_typed(cli: Cli) -> None:
+    """Also where the name of the file means something to a shell."""
+    store = "sqlite:///of ada;$x&.db"
+    said = cli("enqueue", "--app", "tasks", "hello", "name=ada", "--store", store).err
+    _, _, command = said.partition("see: windlass ")
+    assert cli(*shlex.split(command)).code == 0, said

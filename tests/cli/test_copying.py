@@ -58,6 +58,17 @@ def test_a_copy_is_given_up(cli: Cli, enqueue: Callable[..., str], monkeypatch: 
     enqueue("hello", "name=bob")
 
 
+def test_a_copy_that_did_not_begin_says_that_nothing_has_changed(
+    cli: Cli, enqueue: Callable[..., str], drain: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue("hello", "name=ada")
+    with monkeypatch.context() as dying:
+        dying.setattr(End, "receive", interrupted)
+        ended = cli("copy", HERE, THERE)
+    assert (ended.code, "takes claims and writes as before" in ended.err) == (130, True), ended.err
+    assert drain()["succeeded"] == 1
+
+
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
+from windlass.clock import SECOND
 from windlass.errors import InvalidInput
 from windlass.loading import load_app
 
@@ -17,8 +18,8 @@ def test_every_way_of_naming_an_app_leads_to_it(cli: Cli, target: str) -> None:
 
 
 def test_the_only_app_of_a_module_is_found_under_any_name(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "only.py").write_text("from windlass import Windlass\njobs = Windlass()\n")
-    load_app("only")
+    (tmp_path / "only.py").write_text("from windlass import Windlass\njobs = Windlass(lease='41s')\n")
+    assert load_app("only").client.settings.lease == 41 * SECOND
 
 
 @pytest.mark.parametrize(

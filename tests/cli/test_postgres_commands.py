@@ -130,7 +130,7 @@ def test_a_worker_says_where_it_works_without_the_password(pg: Cli, url: str) ->
     done = clean(pg("worker", "tasks", "--drain", "--verbose"))
     assert "store   postgresql://postgres:***@127.0.0.1" in done.err
     assert (
-        "--store postgresql://postgres:***@"
+        "--store 'postgresql://postgres:***@"
         in clean(pg("enqueue", "--app", "tasks", "hello", "name=x", "--store", url)).err
     )
 

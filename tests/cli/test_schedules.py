@@ -148,3 +148,13 @@ def test_where_there_is_none_it_is_said_how_to_begin(greet: Cli) -> None:
     assert "schedules create NAME" in greet("schedules", "list").err
     greet("templates", "delete", "greet")
     assert "templates put NAME" in greet("templates", "list").err
+
+
+@pytest.mark.parametrize(("name", "code"), [("other", 3), ("", 2)])
+def test_a_change_with_a_name_that_cannot_be_changes_nothing(greet: Cli, name: str, code: int) -> None:
+    for schedule in ("nightly", "other"):
+        assert greet("schedules", "create", schedule, "--template", "greet", "--every", "1h").code == 0
+    refused = greet("schedules", "update", "nightly", "--every", "5m", "--rename", name)
+    assert refused.code == code, refused
+    rules = {row["name"]: row["cron_expression"] for row in greet("schedules", "list", "--json").json["schedules"]}
+    assert rules == {"nightly": "every 1h", "other": "every 1h"}

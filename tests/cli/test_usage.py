@@ -14,7 +14,7 @@ from windlass.config import Settings
 from windlass.core.changes import Ack, Report
 from windlass.core.duties import Prune
 from windlass.core.usage import LATE
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 

@@ -14,7 +14,7 @@ import pytest
 from windlass import Windlass
 from windlass.clock import ManualClock
 from windlass.config import SettingsOptions
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.types import Job
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

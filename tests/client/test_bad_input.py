@@ -18,6 +18,7 @@ from windlass.signals import RetryAfter
 from .conftest import Place, rows
 
 MEGABYTE = 1 << 20
+HUGE = 10**5000
 
 
 class Opaque:
@@ -128,6 +129,9 @@ def test_a_payload_as_large_as_the_limit_is_stored(place: Place) -> None:
         ({"limits": ("gpu", "gpu")}, "limits?.*: names one twice"),
         ({"limits": (5,)}, "limit.*: must be text"),
         ({"tags": {"a"}}, "tags: must be a tuple of names"),
+        ({"tags": 10**5_000}, "tags: must be a tuple of names .*got a number of 16610 bits"),
+        ({"run_at": 10**5_000}, "run_at: must be a datetime with a time zone, got a number of 16610 bits"),
+        ({"delay": 10**5_000}, "delay: a number of 16610 bits is longer than a thousand years"),
         ({"tags": ("",)}, "tags: must not be empty"),
         ({"headers": {"a": 5}}, "headers: must be text"),
         ({"headers": ["a"]}, "headers: must be a dict"),
@@ -239,6 +243,27 @@ def test_a_task_of_another_name_is_not_found_with_a_hint(app: Windlass) -> None:
     declare(app)
     with pytest.raises(UnknownTask, match=r"no task is called 'sent' here \(did you mean 'send'\?\); import the module"):
         app.find_task("sent")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda app: app.queue("q", ageing=-HUGE), "ageing"),
+        (lambda app: app.queue("q", ageing=("10m", HUGE)), "ageing"),
+        (lambda app: app.limit("k", -HUGE), "limit"),
+        (lambda app: app.worker(concurrency=-HUGE), "concurrency"),
+        (lambda app: app.enqueue_many_sync([HUGE]), "jobs"),
+        (lambda app: app.enqueue_many_sync(HUGE), "jobs"),
+        (lambda app: app.job("j").cancel_sync(HUGE), "reason"),
+        (lambda app: app.job(HUGE), "id"),
+    ],
+)
+def test_a_number_that_python_does_not_write_out_is_told_in_few_words(
+    app: Windlass, call: Callable[[Windlass], object], says: str
+) -> None:
+    declare(app)
+    with pytest.raises(InvalidInput, match=f"^{says}: .*got a number of 16610 bits"):
+        call(app)
 
 
 def test_a_queue_is_described_before_its_tasks(app: Windlass) -> None:

@@ -18,7 +18,7 @@ from windlass.core.acting import By
 from windlass.core.alterations import Acquire, AlterAnswer, Alteration, Grant, ReleaseHold
 from windlass.core.changes import Ack
 from windlass.core.queries import AllHolds
-from windlass.drivers.protocol import Claim, JobQuery
+from windlass.drivers.values import Claim, JobQuery
 from windlass.errors import InvalidInput, StoreUnreachable
 from windlass.types import Hold, NewJob
 
@@ -84,6 +84,29 @@ def test_a_body_that_fails_gives_the_queue_back(app: Windlass) -> None:
     with pytest.raises(ZeroDivisionError), app.hold("gpu", by="api"):
         raise ZeroDivisionError
     assert {row.status for row in asyncio.run(holds(app))} == {"RELEASED"}
+
+
+def test_a_program_that_ends_gives_back_the_queue_that_one_of_its_tasks_holds(app: Windlass) -> None:
+    """All its tasks are cancelled then, in any order: also the one that renews, before the body."""
+
+    async def main() -> None:
+        held = asyncio.Event()
+
+        async def body() -> None:
+            async with app.hold("gpu", by="api", expires_in="1h"):
+                held.set()
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(body())
+        await held.wait()
+        [renewing] = [one for one in asyncio.all_tasks() if one.get_name().startswith("windlass-hold")]
+        for one in (renewing, task):
+            one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [row.status for row in await holds(app)] == ["RELEASED"]
+
+    asyncio.run(main())
 
 
 class Refusals:
@@ -246,6 +269,49 @@ def test_blocking_code_learns_that_its_hold_is_lost(app: Windlass) -> None:
 
     with pytest.raises(HoldLost):
         work()
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("blocking", [False, True])
+def test_whatever_ends_the_renewals_ends_the_body(app: Windlass, blocking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No refusal and no error of the store: a body that went on would end beside the next holder's."""
+    usual = app.client.driver.alter
+
+    async def alter(changes: Any, *, now: int) -> Any:
+        if type(changes[0]).__name__ == "Renew":
+            raise RuntimeError("nobody has thought of this")
+        return await usual(changes, now=now)
+
+    monkeypatch.setattr(app.client.driver, "alter", alter)
+
+    async def work() -> None:
+        async with app.hold("gpu", by="api", expires_in="60ms"):
+            await asyncio.sleep(10)
+
+    def block() -> None:
+        with app.hold("gpu", by="api", expires_in="60ms") as hold:
+            for _ in range(500):
+                if hold.lost:
+                    break
+                threading.Event().wait(0.01)
+
+    with pytest.raises(HoldLost) as caught:
+        block() if blocking else asyncio.run(work())
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_renewals_that_somebody_cancels_end_the_body(app: Windlass) -> None:
+    async def work() -> None:
+        async with app.hold("gpu", by="api", expires_in="1m"):
+            await asyncio.sleep(0)  # they begin
+            for task in asyncio.all_tasks():
+                if task.get_name() == "windlass-hold gpu":
+                    task.cancel()
+            await asyncio.sleep(10)
+
+    with pytest.raises(HoldLost):
+        asyncio.run(work())
 
 
 async def _release(app: Windlass, hold_id: str) -> None:

@@ -410,6 +410,27 @@ def test_a_job_that_waits_is_brought_forward(app: Windlass) -> None:
     asyncio.run(main())
 
 
+def test_a_job_that_is_not_let_go_is_not_deleted_and_it_is_said_why(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    @app.task
+    async def works() -> None: ...
+
+    async def main() -> None:
+        job = await works.enqueue()
+        await app.worker().run(drain=True)
+        for answer, why in (("referred", "rows of another table refer to it"), ("busy", "somebody holds its row")):
+
+            async def alter(*_: Any, told: str = answer, **__: Any) -> list[str]:
+                return [told]
+
+            with monkeypatch.context() as patched:
+                patched.setattr(app.client.driver, "alter", alter)
+                with pytest.raises(Refused, match=why):
+                    await job.delete()
+        await job.delete()
+
+    asyncio.run(main())
+
+
 def test_only_finished_jobs_are_deleted(app: Windlass) -> None:
     fails = failing(app)
 

@@ -12,6 +12,7 @@ import pytest
 from windlass import Windlass
 from windlass.clock import SECOND, moment
 from windlass.errors import InUse, InvalidInput, UnknownSchedule, UnknownTask, UnknownTemplate, WindlassError
+from windlass.records import WorkerInfo
 from windlass.testing import testing
 
 from .conftest import Place, rows
@@ -240,6 +241,62 @@ def test_an_update_changes_only_what_it_names(place: Place) -> None:
         assert (await app.schedules.get("n")).next_trigger_at == after.next_trigger_at
         assert await app.schedules.rename("n", "m")
         assert (await app.schedules.get("m")).schedule_id == made.schedule_id
+
+    asyncio.run(main())
+
+
+def test_what_code_declares_is_renamed_in_the_code(place: Place) -> None:
+    """Its next start would make it anew under the old name, and both would fire. What is gone from the code may go on as
+    something else."""
+    app = place.app()
+
+    @app.cron("@daily", name="daily")
+    @app.task
+    async def sync() -> None: ...
+
+    async def main() -> None:
+        await app.tick()
+        with pytest.raises(InUse, match="code declares"):
+            await app.schedules.rename("daily", "nightly")
+        assert not await app.schedules.rename("daily", "daily")
+        await app.tick()
+        assert [row.name for row in await app.schedules.list()] == ["daily"]
+        place.clock.advance(HOUR)
+        newer = WorkerInfo(
+            id="w", hostname="h", pid=1, pool_size=1, version="2", queues=("default",), types=("sync",), wakeups="poll",
+            running=0, started_at=app.client.now(),
+        )  # fmt: skip
+        await app.client.driver.beat(newer, now=app.client.now())
+        assert await app.schedules.rename("daily", "nightly")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_update_takes_nothing_back_that_others_did_meanwhile(place: Place, gone: bool) -> None:
+    """Between its look and its change somebody deletes the schedule, or gives it other arguments."""
+    app = place.app()
+    with_task(app)
+
+    async def main() -> None:
+        await app.templates.put("eu", "report", {"region": "eu"})
+        await app.schedules.put("n", "eu", "30 2 * * *")
+        usual, others = app.client.driver.alter, [True]
+
+        async def overtaken(changes: Any, **fields: Any) -> Any:
+            if others:
+                others.clear()
+                await (app.schedules.delete("n") if gone else app.schedules.update("n", params={"region": "us"}))
+            return await usual(changes, **fields)
+
+        app.client.driver.alter = overtaken  # type: ignore[method-assign]
+        if gone:
+            with pytest.raises(UnknownSchedule):
+                await app.schedules.update("n", cron="0 3 * * *")
+            assert await app.schedules.list() == []
+        else:
+            row = await app.schedules.update("n", cron="0 3 * * *")
+            assert (row.cron_expression, row.param_overrides) == ("0 3 * * *", b'{"region":"us"}')
 
     asyncio.run(main())
 

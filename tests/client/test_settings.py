@@ -13,10 +13,10 @@ import pytest
 
 from windlass import Retry, Windlass
 from windlass.clock import SECOND
-from windlass.config import Settings, SettingsOptions, settings_from
+from windlass.config import COUNTS, Settings, SettingsOptions, settings_from
 from windlass.core.admission import PAYLOAD_LIMIT
 from windlass.drivers.memory import MemoryDriver
-from windlass.errors import AppClosed, InvalidInput
+from windlass.errors import AppClosed, InvalidInput, shown
 
 from .conftest import Place
 
@@ -67,7 +67,11 @@ def test_without_a_url_it_is_a_file_here(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ("name", "text", "says"),
     [
         ("THREADS", "many", "WINDLASS_THREADS: must be a whole number"),
-        ("THREADS", "0", "WINDLASS_THREADS: must be a whole number of at least 1"),
+        ("THREADS", "0", "WINDLASS_THREADS: must be a whole number from 1 to 1,000, got 0"),
+        ("THREADS", "nan", "WINDLASS_THREADS: must be a whole number from 1 to 1,000, got 'nan'"),
+        ("CONNECTIONS", "1000000000", "WINDLASS_CONNECTIONS: must be a whole number from 1 to 1,000, got 1000000000"),
+        ("POLL", "0s", "WINDLASS_POLL: must be from 0.001 s to 31,536,000 s, got '0s'"),
+        ("STORE_TIMEOUT", "30d", "WINDLASS_STORE_TIMEOUT: must be from 0.1 s to 86,400 s, got '30d'"),
         ("LEASE", "soon", "WINDLASS_LEASE: 'soon' is not a duration"),
         ("SQLITE", "duckdb", "WINDLASS_SQLITE: must be one of apsw, stdlib"),
     ],
@@ -86,11 +90,21 @@ def test_a_bad_variable_is_named(name: str, text: str, says: str) -> None:
         ({"leader_lease": "50ms"}, "leader_lease: must be at least 100 ms"),
         ({"worker_timeout": "20s"}, "worker_timeout: .20 s. must not be shorter than leader_lease .30 s.; shorten both"),
         ({"leader_lease": "61s"}, "worker_timeout: .60 s. must not be shorter than leader_lease .61 s."),
-        ({"concurrency": True}, "must be a whole number of at least 1"),
+        ({"concurrency": True}, "concurrency: must be a whole number from 1 to 10,000, got True"),
+        ({"concurrency": "20"}, "concurrency: must be a whole number from 1 to 10,000, got '20'"),
+        ({"concurrency": float("inf")}, "concurrency: must be a whole number from 1 to 10,000, got inf"),
+        ({"lease": True}, "lease: True is not a duration"),
+        ({"lease": float("nan")}, "lease: nan is not a duration"),
+        ({"lease": float("inf")}, "lease: inf is longer than a thousand years"),
+        ({"poll": 0}, "poll: must be from 0.001 s to 31,536,000 s, got 0"),
+        ({"timeout": "300000d"}, "timeout: must be from 0 s to 3,153,600,000 s, got '300000d'"),
+        ({"webhook_timeout": 0}, "webhook_timeout: must be from 0.1 s to 86,400 s, got 0"),
         ({"concurrency": 2.0}, "must be a whole number"),
         ({"retry": 3}, "must be a windlass.Retry"),
-        ({"payload_limit": 2 << 20}, "must be at most 1,048,576, because no store takes more"),
+        ({"payload_limit": 2 << 20}, "from 2 to 1,048,576, got 2097152; no store takes more, store a reference"),
         ({"durability": "maybe"}, "must be one of full, relaxed"),
+        ({"webhook_concurrency": 10_001}, "webhook_concurrency: must be a whole number from 0 to 10,000, got 10001"),
+        ({"threads": -(10**5000)}, "threads: must be a whole number from 1 to 1,000, got a number of 16610 bits"),
     ],
 )
 def test_a_bad_setting_is_named(given: dict[str, Any], says: str) -> None:
@@ -100,6 +114,27 @@ def test_a_bad_setting_is_named(given: dict[str, Any], says: str) -> None:
 
 def test_the_largest_payload_is_that_of_the_stores() -> None:
     assert Settings().payload_limit == PAYLOAD_LIMIT
+
+
+@pytest.mark.parametrize("name", [name for name in COUNTS if name != "processes"])
+def test_a_count_that_nobody_meant_is_refused_wherever_it_is_given(name: str) -> None:
+    least, most = COUNTS[name]
+    for value in (least, most):
+        assert getattr(settings_from({name: value}, {}), name) == value
+        assert getattr(settings_from({}, {f"WINDLASS_{name.upper()}": str(value)}), name) == value
+    for value in (least - 1, most + 1, 10**30):
+        says = f"must be a whole number from {least:,} to {most:,}, got {shown(value)}"
+        with pytest.raises(InvalidInput, match=f"^{name}: {says}"):
+            settings_from({name: value}, {})
+        with pytest.raises(InvalidInput, match=f"^WINDLASS_{name.upper()}: {says}"):
+            settings_from({}, {f"WINDLASS_{name.upper()}": str(value)})
+
+
+@pytest.mark.parametrize("name", ["concurrency", "threads", "children"])
+@pytest.mark.parametrize("value", [0, -1, 10**9, True, 2.0, float("nan"), "8"])
+def test_a_worker_is_not_larger_than_the_settings_may_say(name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=f"^{name}: must be a whole number from 1 to "):
+        Windlass("memory://").worker(**{name: value})
 
 
 def test_every_setting_can_be_given_and_is_checked() -> None:

@@ -18,7 +18,7 @@ from windlass.coordinator.ticking import Ticks
 from windlass.core.changes import Ack
 from windlass.core.queries import AllWorkers
 from windlass.drivers import open_driver
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.records import WorkerInfo
 from windlass.testing.faulty import Faulty
 from windlass.types import Claimed, NewJob

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -11,7 +12,9 @@ from windlass.clock import SECOND
 from windlass.coordinator import bites
 from windlass.core.duties import Done, ForgetKeys
 from windlass.core.queries import SamplesSince, UsageSince
-from windlass.drivers.protocol import Finding
+from windlass.errors import StoreError
+from windlass.records import Finding
+from windlass.testing.faulty import away
 from windlass.types import NewJob
 
 from .ground import Ground, Member, on_ground
@@ -119,6 +122,35 @@ def test_old_jobs_go_in_bites_with_room_for_others_in_between(url: str, monkeypa
 
     monkeypatch.setattr(bites, "BITE", 2)
     on_ground(url, play)
+
+
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+def test_a_bite_that_fails_is_smaller_the_next_time(how: str) -> None:
+    """What the store had no time for is not asked for again as it was; and not less than makes sense."""
+
+    async def play(ground: Ground) -> None:
+        leader = ground.member("w1")
+        await leader.elected()
+        retention = leader.duty("retention")
+        asked: list[int] = []
+
+        async def takes_long(call: Any, args: Any) -> Done:
+            asked.append(args[0].limit)
+            if how == "fails":
+                raise away()
+            await asyncio.sleep(60)
+            raise AssertionError
+
+        for _ in range(6):
+            ground.store.faults["maintain"] = takes_long
+            with pytest.raises((StoreError, TimeoutError)):
+                async with asyncio.timeout(0.01):
+                    await retention.tick()
+        ground.store.faults.clear()
+        assert asked == [500, 250, 125, 62, 50, 50]
+        assert await retention.tick() == MINUTE
+
+    on_ground("memory://", play)
 
 
 def test_what_is_kept_is_what_the_settings_say(url: str) -> None:
@@ -267,5 +299,28 @@ def test_a_duty_that_is_refused_waits_for_the_next_election(url: str, name: str)
         await past.registry.leave()
         assert await past.duty(name).tick() == 0
         assert not past.election.won.is_set()
+
+    on_ground(url, play)
+
+
+def test_it_is_told_once_that_rows_of_others_keep_jobs(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reason, and not again in each sweep."""
+
+    async def play(ground: Ground) -> None:
+        leader = ground.member("w1")
+        await leader.elected()
+        retention = leader.duty("retention")
+        reasons = iter(["by orders", "by orders", "", "by bills"])
+
+        async def act(duty: object) -> Done:
+            return Done(0, refused=next(reasons))
+
+        monkeypatch.setattr(leader.election, "act", act)
+        for _ in range(4):
+            assert await retention.tick() == bites.EVERY
+        told = [record.getMessage() for record in caplog.records if "passes over" in record.getMessage()]
+        assert [line.rsplit(": ", 1)[1] for line in told] == ["by orders", "by bills"]
 
     on_ground(url, play)

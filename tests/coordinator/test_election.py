@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass.clock import SECOND
-from windlass.core.duties import ForgetKeys
+from windlass.core.duties import ForgetKeys, RemoveDeadWorkers
 from windlass.errors import StoreError
 
 from .ground import Ground, on_ground
@@ -122,6 +122,32 @@ def test_time_that_the_answer_takes_is_not_added(url: str) -> None:
         ground.store.faults["lead"] = slow
         await worker.election.tick()
         assert worker.election.epoch is None
+
+    on_ground(url, play)
+
+
+def test_a_term_that_the_store_does_not_prolong_ends_when_it_did(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its leader was silent for so long that it was taken out of the registry: it is told that it leads, and until when."""
+
+    async def play(ground: Ground) -> None:
+        leader, heir = ground.member("w1"), ground.member("w2")
+        await leader.elected()
+        await heir.registry.tick()
+        ground.clock.advance(THIRD)
+        await heir.registry.tick()
+        removed = await leader.election.act(RemoveDeadWorkers(silent_for=THIRD))
+        assert removed is not None
+        assert set(await ground.registered()) == {"w2"}
+        await leader.election.tick()
+        assert leader.election.epoch == 1, "its term goes on"
+        ground.clock.advance(THIRD)
+        assert leader.election.epoch is None
+        await leader.election.tick()
+        assert leader.election.epoch is None
+        assert "w1 leads no longer: its term was not prolonged" in caplog.text
+        ground.clock.advance(THIRD)
+        assert await heir.elected() == 2
+        assert leader.election.epoch is None
 
     on_ground(url, play)
 

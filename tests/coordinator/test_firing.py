@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.clock import SECOND
 from windlass.coordinator.firing import AT_ONCE, SHORTEST, fire, fire_all, fire_one
@@ -13,12 +14,15 @@ from windlass.core import cron
 from windlass.core.alterations import (
     ArchiveTemplate,
     DeleteTemplate,
+    Fire,
     PutSchedule,
     PutTemplate,
     SetEnabled,
 )
 from windlass.core.queries import AllSchedules, DueSchedules
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
+from windlass.errors import ConstraintViolated
+from windlass.testing.faulty import Call, Fault
 from windlass.types import Job, Schedule
 
 from .ground import Ground, on_ground
@@ -95,7 +99,7 @@ def test_two_leaders_that_both_believe_it_make_one_job_of_each_time(url: str) ->
             ground.clock.advance(HOUR)
             due = await ground.store.driver.read(DueSchedules(by=ground.clock.now()))
             for _ in range(2):
-                await fire(ground.client, due, lambda: True)
+                await fire(ground.client, due, lambda: True, set())
         times = await fired(ground)
         assert len(times) == len(set(times)) == 5
 
@@ -272,6 +276,75 @@ def test_one_that_cannot_make_its_job_does_not_hold_up_the_others(url: str, capl
     on_ground(url, play)
 
 
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("settings", ['{"weight":2}', '{"priority":"high"}', "[]", '{"priority":99999999999}'])
+def test_a_template_that_this_version_cannot_read_holds_up_nobody(
+    url: str, settings: str, leads: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer version wrote it, or a hand."""
+
+    async def play(ground: Ground) -> None:
+        await put(ground, name="near")
+        await alter(ground, PutTemplate(template_id="n", name="newer", type="t", params=b"{}"))
+        change = PutSchedule(schedule_id="s-bad", name="bad", template="newer", cron_expression="0 * * * *")
+        await alter(ground, change)
+        ground.store.faults["read"] = with_settings(settings)
+        ground.clock.advance(HOUR)
+        if leads:
+            leader = ground.member("w1")
+            await leader.elected()
+            while await leader.duty("firing").tick() == SHORTEST:
+                pass
+        else:
+            assert await fire_all(ground.client) == 2
+        assert [job.schedule_id for job in await jobs(ground)] == ["s-near"]
+        assert caplog.text.count("schedule bad cannot make its job and goes on to its next time") == 1
+        assert (await row(ground, "bad")).next_trigger_at == (await row(ground, "near")).next_trigger_at
+
+    on_ground(url, play)
+
+
+def with_settings(settings: str) -> Fault:
+    """Templates called `newer` are read as if these were stored."""
+
+    async def fault(call: Call, args: tuple[Any, ...]) -> Any:
+        rows = await call()
+        return [replace(one, settings=settings) if getattr(one, "name", "") == "newer" else one for one in rows]
+
+    return fault
+
+
+@pytest.mark.parametrize("moves_on", [True, False])
+def test_one_that_the_store_refuses_does_not_hold_up_the_others(
+    url: str, moves_on: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes on to its next time; should even that be refused, it is told of once, and stays."""
+
+    async def play(ground: Ground) -> None:
+        for name in ("bad", "good"):
+            await put(ground, name=name)
+
+        async def refuses(call: Call, args: tuple[Any, ...]) -> Any:
+            [change] = args[0]
+            if change.schedule_id == "s-bad" and (change.jobs or not moves_on):
+                raise ConstraintViolated("the schema refused a row")
+            return await call()
+
+        leader = ground.member("w1")
+        ground.clock.advance(HOUR)
+        await leader.elected()
+        ground.store.faults["alter"] = refuses
+        for _ in range(4):
+            await leader.duty("firing").tick()
+        ground.store.mend()
+        assert [job.schedule_id for job in await jobs(ground)] == ["s-good"]
+        assert caplog.text.count("schedule bad") == 1
+        assert ("goes on to its next time" in caplog.text) is moves_on
+        assert ((await row(ground, "bad")).next_trigger_at == (await row(ground, "good")).next_trigger_at) is moves_on
+
+    on_ground(url, play)
+
+
 def test_a_schedule_that_is_in_no_code_any_more_is_told_of_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async def play(ground: Ground) -> None:
         await put(ground, declared="v1")
@@ -324,3 +397,114 @@ def test_a_zone_that_this_machine_does_not_know_keeps_no_other_schedule(url: str
         assert [job.schedule_id for job in await jobs(ground)] == ["s-near"]
 
     on_ground(url, play)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"cron_expression": rule} for rule in ("nonsense", "61 * * * *", "0 0 30 2 *", "every 0s", "every soon", "* * * *")]
+    + [{"timezone": "No/Where"}],
+)
+def test_a_rule_that_nobody_can_read_keeps_no_other_schedule(
+    url: str, wrong: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hand wrote it, or a newer version: it is told of, with what to do, and stays; the leader goes on."""
+
+    async def play(ground: Ground) -> None:
+        for name in ("bad", "good"):
+            await put(ground, name=name)
+        ground.store.faults["read"] = with_fields("bad", wrong)
+        leader = ground.member("w1")
+        ground.clock.advance(HOUR)
+        await leader.elected()
+        for _ in range(3):
+            await leader.duty("firing").tick()
+        assert [job.schedule_id for job in await jobs(ground)] == ["s-good"]
+        assert caplog.text.count("schedule bad (s-bad) cannot be fired here, and stays due") == 1
+        assert "windlass schedules update" in caplog.text
+        ground.store.mend()
+        await leader.duty("firing").tick()
+        assert [job.schedule_id for job in await jobs(ground)] == ["s-good", "s-bad"]
+
+    on_ground(url, play)
+
+
+def test_a_rule_that_nobody_can_read_is_told_of_before_its_time(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def play(ground: Ground) -> None:
+        for name in ("bad", "good"):
+            await put(ground, name=name)
+        ground.store.faults["read"] = with_fields("bad", {"cron_expression": "nonsense"})
+        leader = ground.member("w1")
+        await leader.elected()
+        await leader.duty("schedules").tick()
+        assert "schedule bad cannot be told here" in caplog.text
+        assert "windlass schedules update" in caplog.text
+
+    on_ground(url, play)
+
+
+@pytest.mark.parametrize("at", [-(2**63) + 1, -5])
+def test_a_next_time_before_all_calendars_keeps_no_other_schedule(url: str, at: int) -> None:
+    async def play(ground: Ground) -> None:
+        for name in ("bad", "good"):
+            await put(ground, name=name)
+        ground.store.faults["read"] = with_fields("bad", {"next_trigger_at": at})
+        ground.clock.advance(HOUR)
+        leader = ground.member("w1")
+        await leader.elected()
+        await leader.duty("firing").tick()
+        assert [job.schedule_id for job in await jobs(ground)] == ["s-good"]
+
+    on_ground(url, play)
+
+
+def test_a_next_time_is_not_straightened_by_a_rule_that_was(url: str) -> None:
+    """Somebody gives it another rule after the leader has looked, whose next time happens to be the stored one."""
+
+    async def play(ground: Ground) -> None:
+        first = (await put(ground)).next_trigger_at or 0
+        half = ground.clock.now() + HOUR // 2
+        leader = ground.member("w1")
+        await leader.elected()
+        await alter(ground, Fire(schedule_id="s-n", expected=first, next_trigger_at=half))
+
+        async def overtaken(call: Call, args: tuple[Any, ...]) -> Any:
+            ground.store.mend()
+            assert (await put(ground, "30 * * * *")).next_trigger_at == half
+            return await call()
+
+        ground.store.faults["alter"] = overtaken
+        await leader.duty("schedules").tick()
+        assert not ground.store.faults, "nothing was straightened"
+        assert (await row(ground)).next_trigger_at == half
+
+    on_ground(url, play)
+
+
+def test_a_schedule_that_was_mended_meanwhile_is_not_moved_past_its_time(url: str) -> None:
+    """Its job was refused; before the leader goes on to the next time, a person has changed what it is made of."""
+
+    async def play(ground: Ground) -> None:
+        await put(ground)
+
+        async def refuses(call: Call, args: tuple[Any, ...]) -> Any:
+            ground.store.mend()
+            await put(ground, param_overrides=b'{"x":2}')
+            raise ConstraintViolated("the schema refused a row")
+
+        ground.clock.advance(HOUR)
+        ground.store.faults["alter"] = refuses
+        assert await fire_all(ground.client) == 0
+        assert await fire_all(ground.client) == 1
+        assert [job.payload for job in await jobs(ground)] == [b'{"x":2}']
+
+    on_ground(url, play)
+
+
+def with_fields(name: str, fields: dict[str, Any]) -> Fault:
+    """The schedule of this name is read as if this were stored."""
+
+    async def fault(call: Call, args: tuple[Any, ...]) -> Any:
+        rows = await call()
+        return [replace(one, **fields) if isinstance(one, Schedule) and one.name == name else one for one in rows]
+
+    return fault

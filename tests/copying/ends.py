@@ -25,7 +25,7 @@ from windlass.core.changes import Ack
 from windlass.core.copying import TABLES, Digest
 from windlass.core.duties import RollUpUsage
 from windlass.drivers.copying import End, open_end
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 GONE = 2**22 + 7  # no process has this number

@@ -9,7 +9,7 @@ import pytest
 from windlass.copy_errors import StoreMoved
 from windlass.core.copying import TABLES
 from windlass.core.queries import InOrder
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 
 from .ends import Place, Places, copier, digests, filled
 

@@ -41,6 +41,7 @@ def die(monkeypatch: pytest.MonkeyPatch, call: str, when: str, number: int) -> l
 
     monkeypatch.setattr(End, call, observed)
     monkeypatch.setattr(Copy, "_leave", lambda self: None)
+    monkeypatch.setattr(Copy, "_or_reopen", lambda self, begin: begin())
     return died
 
 

@@ -16,7 +16,7 @@ from windlass.clock import SECOND
 from windlass.copy_errors import StoreMoved
 from windlass.drivers.copying import End
 from windlass.drivers.http import HttpDriver
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.types import NewJob
 
 from .ends import Place, Places, copier

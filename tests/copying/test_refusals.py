@@ -10,6 +10,7 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
+from windlass import copying as module
 from windlass.apart import apart
 from windlass.clock import LAST_INSTANT, SECOND
 from windlass.copy_errors import CopyRefused, StoreMoved, StoreMoving
@@ -24,7 +25,8 @@ from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.postgres import copying as of_postgres
 from windlass.drivers.postgres.copying import HAND
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link
-from windlass.drivers.protocol import Claim, Driver, JobQuery
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim, JobQuery
 from windlass.errors import StoreBusy, StoreError
 from windlass.records import WorkerInfo
 from windlass.types import Job, NewJob
@@ -160,6 +162,49 @@ def test_a_target_that_holds_something_is_refused_and_the_source_left_alone(plac
             copier(left, right).run()
         assert left.source_mark() is right.target_mark() is None
     assert opened(source, lambda driver: work(driver, "still-open")) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_that_the_target_does_not_let_begin_leaves_the_source_as_it_was(
+    places: Places, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is there yet that a copy could go on with, so nobody's claims wait for it."""
+    source, target = places.new(kind), places.new("sqlite")
+    monkeypatch.setattr(module, "TRIES", 1)
+    target.options["busy_timeout"] = 0.01
+    with source.end() as left, target.end() as right:
+        somebody = apsw.Connection(target.path)
+        somebody.execute("begin immediate")
+        with pytest.raises(StoreBusy):
+            copier(left, right).run()
+        somebody.close()
+        assert left.source_mark() is right.target_mark() is None
+        monkeypatch.setattr(End, "receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copier(left, right).run()
+        assert left.source_mark() is None
+    assert opened(source, lambda driver: work(driver, "still-open")) is None
+
+
+def test_a_copy_whose_target_has_begun_to_receive_is_gone_on_with(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer was lost: the target says what it is, so the source stays with it."""
+    source, target = places.new("sqlite"), places.new("sqlite")
+    filled(source)
+    before = End.receive
+
+    def receive(self: End, *args: Any) -> list[str]:
+        before(self, *args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(End, "receive", receive)
+    with source.end() as left, target.end() as right:
+        with pytest.raises(KeyboardInterrupt):
+            copier(left, right).run()
+        mark = left.source_mark()
+        assert mark is not None
+        assert mark.phase == "draining"
+        copier(left, right).run()
+        assert digests(right) == digests(left)
 
 
 def test_a_second_copier_is_refused_while_the_first_is_at_work(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from windlass.clock import SECOND
 from windlass.core.changes import Ack, Fail
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 from .ends import Place, Places, copier, digests

@@ -7,21 +7,20 @@ from typing import Any
 import pytest
 
 from windlass.clock import LAST_INSTANT
-from windlass.core.admission import (
+from windlass.core.admission import PAYLOAD_LIMIT, POLICY_LIMIT, check_job, check_jobs
+from windlass.core.counters import MOST_COUNTED
+from windlass.core.fields import (
     BATCH_LIMIT,
     KEY_LIMIT,
     LARGEST,
+    NAME_BYTES,
     NAME_LIMIT,
-    PAYLOAD_LIMIT,
     check_id,
-    check_job,
-    check_jobs,
     check_limit,
     check_queues,
 )
-from windlass.core.counters import MOST_COUNTED
 from windlass.errors import InvalidInput
-from windlass.policies import Retry
+from windlass.policies import Retry, fixed
 from windlass.types import NewGroup
 
 from .make import new
@@ -45,6 +44,7 @@ from .make import new
         {"retry_mode": "same_job", "crash_policy": "fail"},
         {"attempts": MOST_COUNTED},
         {"retry_policy": Retry(max_attempts=3).encode()},
+        {"retry_policy": Retry(backoff=fixed("365000d")).encode().ljust(POLICY_LIMIT)},
         {"org_id": "acme", "tags": ("a", "b"), "headers": {"h": ""}, "codec": "raw"},
         {"dedupe_key": "\ud7ff\ue000"},
         {"template_id": "t", "template_version": 0, "schedule_id": "s", "fire_at": 0},
@@ -145,6 +145,21 @@ def test_a_sound_job_is_let_in(fields: dict[str, Any]) -> None:
         ({"after_rule": []}, "after_rule"),
         ({"retry_policy": Retry(max_attempts=3).encode().encode()}, "retry_policy"),
         ({"retry_policy": "\ud800"}, "retry_policy"),
+        ({"retry_policy": '{"x":' + "[" * 5_000}, "retry_policy"),
+        ({"retry_policy": Retry(max_attempts=3).encode().ljust(POLICY_LIMIT + 1)}, "retry_policy"),
+        *(
+            ({"retry_policy": f'{{"backoff":{{"type":{backoff}}}}}'}, "retry_policy")
+            for backoff in (
+                '"fixed","pause":-1',
+                '"fixed","pause":1e400',
+                f'"fixed","pause":{10**400}',
+                f'"linear","first":1,"step":{10**400}',
+                f'"linear","first":{10**400},"step":1,"cap":{10**400}',
+                f'"exponential","base":1,"cap":{10**400}',
+                '"exponential","base":1,"factor":0',
+                f'"table","pauses":[{10**400}]',
+            )
+        ),
     ],
 )
 def test_a_bad_job_is_refused_by_the_name_of_its_field(fields: dict[str, Any], field: str) -> None:
@@ -208,13 +223,35 @@ def test_a_batch_says_whether_its_jobs_differ_in_id_and_payload_alone() -> None:
     assert not check_jobs([])
 
 
-@pytest.mark.parametrize(("fields", "field"), [({"id": ""}, "id"), ({"payload": b"x" * (PAYLOAD_LIMIT + 1)}, "payload")])
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [({"id": ""}, "id"), ({"payload": b"x" * (PAYLOAD_LIMIT + 1)}, "payload"), ({"payload": "{}"}, "payload")],
+)
 @pytest.mark.parametrize("priority", [0, 1])
 def test_a_job_is_looked_at_whether_or_not_it_is_like_the_one_before(
     fields: dict[str, Any], field: str, priority: int
 ) -> None:
     with pytest.raises(InvalidInput, match=field):
         check_jobs([new(id="a"), new(**{"id": "b", "priority": priority, **fields})])
+
+
+def test_a_job_that_waits_for_itself_is_refused_although_it_is_like_the_one_before() -> None:
+    assert check_jobs([new(id="a", after=("x", "y")), new(id="b", after=("x", "y"))])
+    with pytest.raises(InvalidInput, match="after: the job 'b' cannot wait for itself"):
+        check_jobs([new(id="a", after=("x", "b")), new(id="b", after=("x", "b"))])
+
+
+@pytest.mark.parametrize("alike", [True, 1.0])
+@pytest.mark.parametrize(
+    "field",
+    "priority timeout_ns attempts max_attempts max_lost run_at group_seq fire_at template_version "
+    "idempotency_expires_at".split(),
+)
+def test_a_job_is_not_like_the_one_before_for_what_equals_its_numbers(field: str, alike: Any) -> None:
+    sound = {"attempts": 1, "max_attempts": 1, field: 1}
+    assert check_jobs([new(id="a", **sound), new(id="b", **sound)])
+    with pytest.raises(InvalidInput, match=field):
+        check_jobs([new(id="a", **sound), new(id="b", **sound | {field: alike})])
 
 
 def test_a_job_that_is_unlike_the_one_before_is_looked_at_whole() -> None:
@@ -245,11 +282,22 @@ def test_the_end_of_a_key_is_a_time() -> None:
         check_job(new(idempotency_key="k", idempotency_scope="s", idempotency_expires_at=-1))
 
 
-@pytest.mark.parametrize("key", ["x" * (KEY_LIMIT + 1), "\ud800", "a\udfff"])
+@pytest.mark.parametrize(
+    "key", ["x" * (KEY_LIMIT + 1), "\N{JIGSAW PUZZLE PIECE}" * (KEY_LIMIT // 4 + 1), "\ud800", "a\udfff"]
+)
 def test_a_key_is_text_that_can_be_stored_and_not_too_long(key: str) -> None:
     check_job(new(dedupe_key="x" * KEY_LIMIT))
     with pytest.raises(InvalidInput, match="dedupe_key"):
         check_job(new(dedupe_key=key))
+
+
+@pytest.mark.parametrize("field", ["id", "type", "queue", "org_id", "group_id"])
+def test_a_name_is_bounded_in_bytes_as_well(field: str) -> None:
+    piece = "\N{JIGSAW PUZZLE PIECE}"
+    most = NAME_BYTES // len(piece.encode())
+    check_job(new(**{field: piece * most}))
+    with pytest.raises(InvalidInput, match=f"{field}: .* {NAME_BYTES}"):
+        check_job(new(**{field: piece * (most + 1)}))
 
 
 @pytest.mark.parametrize("field", ["max_lost", "timeout_ns", "attempts", "max_attempts", "priority", "run_at", "fire_at"])
@@ -265,6 +313,21 @@ def test_a_number_that_python_does_not_write_out_is_refused_like_any_other(field
 def test_what_is_told_of_a_bad_value_is_not_endless() -> None:
     with pytest.raises(InvalidInput, match=f"retry_mode: .*, got '{'x' * 79}$"):
         check_job(new(retry_mode="x" * 1_000))
+
+
+def test_what_cannot_show_itself_is_told_by_its_kind() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise KeyError("no")
+
+    with pytest.raises(InvalidInput, match=r"^priority: .*, got a Shy$"):
+        check_job(new(priority=Shy()))
+
+
+def test_of_names_that_are_too_many_the_one_is_told_that_comes_twice() -> None:
+    names = tuple(f"tag {number}" for number in range(10_000))
+    with pytest.raises(InvalidInput, match=r"^tags: names one twice: 'tag 7'$"):
+        check_job(new(tags=(*names, "tag 7")))
 
 
 def test_advice_on_what_is_too_long_is_given_where_it_makes_sense() -> None:

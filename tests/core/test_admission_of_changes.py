@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from windlass.clock import LAST_INSTANT
 from windlass.core.acting import By
-from windlass.core.admission import KEY_LIMIT, LARGEST, LATEST, PAYLOAD_LIMIT
+from windlass.core.admission import PAYLOAD_LIMIT
 from windlass.core.admission_of_changes import MOST, check_alteration, check_alterations
 from windlass.core.alterations import (
     Acquire,
@@ -44,6 +44,7 @@ from windlass.core.alterations import (
     Swap,
     Unchanged,
 )
+from windlass.core.fields import KEY_LIMIT, LARGEST, LATEST, NAME_LIMIT
 from windlass.errors import InvalidInput, OutOfScope
 
 ANN = By(actor="ann")
@@ -96,6 +97,10 @@ def test_a_note_is_let_in_when_it_is_somebodys(note: Note) -> None:
         (Replay("a", "b"), {"child_id": ""}, "id"),
         (Unchanged(Cancel("a"), 0), {"seen": -1}, "seen"),
         (Unchanged(Cancel("a"), 0), {"change": SetPriority("a", 2**31)}, "priority"),
+        *(
+            (Unchanged(Cancel("a"), 0), {"change": bad}, "change")
+            for bad in (None, "cancel", QUEUE, Swap("a", "b"), Unchanged(Cancel("a"), 0))
+        ),
         (Move("a", "top"), {"to": "middle"}, "to"),
         (MoveBeside("a", "b", "before"), {"side": "under"}, "side"),
         (MoveBeside("a", "b", "before"), {"other_id": "a"}, "other_id"),
@@ -134,6 +139,7 @@ def test_a_note_is_let_in_when_it_is_somebodys(note: Note) -> None:
         (AGAIN, {"group_id": ""}, "group_id"),
         (AGAIN, {"members": (("a", "a2"), ("b", ""))}, "id"),
         (AGAIN, {"members": (("a", "a2"), ("a", "b2"))}, "members"),
+        (AGAIN, {"members": (("a", "x"), ("b", "x"))}, "members"),
         *((hold, {"hold_id": ""}, "hold_id") for hold in (ACQUIRE, Grant("h", 1), Renew("h", 1), ReleaseHold("h"))),
         (ACQUIRE, {"queue": ""}, "queue"),
         (ACQUIRE, {"by": ""}, "by"),
@@ -198,6 +204,12 @@ def test_a_bad_note_is_refused_by_the_name_of_its_field(bad: dict[str, Any], fie
     assert refused.value.field == field
 
 
+@pytest.mark.parametrize("bad", [None, "cancel", 5, ANN])
+def test_what_is_no_wish_is_refused(bad: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^changes: "):
+        check_alterations([Cancel("a"), bad])
+
+
 def test_who_changes_something_has_a_name() -> None:
     with pytest.raises(InvalidInput, match="actor"):
         check_alterations([Cancel("a")], By(actor=" "))
@@ -205,13 +217,23 @@ def test_who_changes_something_has_a_name() -> None:
 
 @pytest.mark.parametrize(
     ("bad", "field"),
-    [({"org_id": "\x00"}, "org_id"), ({"org_id": 5}, "org_id"), ({"selection": "\ud800"}, "selection")],
-)
+    [
+        ({"org_id": "\x00"}, "org_id"), ({"org_id": 5}, "org_id"), ({"org_id": "x" * (NAME_LIMIT + 1)}, "org_id"),
+        ({"queues": 5}, "queues"), ({"queues": "q"}, "queues"), ({"queues": ("q", "")}, "queues"),
+        ({"selection": "\ud800"}, "selection"),
+    ],
+)  # fmt: skip
 def test_what_is_noted_of_who_changes_something_can_be_stored(bad: dict[str, Any], field: str) -> None:
-    check_alterations([Cancel("a")], By(actor="ann", org_id="acme", selection="x" * 5_000))
+    check_alterations([Cancel("a")], By(actor="ann", org_id="acme", queues=(), selection="x" * 5_000))
     with pytest.raises(InvalidInput) as refused:
         check_alterations([Cancel("a")], By(actor="ann", **bad))
     assert refused.value.field == field
+
+
+def test_of_names_in_a_token_the_one_is_told_that_comes_twice() -> None:
+    queues = tuple(f"q{number}" for number in range(10_000))
+    with pytest.raises(InvalidInput, match=r"^queues: names one twice: 'q7'$"):
+        check_alteration(replace(TOKEN, queues=(*queues, "q7")))
 
 
 def test_who_is_bound_changes_nothing_beyond() -> None:

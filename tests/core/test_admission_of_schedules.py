@@ -24,6 +24,7 @@ from windlass.core.alterations import (
 )
 from windlass.core.schedules import LARGEST_CAP
 from windlass.errors import InvalidInput
+from windlass.types import NewGroup
 
 from .make import new
 
@@ -39,6 +40,7 @@ FIRE = Fire(schedule_id="s", expected=0, next_trigger_at=None)
     [
         TEMPLATE,
         replace(TEMPLATE, params=b'{"a": 1}', settings='{"priority": 1}'),
+        replace(TEMPLATE, settings="{}".rjust(PAYLOAD_LIMIT)),
         ArchiveTemplate("report"),
         DeleteTemplate("report"),
         SCHEDULE,
@@ -69,6 +71,13 @@ def test_a_sound_change_of_schedules_is_let_in(change: OfSchedules) -> None:
         (TEMPLATE, {"settings": '{"priority": "high"}'}, "settings"),
         (TEMPLATE, {"settings": 5}, "settings"),
         (TEMPLATE, {"settings": '{"max_lost": -1}'}, "max_lost"),
+        (TEMPLATE, {"settings": b"{}"}, "settings"),
+        (TEMPLATE, {"settings": "\ud800"}, "settings"),
+        (TEMPLATE, {"settings": "{}".rjust(PAYLOAD_LIMIT + 1)}, "settings"),
+        (TEMPLATE, {"settings": '{"headers":' + '{"a":' * 100_000}, "settings"),
+        (TEMPLATE, {"params": b'{"a":' * 100_000}, "params"),
+        (TEMPLATE, {"params": b'{"a": "\xff"}'}, "params"),
+        (SCHEDULE, {"param_overrides": b'{"a":' * 100_000}, "param_overrides"),
         (ArchiveTemplate("report"), {"name": ""}, "template"),
         (DeleteTemplate("report"), {"name": ""}, "template"),
         (SCHEDULE, {"schedule_id": ""}, "id"),
@@ -100,6 +109,8 @@ def test_a_sound_change_of_schedules_is_let_in(change: OfSchedules) -> None:
         (FIRE, {"jobs": (JOB,) * (LARGEST_CAP + 1)}, "jobs"),
         (FIRE, {"jobs": (JOB, replace(JOB, schedule_id="other"))}, "jobs"),
         (FIRE, {"jobs": (JOB, replace(JOB, fire_at=None))}, "jobs"),
+        (FIRE, {"jobs": (JOB, replace(JOB, after=("parent",)))}, "jobs"),
+        (FIRE, {"jobs": (JOB, replace(JOB, group_id="g", opens=NewGroup(group_id="g")))}, "jobs"),
         (FIRE, {"jobs": (JOB, replace(JOB, max_lost=-1))}, "max_lost"),
         *((FIRE, {"jobs": bad}, "jobs") for bad in (5, "jobs", (JOB, "job"))),
         *((FIRE, {"as_of": bad}, "as_of") for bad in (-1, "now", 1.0)),

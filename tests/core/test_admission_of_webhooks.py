@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from windlass.clock import LAST_INSTANT
-from windlass.core.admission import KEY_LIMIT
 from windlass.core.admission_of_changes import check_alteration
 from windlass.core.alterations import (
     ChangeWebhook,
@@ -24,6 +23,7 @@ from windlass.core.alterations import (
 )
 from windlass.core.changes import ERROR_LIMIT
 from windlass.core.events import DEAD, EVENTS
+from windlass.core.fields import KEY_LIMIT
 from windlass.core.webhooks import secret_of
 from windlass.errors import InvalidInput
 from windlass.records import Try

@@ -10,16 +10,10 @@ from msgspec.structs import replace as but
 
 from windlass.clock import LAST_INSTANT
 from windlass.core import duties
-from windlass.core.admission import (
-    LARGEST,
-    LATEST,
-    check_claim,
-    check_lease,
-    check_now,
-    check_progress,
-)
+from windlass.core.admission import check_claim
 from windlass.core.admission_of_workers import check_duty, check_worker
 from windlass.core.duties import Duty
+from windlass.core.fields import LARGEST, LATEST, check_lease, check_now, check_progress
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.records import WorkerInfo
 
@@ -34,6 +28,10 @@ class Wish:
     lease_for: int = LEASE
     worker_id: str = "w1"
     token: str = "t1"  # noqa: S105 - of a lease, no secret
+    unhandled: bool = False
+    start: bool = True
+    reclaim: bool = True
+    sure: bool = True
 
 
 WORKER = WorkerInfo(
@@ -54,6 +52,7 @@ def test_a_sound_claim_is_let_in(types: tuple[str, ...] | None) -> None:
         ({"types": (5,)}, "types"), ({"types": "mail"}, "types"), ({"types": 5}, "types"),
         ({"limit": 10**5000}, "limit"), ({"lease_for": 10**5000}, "lease_for"),
         ({"limit": 0}, "limit"), ({"worker_id": ""}, "worker_id"), ({"token": " "}, "token"),
+        *(({field: bad}, field) for field in ("unhandled", "start", "reclaim", "sure") for bad in ("", 1, None)),
     ],
 )  # fmt: skip
 def test_a_bad_claim_is_refused_by_the_name_of_its_field(bad: dict[str, Any], field: str) -> None:

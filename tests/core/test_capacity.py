@@ -340,3 +340,15 @@ def test_one_more_worker_for_a_queue_never_leaves_it_less(
     after = room_in("q", [*fleet, worker("new", "q", *served, slots=slots)], **loads)
     assert after.slots >= before.slots - 1e-6
     assert after.slots <= after.total
+
+
+def test_what_was_seen_to_end_is_enough_where_no_run_was_timed() -> None:
+    found = ask(100, pace(run=None, proven=5.0))
+    assert (found.verdict, found.service, found.proven) == ("drains", 5.0, True)
+    bound = ask(100, pace(run=None, proven=5.0), None, Cap(key="queue:q", rate=5.0))
+    assert (bound.service, bound.proven, bound.limit) == (5.0, False, "queue:q"), "slots were not what bound it"
+
+
+def test_a_limit_proves_nothing_of_runs_that_nobody_saw_end() -> None:
+    found = ask(100, pace(run=2.0, proven=None), None, Cap(key="queue:q", rate=5.0))
+    assert (found.service, found.proven, found.limit) == (5.0, False, "queue:q")

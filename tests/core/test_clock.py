@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,12 +39,19 @@ def test_a_duration_is_read_as_people_write_it(written: timedelta | float | str,
 @pytest.mark.parametrize(
     "written",
     ["", "5", "m5", "5 m", "5m!", "-5m", "1h-30m", "five", "1.5.5s", "5M", "5min", -1, -0.5, timedelta(seconds=-1),
-     float("nan"), float("inf"), float("-inf"), 1e305, -1e305, 10**400, timedelta.max, "9999999w", LONGEST],
+     float("nan"), float("inf"), float("-inf"), 1e305, -1e305, 10**400, timedelta.max, "9999999w",
+     "9" * 400 + "s", "9" * 5_000, LONGEST],
 )  # fmt: skip
 def test_what_is_no_duration_is_refused_by_the_name_of_its_field(written: timedelta | float | str) -> None:
     with pytest.raises(InvalidInput) as refused:
         duration(written, field="delay")
     assert refused.value.field == "delay"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_too_long_to_be_written_out_is_refused_in_few_words(sign: int) -> None:
+    with pytest.raises(InvalidInput, match="a number of 16610 bits"):
+        duration(sign * 10**5_000)
 
 
 @pytest.mark.parametrize("written", [None, True, b"5m", [5]])
@@ -80,6 +88,12 @@ def test_the_same_instant_in_two_zones_is_stored_once() -> None:
 
 def test_an_instant_before_1970_is_negative_and_exact() -> None:
     assert instant(datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)) == -1
+
+
+@pytest.mark.parametrize("value", ["2030-01-01", 5, None, date(2030, 1, 1), 2**14_000], ids=range(5))
+def test_what_is_no_datetime_is_refused_by_the_name_of_its_field(value: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^since: must be a datetime"):
+        instant(value, field="since")
 
 
 def test_a_naive_datetime_is_refused_because_nobody_knows_its_hour() -> None:

@@ -264,6 +264,13 @@ def test_what_is_no_rule_is_refused_at_once_and_by_name(rule: object, said: str)
     assert time.perf_counter() - began < 5
 
 
+def test_a_number_that_python_does_not_write_out_is_no_rule_and_no_zone() -> None:
+    with pytest.raises(InvalidInput, match=r"^cron: .*, got a number of 16610 bits$"):
+        check_rule(10**5000)
+    with pytest.raises(InvalidInput, match=r"^timezone: .*, got a list$"):
+        check_zone([10**5000])
+
+
 @pytest.mark.parametrize(
     "rule", ["*/100000000 * * * *", "*/60 * * * *", "*/60 * * * * *", "0 */24 * * *", "0 0 */32 * *", "5-10/90 * * * *"]
 )
@@ -322,3 +329,47 @@ def test_the_end_of_the_calendar_is_the_end_of_a_rule_whichever_way_one_walks(ru
     assert [next_after(rule, zone, later) for later in (last, beyond, beyond + HOUR)] == [None, None, None]
     for cap in (3, 1):
         assert due_times(rule, zone, beyond, beyond + HOUR, cap) == [beyond]
+
+
+@pytest.mark.parametrize("zone", ["UTC", NEW_YORK, "Pacific/Kiritimati"])
+@pytest.mark.parametrize(("rule", "times"), [("0 9 * * *", 3), ("*/30 * * * *", 144), ("every 15m", 288)])
+def test_the_beginning_of_time_is_the_first_of_a_rule_whichever_way_one_walks(rule: str, zone: str, times: int) -> None:
+    """As a clock may stand that a test sets to nought."""
+    end = 72 * HOUR
+    forward = [one for one in islice(times_after(rule, zone, -1), 1_000) if one < end]
+    assert len(forward) == times
+    assert forward[0] >= 0
+    assert [*times_until(rule, zone, end - 1)][::-1] == forward
+
+
+def test_a_rule_walks_to_the_year_before_the_last() -> None:
+    assert list(times_after("0 0 1 1 *", "UTC", at("8998-01-01"))) == [at("8999-01-01")]
+
+
+def test_a_rule_that_names_no_day_has_no_times_wherever_it_comes_from() -> None:
+    assert next_after("0 0 */29 2 MON#2", "UTC", at("2026-01-01")) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "same"),
+    [
+        ("5-5/2 * * * *", "5 * * * *"), ("1,5-5/2,9 * * * *", "1,5,9 * * * *"), ("05-5/59 7-7/3 * * *", "5 7 * * *"),
+        ("0 0 3-3/4 * *", "0 0 3 * *"), ("0 0 1 MAR-MAR/2 *", "0 0 1 3 *"), ("0 0 1 MAR-3/2 *", "0 0 1 3 *"),
+        ("0 0 * * MON-1/2", "0 0 * * MON"), ("7-7/2 0 0 * * *", "7 0 0 * * *"), ("0-0/5 * * * *", "0 * * * *"),
+        ("5-6/2 * * * *", "5 * * * *"), ("5-7/2 * * * *", "5,7 * * * *"),
+    ],
+)  # fmt: skip
+def test_a_step_within_a_range_of_one_leads_nowhere(rule: str, same: str) -> None:
+    """As cron has it; not to the end of the field."""
+    assert check_rule(rule) == rule
+    start = at("2026-05-05T05:05")
+    assert list(islice(times_after(rule, "UTC", start), 20)) == list(islice(times_after(same, "UTC", start), 20))
+    assert list(islice(times_until(rule, "UTC", start), 20)) == list(islice(times_until(same, "UTC", start), 20))
+
+
+@pytest.mark.parametrize(
+    "rule", ["5-5/0 * * * *", "5-5/90 * * * *", "0 1-JAN/2 * * *", "0 0 L-L/2 * *", "A-A/2 * * * *", "60-60/2 * * * *"]
+)
+def test_a_range_of_one_is_still_a_range_of_its_field(rule: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_rule(rule)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from windlass.core.eligibility import (
     dispatch_order,
+    goes_on_at,
     is_due,
     is_expired,
     is_free,
@@ -151,3 +152,8 @@ def test_only_a_lease_can_have_lapsed() -> None:
     assert is_expired(running(lease_expires_at=NOW), NOW)
     assert not is_expired(queued(lease_expires_at=NOW), NOW)
     assert not is_expired(running(lease_expires_at=None), NOW)
+
+
+def test_a_claim_that_goes_on_keeps_its_moment_for_a_sixth_of_its_lease() -> None:
+    assert goes_on_at(NOW, 60, 10) == NOW
+    assert goes_on_at(NOW, 60, 11) == NOW + 11

@@ -106,8 +106,12 @@ def test_a_page_of_executions(before: int | None, limit: int) -> None:
 
 @pytest.mark.parametrize(
     ("before", "limit", "field"),
-    [(0, 1, "before"), (BEYOND + 1, 1, "before"), (True, 1, "before"), ("9", 1, "before"), (None, 0, "limit")],
-)
+    [
+        (0, 1, "before"), (BEYOND + 1, 1, "before"), (True, 1, "before"), ("9", 1, "before"), (None, 0, "limit"),
+        ([2**14_000], 1, "before"), (2**14_000, 1, "before"),
+    ],
+    ids=range(7),
+)  # fmt: skip
 def test_what_is_no_page_is_refused(before: object, limit: object, field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_page(before, limit)

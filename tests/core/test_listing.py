@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from windlass.core.admission import BATCH_LIMIT
 from windlass.core.failures import fingerprint
+from windlass.core.fields import BATCH_LIMIT
 from windlass.core.listing import (
     FIRST_SAID,
     LAST_SAID,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.clock import SECOND
+from windlass.clock import LONGEST, SECOND
 from windlass.errors import InvalidInput
 from windlass.policies import (
     DEFAULT_RETRY,
@@ -116,8 +117,8 @@ def test_a_growing_backoff_never_shrinks(backoff: Backoff) -> None:
     assert delays == sorted(delays)
 
 
-@pytest.mark.parametrize("factor", [0.5, 0, -1, float("nan"), float("inf")])
-def test_a_factor_that_would_shrink_or_cannot_be_stored_is_refused(factor: float) -> None:
+@pytest.mark.parametrize("factor", [0.5, 0, -1, float("nan"), float("inf"), "x", None, True, 10**400, 2**14_000], ids=repr)
+def test_a_factor_that_would_shrink_or_cannot_be_stored_is_refused(factor: Any) -> None:
     with pytest.raises(InvalidInput, match="factor"):
         exponential("1s", factor=factor)
 
@@ -131,6 +132,38 @@ def test_bad_pauses_are_refused_by_name() -> None:
         linear("1s", "soon")
     with pytest.raises(InvalidInput, match="base"):
         exponential(timedelta(seconds=-1))
+
+
+@pytest.mark.parametrize("bad", [-1, LONGEST + 1, 10**400, 1.5, True, "1s", None])
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (Fixed, "pause"), (lambda bad: Linear(bad, 0), "first"), (lambda bad: Linear(0, bad), "step"),
+        (lambda bad: Linear(0, 0, bad), "cap"), (Exponential, "base"), (lambda bad: Exponential(0, bad), "cap"),
+        (lambda bad: Table((0, bad)), "pauses"),
+    ],
+)  # fmt: skip
+def test_a_pause_that_no_time_can_be_added_to_is_refused(kind: Callable[[Any], Backoff], field: str, bad: Any) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        kind(bad)
+
+
+@given(st.sampled_from([Fixed(LONGEST), Linear(LONGEST, LONGEST, LONGEST), Exponential(LONGEST, LONGEST, 1e300)]), MICROS)
+def test_the_longest_pause_can_be_spread(backoff: Backoff, attempt: int) -> None:
+    for jitter in get_args(Jitter):
+        assert 0 <= jittered(backoff.delay(attempt), jitter, 0.999) <= LONGEST
+
+
+def test_what_python_does_not_write_out_is_refused_in_few_words() -> None:
+    endless: Any = 10**5000
+    for make, field in (
+        (lambda: Retry(max_attempts=-endless), "max_attempts"), (lambda: Retry(max_attempts=endless), "max_attempts"),
+        (lambda: Retry(max_retries=-endless), "max_retries"), (lambda: Retry(max_retries=endless), "max_retries"),
+        (lambda: Retry(backoff=endless), "backoff"), (lambda: Retry(rules=endless), "rules"),
+        (lambda: Retry(jitter=endless), "jitter"), (lambda: rule(endless), "rule"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=f"^{field}: .*, got a number of 16610 bits$"):
+            make()
 
 
 # ------------------------------------------------------------------------------------------------------------- jitter

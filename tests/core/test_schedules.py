@@ -28,6 +28,7 @@ from windlass.core.schedules import (
     wanted_times,
 )
 from windlass.core.templates import Policies, decode_policies, made_of, merged, next_version
+from windlass.errors import InvalidInput
 from windlass.records import WorkerInfo
 from windlass.types import Schedule, Template
 
@@ -209,8 +210,23 @@ def test_a_job_is_a_snapshot_of_its_template() -> None:
     )
     job = made_of(replace(TEMPLATE, settings=policies.encode()), "j")
     assert (job.priority, job.org_id, job.tags, job.headers, job.retry_mode) == (3, "acme", ("x",), {"a": "b"}, "new_job")
-    assert decode_policies(policies.encode()) == policies
+    assert decode_policies(replace(TEMPLATE, settings=policies.encode())) == policies
     assert Policies().encode() is None
+
+
+@pytest.mark.parametrize("settings", ['{"weight":2}', '{"priority":"high"}', "[]", "{", ""])
+def test_settings_that_this_version_cannot_read_are_bad_input(settings: str) -> None:
+    """A newer version wrote them, or a hand."""
+    with pytest.raises(InvalidInput) as refused:
+        decode_policies(replace(TEMPLATE, settings=settings))
+    assert refused.value.field == "settings"
+
+
+@pytest.mark.parametrize("of", [TEMPLATE, PutTemplate(template_id="t", name=TEMPLATE.name, type="work")])
+def test_settings_that_are_refused_are_told_with_their_template_and_their_name(of: Template | PutTemplate) -> None:
+    """Whether they are to be stored or were stored."""
+    with pytest.raises(InvalidInput, match=rf"^settings: of the template '{TEMPLATE.name}' are no policies .*priority"):
+        decode_policies(replace(of, settings='{"priority":"high"}'))
 
 
 def test_overrides_replace_whole_arguments() -> None:

@@ -23,13 +23,16 @@ from web.staged import paths, staged
 from windlass import Retry, Windlass
 from windlass.admin import Admin
 from windlass.core import duties
-from windlass.core.alterations import Revoke
+from windlass.core.alterations import PutGroup, PutQueue, Revoke
+from windlass.core.settle import Execution, Failed, Succeeded, settle
 from windlass.drivers import migrate
-from windlass.drivers.protocol import Claim, Finding
+from windlass.drivers.ops import adopting, retention
+from windlass.drivers.values import Claim
 from windlass.errors import JobDead, StoreForbidden
 from windlass.handles import JobHandle
-from windlass.records import WorkerInfo
+from windlass.records import Finding, WorkerInfo
 from windlass.tasks import Task
+from windlass.types import NewJob
 from windlass.web.access import LOCAL, Access
 
 HOUR = 3_600_000_000
@@ -134,6 +137,33 @@ def test_a_worker_works_leads_and_maintains_and_operates_nothing(store: Store) -
                 lambda: app.schedules.delete("daily"),
                 lambda: admin.create_webhook("https://receiver.invalid/", ["job.dead"]),
             ])  # fmt: skip
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_leads_brings_duties_to_an_end_that_go_on_from_a_place(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention, of which members of a group stay, and the turns of a fair queue."""
+    for module in (retention, adopting):
+        monkeypatch.setattr(module, "VISITS", 1)
+        monkeypatch.setattr(module, "FEWEST", 2)
+
+    async def run() -> None:
+        async with shop(store, "worker") as app:
+            driver, now, job = app.client.driver, app.client.now(), NewJob(id="", type="add", queue="fair", max_attempts=1)
+            await driver.alter([PutQueue("fair", order="fair"), PutGroup("g", total=5, on_failure="continue")], now=now)
+            await driver.enqueue([replace(job, id=f"g{n}", group_id="g") for n in range(5)], now=now)
+            taken = await driver.claim(replace(WISH, queues=("fair",), limit=5), now=now)
+            ends = [settle(one, Failed("no") if one.id == "g4" else Succeeded(), Execution(at=now)) for one in taken]
+            assert await driver.settle(ends, now=now) == ["applied"] * 5
+            await driver.enqueue([replace(job, id=f"waits{n}") for n in range(5)], now=now)
+            for duty in (duties.Prune(succeeded=0, limit=2), duties.RecountLimits(limit=2)):
+                bites = [await driver.maintain(duty, epoch=None, now=now)]
+                while bites[-1] is not None and bites[-1].more:
+                    bites.append(await driver.maintain(duty, epoch=None, now=now))
+                    assert len(bites) < 20, duty
+                assert len(bites) > 2, duty
 
     asyncio.run(run())
 

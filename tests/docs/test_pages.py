@@ -80,6 +80,14 @@ def test_every_snippet_is_of_a_kind_that_is_run_or_need_not_be(page: Path) -> No
 SPOKEN = re.compile(r"`(?:! )?windlass ([^`\n]+)`|^(?:\$ )?(?:! |[A-Z_]+=\S+ )*windlass ([^#|>&\n]+)", re.M)
 
 
+def test_commands_of_pages_are_found_in_a_line_and_in_a_block() -> None:
+    text = "say `windlass jobs list` or\n\n$ windlass doctor --security | less\n"
+    assert [found[0] or found[1] for found in SPOKEN.findall(text)] == [
+        "jobs list", "doctor --security ",
+    ]  # fmt: skip
+    assert sum(len(SPOKEN.findall(page.read_text())) for page in PAGES) > len(PAGES)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "cli.md"], ids=name_of)
 def test_every_command_that_a_page_names_is_there_with_its_options(page: Path) -> None:
     for found in SPOKEN.findall(page.read_text()):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from windlass import Windlass
 from windlass.core.queries import AllWorkers
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "guides" / "two-hosts.md").read_text()
 [PROGRAM] = re.findall(r"^```python\n(# tasks.py\n.*?)^```", PAGE, re.S | re.M)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 
 from windlass.clock import SECOND
-from windlass.core.alterations import PutLimit, PutQueue
+from windlass.core.alterations import PutLimit, PutQueue, SetPaused
+from windlass.core.eligibility import PROMOTE_BITE
 from windlass.core.limits import PARK_BITE
+from windlass.core.queries import NextRefill
 from windlass.core.settle import Execution, Succeeded, settle
-from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.postgres import leases as postgres_leases
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite import leases as sqlite_leases
 from windlass.drivers.statement import Op, T
+from windlass.drivers.values import Claim, Renewal
 from windlass.types import NewJob
 
 NOW = 1_800_000_000_000_000
+LEASE = 3600 * SECOND
 names = count(1)
 
 
@@ -32,19 +35,12 @@ def jobs(number: int, **fields: Any) -> list[NewJob]:
 
 def wish(limit: int = 1, **fields: Any) -> Claim:
     token = f"token-{next(names)}"
-    return Claim(queues=("default",), limit=limit, lease_for=3600 * SECOND, worker_id="w", token=token, **fields)
+    return Claim(queues=("default",), limit=limit, lease_for=LEASE, worker_id="w", token=token, **fields)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
-    made: SqliteDriver | PostgresDriver
-    if request.param == "sqlite":
-        made = SqliteDriver(str(tmp_path / "jobs.db"), durability="relaxed")
-    else:
-        dsn, schema = request.getfixturevalue("empty_store")
-        made = PostgresDriver(dsn, schema=schema)
-    yield made
-    asyncio.run(made.close())
+@pytest.fixture
+def driver(sql_driver: Driver) -> Driver:
+    return sql_driver
 
 
 @pytest.fixture
@@ -114,6 +110,32 @@ def test_a_fair_queue_of_many_orgs_without_a_wanted_job_costs_a_few_statements(
     assert sum(statements) < 60
 
 
+@pytest.mark.parametrize(("seconds", "later"), [(LEASE / SECOND, LEASE), (LEASE / SECOND / 10, 0)])
+@pytest.mark.parametrize("what", ["parks", "promotes"])
+def test_what_is_found_behind_a_long_backlog_is_leased_from_then(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, seconds: float, later: int, what: str
+) -> None:
+    """Not from the moment at which the search began: nobody else takes it before whoever asked has heard of it."""
+    where = "sqlite" if isinstance(driver, SqliteDriver) else "postgres"
+    monkeypatch.setattr(sqlite_leases if where == "sqlite" else postgres_leases, "AT_ONCE", PROMOTE_BITE)
+    monkeypatch.setattr(f"windlass.drivers.{where}.driver.ticking", count(0.0, seconds).__next__)
+
+    async def go() -> None:
+        due = {"limit_keys": ("key:gpu",)} if what == "parks" else {"run_at": NOW + 1, "priority": -1}
+        await driver.alter([PutLimit("key:gpu", 0)], now=NOW)
+        await driver.enqueue(jobs(PARK_BITE + 1 if what == "parks" else PROMOTE_BITE + 1, **due), now=NOW)
+        await driver.enqueue(jobs(1, id="behind"), now=NOW)
+        [job] = await driver.claim(wish(1), now=NOW + 1)
+        assert (job.id, job.lease_expires_at, job.claimed_at) == ("behind", NOW + 1 + LEASE + later, NOW + 1 + later)
+        [stored] = await driver.get([job.id])
+        assert stored is not None
+        assert (stored.lease_expires_at, stored.claimed_at) == (job.lease_expires_at, job.claimed_at)
+        renewed = await driver.extend([Renewal(job.handle, job.token)], lease_for=2 * LEASE, now=NOW + later + 1)
+        assert renewed[0].answer == "applied"
+
+    asyncio.run(go())
+
+
 def test_others_write_while_a_claim_gets_past_a_backlog(tmp_path: Path) -> None:
     """On a store with one writer."""
 
@@ -127,5 +149,62 @@ def test_others_write_while_a_claim_gets_past_a_backlog(tmp_path: Path) -> None:
         assert not claim.done()
         assert await claim == []
         await driver.close()
+
+    asyncio.run(go())
+
+
+def test_more_than_one_transaction_may_promote_is_promoted_in_several_before_any_is_taken(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is total over all that is due, and a deadline in the middle loses nothing of what was done."""
+    module: Any = sqlite_leases if isinstance(driver, SqliteDriver) else postgres_leases
+    monkeypatch.setattr(module, "AT_ONCE", PROMOTE_BITE)
+    bites, original = list[int](), module.promote
+
+    def noted(queues: list[str], now: int) -> Op[bool]:
+        bites.append(0)
+        done = yield from counted(original(queues, now), bites)
+        return bool(done)
+
+    monkeypatch.setattr(module, "promote", noted)
+
+    async def go() -> None:
+        due = jobs(2 * PROMOTE_BITE, run_at=NOW + SECOND)
+        await driver.enqueue(due, now=NOW)
+        await driver.enqueue(jobs(1, id="urgent", run_at=NOW + 2 * SECOND, priority=9), now=NOW)
+        first = await driver.claim(wish(2), now=NOW + 3 * SECOND)
+        assert [job.id for job in first] == ["urgent", due[0].id]
+        assert len(bites) == 2 * 3, "each is counted by its statement and as a whole: two full ones, and one that is not"
+
+    asyncio.run(go())
+
+
+def test_more_than_one_transaction_may_take_back_is_taken_back_in_several(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = sqlite_leases if isinstance(driver, SqliteDriver) else postgres_leases
+    monkeypatch.setattr(module, "AT_ONCE", 3)
+
+    async def go() -> None:
+        lapsing = jobs(7)
+        await driver.enqueue(lapsing, now=NOW)
+        assert len(await driver.claim(wish(7), now=NOW)) == 7
+        again = await driver.claim(wish(7), now=NOW + 3600 * SECOND)
+        assert [(job.id, job.lost) for job in again] == [(job.id, 1) for job in lapsing]
+
+    asyncio.run(go())
+
+
+def test_who_serves_closed_queues_only_still_lets_those_through_who_waited_for_a_token(driver: Driver) -> None:
+    """Else it would be told of a token that is there, find nothing to take, and come back at once, without end."""
+
+    async def go() -> None:
+        await driver.alter([PutLimit("type:work", per_second=1.0, burst=1)], now=NOW)
+        await driver.enqueue(jobs(2), now=NOW)
+        assert len(await driver.claim(wish(2), now=NOW)) == 1
+        [token] = await driver.read(NextRefill(queues=("default",), now=NOW))
+        await driver.alter([SetPaused("default", paused=True)], now=NOW)
+        assert await driver.claim(wish(), now=token) == []
+        assert all(at > token for at in await driver.read(NextRefill(queues=("default",), now=token)))
 
     asyncio.run(go())

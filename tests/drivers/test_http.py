@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -17,15 +17,17 @@ from served import Server
 from windlass import Windlass
 from windlass.admin import Admin
 from windlass.clock import SECOND, ticking
-from windlass.core.alterations import Cancel
+from windlass.core.alterations import Cancel, SetPriority
 from windlass.core.changes import Ack
 from windlass.drivers import open_driver
 from windlass.drivers.http import HttpDriver
 from windlass.drivers.http import link as linking
 from windlass.drivers.http.place import Place
 from windlass.drivers.http.wire import Work
-from windlass.drivers.protocol import Claim, Renewal
+from windlass.drivers.memory import MemoryDriver
+from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.drivers.values import Claim, Renewal, RowsHeld
 from windlass.errors import (
     DuplicateId,
     InvalidInput,
@@ -37,6 +39,7 @@ from windlass.errors import (
     WrongConnection,
 )
 from windlass.principal import new_token
+from windlass.testing.faulty import Faulty
 from windlass.types import Claimed, NewJob
 from windlass.urls import redacted
 from windlass.web.access import Access
@@ -113,6 +116,60 @@ def test_a_lost_reply_neither_loses_nor_doubles(url: str, status: int | None) ->
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        new("chosen", payload=b'{"a":2}'), NewJob(id="chosen", type="other"), new("chosen", queue="mail"),
+        new("chosen", org_id="acme"), new("chosen", idempotency_scope="s", idempotency_key="k"),
+    ],
+)  # fmt: skip
+def test_a_job_of_somebody_else_under_the_same_id_is_not_taken_for_ours_after_a_lost_reply(url: str, other: NewJob) -> None:
+    async def main() -> None:
+        net = Lossy()
+        driver = HttpDriver(url, transport=net)
+        now = driver.clock.now()
+        await driver.enqueue([other], now=now)
+        net.lose = {"enqueue": 1}
+        with pytest.raises(DuplicateId) as caught:
+            await driver.enqueue([new("a"), new("chosen")], now=now)
+        assert caught.value.job_id == "chosen"
+        assert await driver.get(["a"]) == [None]
+        await driver.close()
+
+    asyncio.run(main())
+
+
+def test_a_lost_enqueue_is_known_again_whatever_has_become_of_it(url: str) -> None:
+    """It was replaced, raised and ended before anybody looked."""
+
+    async def main() -> None:
+        net = Lossy()
+        driver = HttpDriver(url, transport=net)
+        now = driver.clock.now()
+        asked = new("ours", dedupe_key="d", payload=b'{"a":1}', headers={"h": "1"}, tags=("t",), run_at=now + SECOND)
+        other = cast("HttpDriver", open_driver(url))
+        look = net.handle_async_request
+
+        async def meanwhile(request: httpx2.Request) -> httpx2.Response:
+            if request.url.path.endswith("/get"):
+                net.handle_async_request = look  # type: ignore[method-assign]
+                later = new("late", dedupe_key="d", payload=b'{"a":2}', on_duplicate="replace")
+                assert (await other.enqueue([later], now=now))[0].id == "ours"
+                assert await other.alter([SetPriority("ours", 7)], now=now) == ["applied"]
+                [job] = await other.claim(wish("t"), now=now)
+                await other.settle([Ack(handle=job.handle, token=job.token, at=now)], now=now)
+            return await look(request)
+
+        net.handle_async_request = meanwhile  # type: ignore[method-assign]
+        net.lose = {"enqueue": 1}
+        [answer] = await driver.enqueue([asked], now=now)
+        assert (answer.id, answer.existed) == ("ours", False)
+        await driver.close()
+        await other.close()
+
+    asyncio.run(main())
+
+
 def test_what_cannot_be_repeated_is_told_as_unknown(url: str) -> None:
     async def main() -> None:
         net = Lossy()
@@ -124,7 +181,7 @@ def test_what_cannot_be_repeated_is_told_as_unknown(url: str) -> None:
             await driver.alter([Cancel("a")], now=now)
         assert net.sent.count("alter") == 1
         broken = Lossy()
-        short = HttpDriver(url, transport=broken, timeout=0.3)
+        short = HttpDriver(url, transport=broken, timeout=1.0)
         broken.lose = {"enqueue": 9, "get": 99}
         with pytest.raises(OutcomeUnknown):
             await short.enqueue([new("b")], now=now)
@@ -143,7 +200,7 @@ def test_a_lost_enqueue_that_cannot_be_looked_for_is_never_told_as_refused(url: 
 
     async def main() -> None:
         net = Lossy()
-        driver = HttpDriver(url, transport=net, timeout=0.3)
+        driver = HttpDriver(url, transport=net, timeout=1.0)
         net.lose, net.refuse = {"enqueue": 1}, {"get": status}
         with pytest.raises(OutcomeUnknown):
             await driver.enqueue([new("a")], now=driver.clock.now())
@@ -167,7 +224,7 @@ def test_an_enqueue_that_was_lost_may_come_late_whatever_the_next_one_meets(url:
             return await super().handle_async_request(request)
 
     async def main() -> None:
-        driver = HttpDriver(url, transport=Slow(), timeout=0.3)
+        driver = HttpDriver(url, transport=Slow(), timeout=1.0)
         with pytest.raises(OutcomeUnknown):
             await driver.enqueue([new("a")], now=driver.clock.now())
         await driver.close()
@@ -220,6 +277,30 @@ def test_a_large_batch_of_ends_is_sent_in_parts(url: str) -> None:
         acks = [Ack(handle=job.handle, token=job.token, at=now, result=b'"%s"' % (b"x" * 600)) for job in jobs]
         assert await driver.settle(acks, now=now) == ["applied"] * 8
         assert net.sent.count("settle") == 4
+        await driver.close()
+
+    asyncio.run(main())
+
+
+def test_what_became_of_the_others_is_told_when_somebody_holds_a_row(server: Server) -> None:
+    async def main() -> None:
+        store = Faulty(MemoryDriver())
+
+        async def held(call: Any, args: tuple[Sequence[Ack]]) -> Any:
+            last = args[0][-1]
+            told = await store.driver.settle(args[0][:-1], now=last.at)
+            raise RowsHeld("the store", [*told, None])
+
+        driver = HttpDriver(server.store(cast("Driver", store)))
+        now = driver.clock.now()
+        await driver.enqueue([new(f"j{n}") for n in range(3)], now=now)
+        acks = [Ack(handle=job.handle, token=job.token, at=now) for job in await driver.claim(wish("t"), now=now)]
+        store.faults["settle"] = held
+        with pytest.raises(RowsHeld, match="1 of 3 ends are not stored, the others are answered") as told:
+            await driver.settle(acks, now=now)
+        assert told.value.answers == ["applied", "applied", None]
+        store.mend()
+        assert await driver.settle(acks, now=now) == ["repeated", "repeated", "applied"]
         await driver.close()
 
     asyncio.run(main())

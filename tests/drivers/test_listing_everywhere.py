@@ -32,10 +32,11 @@ from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.ops import listing
 from windlass.drivers.ops.walking import Walk
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim, Driver, JobQuery
+from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.sql import SQL
+from windlass.drivers.values import Claim, JobQuery
 from windlass.types import LABELS, Job, NewJob
 
 NOW = 1_900_000_000_000_000

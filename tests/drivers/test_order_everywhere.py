@@ -16,8 +16,9 @@ from windlass.core.alterations import Alteration, Move, MoveBeside, PutQueue, Re
 from windlass.core.queries import InOrder
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 NOW = 1_900_000_000_000_000

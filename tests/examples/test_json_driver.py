@@ -21,7 +21,8 @@ from windlass.core.alterations import PutGroup, PutLimit, PutQueue, SetPaused
 from windlass.core.changes import AddEvent
 from windlass.core.duties import Done, RollUpUsage, SampleQueues
 from windlass.core.queries import AllEvents, AllGroups, AllLimits, AllQueues, AllWorkers, Query, SamplesSince, UsageSince
-from windlass.drivers.protocol import Driver, JobQuery, Page
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import JobQuery, Page
 from windlass.errors import DriverClosed, DriverForked, StoreError, StoreFull, StoreUnavailable
 from windlass.testing.conformance import DriverConformance
 from windlass.testing.conformance.trial import LEASE, MINUTE, Trial

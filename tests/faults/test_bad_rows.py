@@ -13,7 +13,7 @@ import psycopg
 from windlass.clock import LAST_INSTANT
 from windlass.core.counters import MOST_COUNTED
 from windlass.core.positions import FURTHEST
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 
 from . import tasks
 from .conftest import FleetMaker

@@ -60,8 +60,13 @@ def test_importing_the_package_imports_next_to_nothing(imported: Imported) -> No
 def test_a_program_with_tasks_imports_neither_extras_nor_the_terminal(imported: Imported) -> None:
     seen = imported("from windlass import Windlass; app = Windlass(); app.task(lambda: None, name='x')")
     assert seen & {"apsw", *EXTRAS, *TERMINAL} == set()
-    assert ours(seen) & {"cli", "web", "testing", "demo", "bench", "django", "asgi"} == set()
+    assert ours(seen) & {"admin", "cli", "web", "testing", "demo", "bench", "django", "asgi"} == set()
     assert seen & {f"windlass.drivers.{name}" for name in ("sqlite", "postgres", "http", "memory")} == set()
+
+
+def test_a_worker_imports_no_administration(imported: Imported) -> None:
+    """Memory that each of them would hold for nothing."""
+    assert ours(imported("import windlass.cli.worker")) & {"admin", "web", "testing"} == set()
 
 
 def test_telling_the_version_imports_no_command(imported: Imported) -> None:

@@ -23,7 +23,7 @@ from windlass.core.cron import next_after
 from windlass.core.duties import Prune
 from windlass.core.settle import Execution, Failed, Outcome, Rejected, Succeeded
 from windlass.core.settle import settle as decide
-from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.drivers.values import Claim, Extended, Renewal
 from windlass.types import Claimed, NewJob
 
 NOW = 1_800_000_000_000_000

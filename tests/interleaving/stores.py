@@ -20,12 +20,12 @@ from windlass.drivers.ops import duties, fleet, inspect, people
 from windlass.drivers.postgres import leases as postgres_leases
 from windlass.drivers.postgres import linking as postgres_linking
 from windlass.drivers.postgres.dialect import DIALECT as POSTGRES
-from windlass.drivers.protocol import Claim, Enqueued, Extended, JobQuery, Leadership, Renewal
 from windlass.drivers.sqlite import leases as sqlite_leases
 from windlass.drivers.sqlite import linking as sqlite_linking
 from windlass.drivers.sqlite import settlement as sqlite_settlement
 from windlass.drivers.sqlite.dialect import DIALECT as SQLITE
 from windlass.drivers.statement import Op, Statement, T
+from windlass.drivers.values import Claim, Enqueued, Extended, JobQuery, Leadership, Renewal
 from windlass.testing.comparison import ranked, shown
 from windlass.types import Claimed, Job, Micros, NewJob
 
@@ -134,7 +134,7 @@ class OnSqlite:
         taken, more = yield from written(sqlite_leases.claim(wish, now))
         while more and not taken:
             taken, more = yield from written(sqlite_leases.claim(wish, now, again=True))
-        return taken
+        return sqlite_leases.claimed_of(taken, wish, now)
 
     def extend(self, *renewals: Renewal, now: Micros) -> Op[list[Extended]]:
         return (yield from written(sqlite_leases.extend(renewals, LEASE, now)))
@@ -143,7 +143,8 @@ class OnSqlite:
         return (yield from written(sqlite_settlement.settle(changes, now)))
 
     def expire(self, now: Micros) -> Op[tuple[int, list[Claimed]]]:
-        return (yield from written(sqlite_leases.expire(now, 100)))
+        count, _, undecided = yield from written(sqlite_leases.expire(now, 100))
+        return count, undecided
 
     def alter(self, *changes: Alteration, now: Micros) -> Op[list[AlterAnswer]]:
         return (yield from written(people.alter(SQLITE, changes, now)))

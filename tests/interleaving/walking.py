@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interleaving.stores import OnMemory, OnSqlite, Steps, Store
-from windlass.drivers.sqlite.library import BUSY, Connection
+from windlass.drivers.sqlite.library import BUSY, Connection, execute
 from windlass.drivers.sqlite.store import migrate, open_connection
 from windlass.drivers.statement import Statement
 from windlass.errors import WindlassError
@@ -243,7 +243,7 @@ def made_empty(path: Path) -> Path:
 def executed(connection: Connection, step: Statement) -> list[Any] | None:
     """None: somebody else writes."""
     try:
-        return connection.many(step.sql, step.params) if step.many else connection.execute(step.sql, step.params)
+        return execute(connection, step)
     except BUSY:
         if connection.in_transaction():  # who has begun is not refused any more
             raise

@@ -94,13 +94,16 @@ def try_part(part: str, options: dict[str, str], until: float) -> None:
         and options.get("file", "") in mutant.file and options.get("place", "") in mutant.place
         and is_wanted(found.get(mutant.key), again=again) and not ("unexplained" in options and page.why(mutant, reasons))
     ]  # fmt: skip
+    chosen.sort(key=lambda mutant: bool(page.why(mutant, reasons)))  # who is expected to survive costs the most: at last
     caught = Counter((result.reach, result.by) for result in found.values() if result.by and result.how == "killed")
     suite = suites.SUITES[part]
     most = int(options["tests"]) if "tests" in options else None
     print(f"{part}: {len(chosen)} mutants", flush=True)
     if not chosen or time.monotonic() > until:
         return
-    course = Course(chosen, told, until, HERE / f"reach-{part}.json", suite.between, caught, most)
+    functions = any(mutant.file.endswith(".py") for mutant in chosen)
+    reached = HERE / f"reach-{part}{'' if functions else '-sql'}.json"
+    course = Course(chosen, told, until, reached, suite.between, caught, most, functions)
     options_of_pytest = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-W", QUIET, "--no-header"]
     loop = Loop(course)
     suite.start()

@@ -33,6 +33,14 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
     yield from within(tree.body, "")
 
 
+def without_docstrings(tree: ast.Module) -> ast.Module:
+    """The same code. What was found out about a mutant stays true when somebody puts a docstring better."""
+    for node in ast.walk(tree):
+        if isinstance(node, Function | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
 def told(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:90]
 
@@ -60,8 +68,8 @@ def skips(node: ast.AST) -> Iterator[Bug]:
         if not isinstance(body, list):
             continue
         for index, statement in enumerate(body):
-            docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-            if isinstance(statement, ast.Expr | ast.AugAssign) and not docstring:
+            idle = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)  # an ellipsis
+            if isinstance(statement, ast.Expr | ast.AugAssign) and not idle:
                 yield f"skipped: {told(statement)}", lambda b=body, i=index: b.__setitem__(i, ast.Pass())  # type: ignore[misc]
     if isinstance(node, ast.keyword) and node.arg == "riders":
         yield f"no riders: {told(node.value)}", lambda: setattr(node, "value", ast.Tuple([], ast.Load()))
@@ -97,8 +105,7 @@ def leave_out(node: ast.BoolOp, index: int) -> None:
 
 def mutants_of(file: str, *, only_skips: bool = False) -> Iterator[Mutant]:
     """Of a file below the package."""
-    tree = ast.parse((PACKAGE / file).read_text())
-    for place, function in functions(tree):
+    for place, function in functions(without_docstrings(ast.parse((PACKAGE / file).read_text()))):
         seen: dict[str, int] = {}
         whats = [what for what, _ in bugs(function, only_skips=only_skips)]
         for index, what in enumerate(whats):

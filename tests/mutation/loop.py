@@ -7,8 +7,10 @@ that is told apart, because nothing was asserted, and a machine with too much to
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -30,7 +32,12 @@ from mutation.reach import Reach
 
 HERE = ROOT / ".mutation"
 NOT_PLANTED = "it could not be planted"
-PATIENCE = 40.0  # seconds that one test may take, on a machine with other things to do
+PATIENCE = 10.0  # seconds that one test may take, on a machine with other things to do: several times what any does
+KEPT_EVERY = 20  # tests: to look at them takes many minutes, and somebody may end it
+COMMON = set("select from where windlas exist null true false queue state with case when".split())  # they tell of nothing
+OTHERS_AFTER_A_HANG = 2  # tests of a place that may hang before those left are asked no more, whatever hangs
+MEMORY = "/dev/shm"  # noqa: S108  a disk makes each test of SQLite wait for it, several times as long as the test takes
+PLACE = os.environ.get("MUTATION_TMP") or (MEMORY if os.access(MEMORY, os.W_OK) else None)
 settings.register_profile(
     "mutation", phases=[Phase.explicit, Phase.generate], database=None, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -56,6 +63,45 @@ class Course:
     between: Callable[[], None] = lambda: None
     caught: Counter[tuple[str, str]] = field(default_factory=Counter)
     most: int | None = None  # tests for one mutant
+    functions: bool = True  # whether a mutant may be in one; to look at each call takes several times as long as the test
+
+
+def written_in(item: pytest.Item) -> str:
+    """In which file: a case of the conformance suite is collected far from where it stands."""
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    return Path(code.co_filename if code else item.nodeid.partition("::")[0]).stem
+
+
+def kept_in(path: Path, known: dict[str, Any]) -> dict[str, Any]:
+    """With what others found out meanwhile about other tests."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    known = found | known
+    path.parent.mkdir(exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_text(json.dumps(known))
+    beside.replace(path)
+    return known
+
+
+def spread(tests: list[tuple[str, set[str]]]) -> dict[str, int]:
+    """At which place to try each test where there is time for a few of them only: next comes the one that goes where those
+    before it did not go. The quickest hundred of the seven hundred tests that claim a job all claim it in the same way."""
+    ranks, left = dict[str, int](), list(tests)
+    while left:
+        seen = set[str]()
+        while left:
+            nodeid, places = max(left, key=lambda test: len(test[1] - seen))
+            if places <= seen:  # all has been seen: once more from the beginning
+                break
+            ranks[nodeid] = len(ranks)
+            seen |= places
+            left = [test for test in left if test[0] != nodeid]
+        else:
+            break
+        if not seen:
+            ranks |= {nodeid: len(ranks) + number for number, (nodeid, _) in enumerate(left)}
+            break
+    return ranks
 
 
 class Loop:
@@ -64,6 +110,7 @@ class Loop:
         self.again = False
         self._trusted: set[str] = set()
         self._useless: set[str] = set()
+        self._hung: set[tuple[str, str]] = set()  # where, and by whom
         settings.load_profile("mutation")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -77,19 +124,59 @@ class Loop:
             for place in reached.get(item.nodeid, {}).get("places", ()):
                 by_place.setdefault(place, []).append(item)
         costs = {item.nodeid: reached.get(item.nodeid, {}).get("seconds", 1.0) for item in items}
+        spreads: dict[str, dict[str, int]] = {}
+        gc.collect()
+        gc.freeze()  # else each child's first collection copies all that the parent has collected
         for mutant in self.course.mutants:
             if time.monotonic() > self.course.until:
                 break
             able = by_place.get(mutant.reach, [])
-            killers = self.course.caught
-            own = f"test_{Path(mutant.file).stem}.py"  # tests of core are named after what they test
-            able.sort(key=lambda item: (-killers[mutant.reach, item.nodeid], own not in item.nodeid, costs[item.nodeid]))
+            killers, near, place = self.course.caught, self._near(mutant), mutant.reach
+            able.sort(key=lambda item: costs[item.nodeid])
+            if self.course.most is not None and len(able) > self.course.most:
+                if place not in spreads:
+                    spreads[place] = spread([(item.nodeid, set(reached[item.nodeid]["places"])) for item in able])
+                ranks = spreads[place]
+                able.sort(key=lambda item: ranks[item.nodeid])
+            able.sort(key=lambda item: (-killers[place, item.nodeid], -near(item)))
+            able.sort(key=lambda item: (place, item.nodeid) in self._hung)
             able = able[: self.course.most]
-            verdict = self._judged(mutant, able)
-            if verdict.by is not None and not verdict.hung:  # to hang takes long: not the one to begin with
-                killers[mutant.reach, verdict.by] += 1
+            verdict = self._judged_after_hangs(mutant, able)
+            if verdict.by is not None and not verdict.hung:
+                killers[place, verdict.by] += 1
             self.course.done(mutant, verdict)
         return True
+
+    def _judged_after_hangs(self, mutant: Mutant, able: list[pytest.Item]) -> Verdict:
+        """Where one test hangs another may say what is wrong, and is not kept waiting by it again."""
+        verdict = self._judged(mutant, able)
+        while verdict.hung and verdict.by is not None:
+            if sum(place == mutant.reach for place, _ in self._hung) >= OTHERS_AFTER_A_HANG:  # as many mutants there do
+                break
+            self._hung.add((mutant.reach, verdict.by))
+            able = [item for item in able if item.nodeid != verdict.by]
+            other = self._judged(mutant, able)
+            if other.by is None:
+                break
+            verdict = other
+        return verdict
+
+    def _near(self, mutant: Mutant) -> Callable[[pytest.Item], int]:
+        """How likely a test is about this mutant: tests of a noun are in a file named after it, as its rules and its SQL
+        are, who caught others of its file may catch this one, and who is named after what is changed is about that."""
+        noun = Path(mutant.file).stem.rstrip("s")  # leases, settle: as the files of tests begin, too
+        of_file: Counter[str] = Counter()
+        for (reach, nodeid), count in self.course.caught.items():
+            if reach.startswith(f"{mutant.file}:"):
+                of_file[nodeid] += count
+
+        changed = {word.rstrip("s") for word in re.findall(r"[a-z]{4,}", mutant.what.lower())} - COMMON
+
+        def near(item: pytest.Item) -> int:
+            named = sum(word in item.name for word in changed)
+            return of_file[item.nodeid] + 3 * written_in(item).removeprefix("test_").startswith(noun) + 4 * named
+
+        return near
 
     # ------------------------------------------------------------------------------------------------------- healthy code
 
@@ -99,7 +186,7 @@ class Loop:
         known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         new = [item for item in items if item.nodeid not in known]
         if new:
-            reach, failed = Reach(), list[str]()
+            reach, failed = Reach(called=self.course.functions), list[str]()
             self._watch(new[0].config, failed.append, lambda _: None)
             for number, item in enumerate(new):
                 began = time.monotonic()
@@ -108,8 +195,9 @@ class Loop:
                 known[item.nodeid] = {"seconds": round(time.monotonic() - began, 3), "places": sorted(places - {""})}
                 if item.nodeid in failed:
                     known[item.nodeid]["places"] = []
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(known))
+                if number % KEPT_EVERY == 0:
+                    known = kept_in(path, known)
+            known = kept_in(path, known)
         return known, bool(new)
 
     def _run(self, item: pytest.Item, following: pytest.Item | None) -> None:
@@ -145,7 +233,7 @@ class Loop:
         began = time.monotonic()
         if not items:
             return Verdict(None, 0, 0.0)
-        directory = tempfile.mkdtemp(prefix="windlass-mutation-", dir=os.environ.get("MUTATION_TMP"))
+        directory = tempfile.mkdtemp(prefix="windlass-mutation-", dir=PLACE)
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -10,10 +10,9 @@ from types import FrameType
 from typing import Any
 
 from mutation.mutant import PACKAGE
-from mutation.sql import blocks as named
 from windlass.drivers.postgres.sql import SQL as POSTGRES
 from windlass.drivers.sqlite.sql import SQL as SQLITE
-from windlass.drivers.statement import Block, Blocks
+from windlass.drivers.statement import Block, Blocks, blocks_of
 
 OF_INTEREST = tuple(f"{PACKAGE}/{part}/" for part in ("core", "drivers/ops", "drivers/sqlite", "drivers/postgres"))
 
@@ -21,14 +20,14 @@ OF_INTEREST = tuple(f"{PACKAGE}/{part}/" for part in ("core", "drivers/ops", "dr
 def files_of(blocks: Blocks, store: str) -> dict[int, str]:
     """Under which name each block is known, by its identity."""
     return {
-        id(getattr(blocks, name)): f"drivers/{store}/sql/{path.name}:{name}"
-        for path in (PACKAGE / "drivers" / store / "sql").glob("*.sql")
-        for name, _ in named(path.read_text())
+        id(getattr(blocks, name)): f"drivers/{store}/sql/{file}:{name}"
+        for file, name, _ in blocks_of(f"windlass.drivers.{store}.sql")
     }
 
 
 class Reach:
-    def __init__(self) -> None:
+    def __init__(self, *, called: bool = True) -> None:
+        self._calls = called
         self._names = files_of(SQLITE, "sqlite") | files_of(POSTGRES, "postgres")
         self._codes: dict[Any, str | None] = {}
         self._found: set[str] = set()
@@ -45,8 +44,9 @@ class Reach:
             return plain(block, name)
 
         Block.__getattribute__ = looked_at  # type: ignore[method-assign, assignment]
-        threading.setprofile(self._called)
-        sys.setprofile(self._called)
+        if self._calls:
+            threading.setprofile(self._called)
+            sys.setprofile(self._called)
         try:
             yield found
         finally:

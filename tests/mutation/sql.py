@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mutation.mutant import PACKAGE, Mutant
+from mutation.mutant import Mutant
+from windlass.drivers.statement import blocks_of
 
 TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<text>'(?:[^']|'')*')|(?P<name>\"[^\"]*\")|(?P<parameter>(?<![\w:']):[a-z_]+)"
@@ -19,8 +20,6 @@ TOKEN = re.compile(
     r"|(?P<operator>->>|->|<>|<=|>=|!=|\|\||::|@>|<@|\?\||\?&|.)",
     re.DOTALL,
 )
-BLOCK = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-COMMENT = re.compile(r"--.*")
 HINT = re.compile(r"\bindexed by \w+")
 
 TURNED = {
@@ -28,6 +27,7 @@ TURNED = {
     "exists": ("not exists",), "is null": ("is not null",), "is not null": ("is null",), "not in": ("in",),
     "not exists": ("exists",), "is distinct from": ("is not distinct from",), "is not distinct from": ("is distinct from",),
 }  # fmt: skip
+OF_ALL = {("=", "any"): "<> all", ("<>", "all"): "= any"}
 CONDITIONS = {"where", "on", "having", "when"}
 BOUNDS = CONDITIONS | {
     "select", "from", "set", "returning", "group", "order", "by", "limit", "union", "all", "then", "else", "as", "join",
@@ -171,6 +171,11 @@ def edits(sql: str) -> Iterator[Edit]:
                 near = sql[max(0, part.start - 30) : part.end + 24]
                 if part.word == "exists" and word(level.parts[index - 1] if index else None) == "if":
                     continue
+                after = level.parts[index + 1] if index + 1 < len(level.parts) else None
+                if isinstance(after, Token) and (part.word, after.word) in OF_ALL:  # `<> any` of two is as good as true
+                    turned = OF_ALL[part.word, after.word]
+                    yield part.start, after.end, turned, f"{part.word} {after.word} → {turned} at …{short(near)}…"
+                    continue
                 for turned in TURNED[part.word]:
                     yield part.start, part.end, turned, f"{part.word} → {turned} at …{short(near)}…"
         if level is not root and word(level.parts[0] if level.parts else None) in CHANGES:
@@ -205,15 +210,17 @@ def left_out(level: Level, sql: str) -> Iterator[Edit]:
     yield at, at, " where false ", told
 
 
-def blocks(text: str) -> Iterator[tuple[str, str]]:
-    parts = BLOCK.split(text)
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        yield name, COMMENT.sub("", body).strip().rstrip(";")
+def blocks_in(file: str) -> Iterator[tuple[str, str]]:
+    """Of a file below the package, by name."""
+    folder, _, wanted = file.rpartition("/")
+    for where, name, text in blocks_of(f"windlass.{folder.replace('/', '.')}"):
+        if where == wanted:
+            yield name, text
 
 
 def mutants_of(file: str) -> Iterator[Mutant]:
     """Of a file below the package. A hint at an index goes too: it would refuse the statement before any test could."""
-    for name, sql in blocks((PACKAGE / file).read_text()):
+    for name, sql in blocks_in(file):
         seen: dict[str, int] = {}
         for start, end, new, what in edits(sql):
             text = HINT.sub("", sql[:start] + new + sql[end:])

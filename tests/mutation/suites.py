@@ -28,23 +28,31 @@ class Suite:
 
 CONFORMANCE = ("tests/drivers/test_conformance.py", "tests/drivers/sqlite/test_transactions.py")
 OTHERS = (
-    "tests/drivers/test_listing_everywhere.py", "tests/drivers/test_order_everywhere.py", "tests/test_usage.py",
-    "tests/test_capacity.py", "tests/test_history.py", "tests/test_why.py", "tests/test_tokens.py", "tests/test_finding.py",
+    "tests/drivers/test_listing_everywhere.py", "tests/drivers/test_order_everywhere.py",
+    "tests/drivers/test_many_limits.py", "tests/drivers/test_backlogs.py", "tests/drivers/test_large_fair_queues.py",
+    "tests/drivers/test_large_groups.py", "tests/drivers/test_referred_jobs.py", "tests/drivers/test_usage_by_days.py",
+    "tests/drivers/test_bad_input_everywhere.py", "tests/others", "tests/test_usage.py", "tests/test_capacity.py",
+    "tests/test_history.py", "tests/test_why.py", "tests/test_tokens.py", "tests/test_finding.py",
     "tests/client/test_schedules.py", "tests/client/test_bad_input.py", "tests/client/test_limits.py",
-    "tests/client/test_groups.py", "tests/client/test_holds.py", "tests/client/test_jobs.py", "tests/coordinator",
-    "tests/test_admin.py", "tests/test_admin_webhooks.py", "tests/test_acting.py", "tests/copying/test_everything_moves.py",
+    "tests/client/test_groups.py", "tests/client/test_holds.py", "tests/client/test_jobs.py",
+    "tests/client/test_placing.py", "tests/client/test_enqueue.py", "tests/coordinator",
+    "tests/acceptance/test_scheduler.py", "tests/acceptance/test_scheduler_limits.py",
+    "tests/acceptance/test_scheduler_people.py", "tests/worker/test_webhooks.py", "tests/test_admin.py",
+    "tests/test_admin_webhooks.py", "tests/test_acting.py", "tests/copying/test_everything_moves.py",
     "tests/copying/test_refusals.py", "tests/acceptance/test_repair.py",
 )  # fmt: skip
-OF_POSTGRES = "conformance steps fences cursor listing numbers sql_enqueue partitions health gathering".split()
+OF_POSTGRES = """conformance steps fences cursor listing numbers sql_enqueue partitions health gathering lost_replies
+ held_rows own_transactions holds""".split()
 STEPS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/drivers/postgres/test_postgres_steps_of_*.py"))
-LOCAL = "not (postgres or Stdlib or Inline or http or wakes or who_waits or the_wait or thousand)"
+OF_SQLITE = ("tests/drivers/sqlite/test_health.py", "tests/drivers/sqlite/test_space.py")
+LOCAL = "not (postgres or Stdlib or Inline or http)"
 MODEL = "tests/drivers/test_model.py"
 
 SUITES = {
     "core": Suite(("tests/core", *CONFORMANCE, *OTHERS), words=LOCAL),
-    "sqlite": Suite((*CONFORMANCE, *OTHERS), words=f"{LOCAL} and not (memory or Memory)"),
+    "sqlite": Suite((*CONFORMANCE, *OTHERS, *OF_SQLITE), words=f"{LOCAL} and not (memory or Memory)"),
     "postgres": Suite(
-        tests=(*(f"tests/drivers/postgres/test_postgres_{name}.py" for name in OF_POSTGRES), *STEPS),
-        start=ONE.start, between=ONE.tidy, stop=ONE.stop,
+        tests=(*(f"tests/drivers/postgres/test_postgres_{name}.py" for name in OF_POSTGRES), *STEPS, *OTHERS),
+        start=ONE.start, between=ONE.tidy, stop=ONE.stop, words="(postgres or Postgres) and not http",
     ),
 }  # fmt: skip

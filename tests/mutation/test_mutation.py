@@ -12,16 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from mutation import code, loop, sql
 from mutation.__main__ import main
-from mutation.every import files_of_core, files_of_sql
+from mutation.every import PARTS, every, files_of_core, files_of_sql
 from mutation.kept import known, write_tried
 from mutation.mutant import PACKAGE, Mutant
 from mutation.page import PAGE, TITLES, concerns, explanations
 from mutation.planting import function_at, plant
+from mutation.reach import Reach
 from windlass.core import guards
 from windlass.drivers.postgres.sql import SQL as POSTGRES
 from windlass.drivers.sqlite.sql import SQL as SQLITE
@@ -44,6 +47,12 @@ def test_of_an_or_each_side_is_made_false() -> None:
     assert made < mutated("where a < 1 or c")
 
 
+def test_who_is_one_of_many_becomes_who_is_none_of_them() -> None:
+    assert "where a <> all(:a)" in mutated("where a = any(:a)")
+    assert "where a <> any(:a)" not in mutated("where a = any(:a)")
+    assert "where a = any(:a)" in mutated("where a <> all(:a)")
+
+
 def test_an_assignment_compares_nothing_and_what_is_assigned_may() -> None:
     assert mutated("update t set a = 1, b = (c = 2)") == {"update t set a = 1, b = (c <> 2)"}
 
@@ -63,6 +72,23 @@ def test_a_mutant_takes_the_same_parameters_in_the_same_order(store: str, blocks
         for mutant in sql.mutants_of(file):
             block: Block = getattr(blocks, mutant.place)
             assert Block(mutant.place, mutant.text, block._mark).names == block.names, mutant.what
+
+
+def test_a_docstring_is_no_part_of_a_mutant() -> None:
+    def left(words: str) -> str:
+        lines = [
+            "class C:",
+            f"    {words}",
+            "    def f(self, a):",
+            f"        {words}",
+            "        def g():",
+            f"            {words}",
+        ]
+        [(_, function)] = code.functions(code.without_docstrings(ast.parse("\n".join([*lines, "        return a < 1"]))))
+        return ast.unparse(function)
+
+    assert left('"""One."""') == left('"""Two, at length."""')
+    assert "One" not in left('"""One."""')
 
 
 def test_python_is_turned_negated_and_skipped() -> None:
@@ -115,8 +141,7 @@ def test_what_is_planted_acts_wherever_the_function_was_imported() -> None:
 
 def test_every_explanation_is_of_a_mutant_that_there_is() -> None:
     """An explanation that nothing needs any more is one that somebody will believe."""
-    mutants = [m for store in ("sqlite", "postgres") for file in files_of_sql(store) for m in sql.mutants_of(file)]
-    mutants += of_core()
+    mutants = [mutant for part in PARTS for mutant in every(part)]
     unused = [explanation for explanation in explanations() if not any(concerns(explanation, mutant) for mutant in mutants)]
     assert unused == []
 
@@ -144,6 +169,18 @@ def test_what_a_machine_finds_is_added_to_what_came_with_the_repository(tmp_path
     write_tried(known(tried, results), ["aaa", "bbb", "ccc", "ddd"], tried)
     assert tried.read_text() == "aaa killed 3\nbbb killed 4\nccc hung 4\n"
     assert known(tried, tmp_path / "nothing")["bbb"].how == "killed"
+
+
+def test_what_two_runs_learn_of_tests_is_kept_of_both(tmp_path: Path) -> None:
+    path = tmp_path / "reach.json"
+    loop.kept_in(path, {"one": 1})
+    assert loop.kept_in(path, {"two": 2}) == json.loads(path.read_text()) == {"one": 1, "two": 2}
+
+
+def test_without_a_look_at_calls_blocks_are_noted_all_the_same() -> None:
+    with Reach(called=False).noted() as places:
+        POSTGRES.reached(seqs=[])
+    assert places == {"drivers/postgres/sql/leases.sql:reached"}
 
 
 def test_the_page_tells_of_as_many_as_are_kept() -> None:
@@ -174,3 +211,24 @@ def test_a_child_that_says_nothing_any_more_has_hung_and_is_not_killed(
         assert child.stdin is not None
         child.stdin.close()
     assert (told[0], told[2]) == (by, hung)
+
+
+def test_where_one_test_hangs_another_may_say_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it is not kept waiting by the one that hung, neither for this mutant nor for others of the place."""
+    one, two = Mutant("x.sql", "p", "w", "1"), Mutant("x.sql", "p", "w", "2")
+    verdicts = list[loop.Verdict]()
+    reached: Any = {name: {"seconds": cost, "places": ["x.sql:p"]} for cost, name in enumerate(("hangs", "fails"))}
+    course = loop.Course([one, two], lambda _, verdict: verdicts.append(verdict), float("inf"), Path("nowhere"))
+    looped = loop.Loop(course)
+    first = list[str]()
+
+    def judged(_: Mutant, items: list[Any]) -> loop.Verdict:
+        first.append(items[0].nodeid)
+        return loop.Verdict(items[0].nodeid, 1, 0.0, hung=items[0].nodeid == "hangs")
+
+    monkeypatch.setattr(looped, "_reached", lambda _: (reached, False))
+    monkeypatch.setattr(looped, "_judged", judged)
+    items: Any = [SimpleNamespace(nodeid=name) for name in reached]
+    looped.pytest_runtestloop(cast("Any", SimpleNamespace(items=items)))
+    assert [(verdict.by, verdict.hung) for verdict in verdicts] == [("fails", False), ("fails", False)]
+    assert first == ["hangs", "fails", "fails"]

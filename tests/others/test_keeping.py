@@ -12,7 +12,7 @@ from windlass import Windlass
 from windlass.admin import Admin
 from windlass.clock import ManualClock
 from windlass.context import Context
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.policies import Retry, fixed
 from windlass.signals import Snooze
 

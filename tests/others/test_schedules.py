@@ -17,7 +17,7 @@ from windlass.coordinator.firing import SHORTEST, fire_all
 from windlass.coordinator.ticking import keep_ticking
 from windlass.core import cron
 from windlass.core.alterations import PutQueue
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.errors import InvalidInput
 
 DAY = 24 * HOUR

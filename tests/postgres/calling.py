@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from windlass.core.changes import Ack, Retry
 from windlass.core.duties import ForgetKeys, SampleQueues
 from windlass.core.queries import AllWorkers
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim, JobQuery, Renewal
+from windlass.drivers.values import Claim, JobQuery, Renewal
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, NewJob
 
@@ -118,6 +119,27 @@ async def timed(call: Awaitable[Any]) -> tuple[float, Any]:
     except Exception as error:
         answer = error
     return time.monotonic() - began, answer
+
+
+class Machine:
+    """`with Machine() as machine`: the longest time for which a thread that has nothing to do was kept from doing it."""
+
+    def __enter__(self) -> Machine:
+        self.longest = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._measure)
+        self._thread.start()
+        return self
+
+    def _measure(self) -> None:
+        before = time.monotonic()
+        while not self._ended.wait(0.01):
+            before, took = time.monotonic(), time.monotonic() - before
+            self.longest = max(self.longest, took - 0.01)
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
 
 
 class Lag:

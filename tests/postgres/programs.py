@@ -16,8 +16,8 @@ from windlass.core.settle import settle as decide
 from windlass.drivers.ops import people
 from windlass.drivers.postgres import leases, linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Claim
 from windlass.types import Claimed, NewJob
 
 from .server import Server, unique_name
@@ -97,7 +97,8 @@ def settle(jobs: list[Claimed], outcome: Any = None, now: int = NOW) -> Op[list[
 
 
 def settled(units: Sequence[Settlement], now: int) -> Op[list[Answer]]:
-    """As the driver settles: what can be one statement, then what nobody holds, then what is left."""
+    """As the driver settles: what can be one statement, then what nobody holds, then what is left, without the wait for
+    held rows before it, which keeps nothing."""
     simple = settlement.is_simple(units, now)
     told = yield from settlement.ack_at_once(units, now) if simple else transaction(settlement.settle_free(units, now))
     left = [unit for unit, answer in zip(units, told, strict=True) if answer is None]

@@ -120,8 +120,14 @@ class Server:
         self.start()
 
     def kill_backend(self, pid: int) -> None:
-        """SIGKILL to the process of one session: the server drops all sessions and recovers. See `until_ready`."""
+        """SIGKILL to the process of one session: the server drops all sessions and recovers. See `until_ready`, to which a
+        server that has not noticed yet would look ready: it has noticed when it has taken leave of the process."""
         os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + PATIENCE
+        while Path(f"/proc/{pid}").exists():
+            if time.monotonic() > until:
+                raise ServerFailed(f"the server did not notice within {PATIENCE:.0f} s\n{self.log()}")
+            time.sleep(0.001)
 
     def promote(self) -> None:
         """Turn a standby into a primary; it accepts writes on return."""

@@ -10,7 +10,7 @@ import pytest
 
 from windlass.core.alterations import PutLimit, SetPaused
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 from .server import Server

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from windlass import Windlass
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 
 CANARY = {"a": 4711, "b": 1}
 SHAPE_OF_POSTGRES = """

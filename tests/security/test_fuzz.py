@@ -298,7 +298,7 @@ async def _nothing() -> None: ...
 
 def test_a_filter_with_an_endless_number_is_refused_also_behind_a_cursor() -> None:
     cursor = text_of(Cursor(digest_of(Filter(), "newest"), False, None, 1))
-    with pytest.raises(InvalidInput, match="more than 64 bits"):
+    with pytest.raises(InvalidInput, match=r"^older_than: "):
         asyncio.run(IN_MEMORY.admin.jobs(Filter(older_than=2**64), cursor=cursor))
 
 

@@ -102,7 +102,7 @@ def test_a_job_whose_worker_was_lost_is_counted_as_rescued_by_the_next() -> None
 
         await work.enqueue()
         await work.enqueue()
-        from windlass.drivers.protocol import Claim
+        from windlass.drivers.values import Claim
 
         claim = Claim(queues=("default",), limit=1, lease_for=SECOND, worker_id="gone", token="t")
         assert len(await stage.store.driver.claim(claim, now=stage.clock.now())) == 1

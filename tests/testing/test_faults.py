@@ -14,7 +14,7 @@ import pytest
 
 from windlass import Context, Retry, Windlass, current, fixed
 from windlass.clock import SECOND
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import InvalidInput, LeaseLost, OutcomeUnknown, StoreUnreachable
 from windlass.sealing import new_line
 from windlass.testing import Testing, WorkerDied, testing

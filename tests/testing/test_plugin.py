@@ -59,10 +59,12 @@ def test_a_test_has_the_app_of_the_project_on_a_store_of_its_own(project: pytest
     result = run(
         project,
         """
+        import datetime
         import shop
         import pytest
 
         before = shop.app.client
+        NINE = datetime.datetime(2026, 1, 5, 9, tzinfo=datetime.UTC)  # minutes from now on are in no other hour
 
         @pytest.fixture(autouse=True)
         def empty():
@@ -82,6 +84,7 @@ def test_a_test_has_the_app_of_the_project_on_a_store_of_its_own(project: pytest
         def test_three_has_the_old_one_back():
             assert shop.app.client is before
 
+        @pytest.mark.windlass(now=NINE)
         def test_time(windlass):
             shop.send.using(delay="2m").enqueue_sync("nobody")
             assert windlass.drain_sync().claimed == 0

@@ -43,6 +43,8 @@ ONCE_FAILED: Final = {
     7535: "two whose clocks differ let a job through and parked it again, for ever",
     1003473: "a worker whose clock was ahead took a job back at each look, its owner claimed it again at once, for ever",
     3037538: "a heartbeat that arrived after a later one made its worker look silent, and cost it the lease of a job",
+    5003304: "a leader that was out of the registry took the answer that it leads still for more time, beside the next one",
+    5054595: "the judge blamed a repeated call for the end of another job of its batch, which stopped the group of both",
 }  # fmt: skip
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import runpy
+import signal
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from windlass.coordinator.registry import Registry
 from windlass.core.changes import Expire
 from windlass.core.settle import Execution, Failed, Outcome, Released, Succeeded, settle
 from windlass.drivers.memory import duties, fleet, leases, settlement
+from windlass.testing.simulator import run
 from windlass.testing.simulator.real import real_worker
 from windlass.testing.simulator.run import Campaign, main
 from windlass.testing.simulator.scenario import Seat, simulate
@@ -246,6 +249,28 @@ def test_a_campaign_that_is_interrupted_tells_what_it_has_seen(
     told = capsys.readouterr().out
     assert "stopped: of the seeds from 0 on, 20 were gone through" in told
     assert "0 of 20 seeds broke a rule" in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_campaign_in_the_background_can_be_interrupted(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """Shells let it ignore SIGINT, and SIGTERM would end it without a word of what it has seen."""
+    interrupted = []
+
+    def go(argv: Sequence[str], worker: object) -> int:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        interrupted.append(number)
+        return 130
+
+    monkeypatch.setattr(run, "main", go)
+    before = [signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with pytest.raises(SystemExit):
+            runpy.run_path(run.__file__.replace("run.py", "__main__.py"), run_name="__main__")
+    finally:
+        for one, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(one, handler)
+    assert interrupted == [number]
 
 
 def test_a_program_that_never_rests_is_caught() -> None:

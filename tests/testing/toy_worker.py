@@ -13,7 +13,7 @@ from windlass.clock import SECOND
 from windlass.core.changes import Settlement
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution, Failed, Outcome, Rejected, Released, Snoozed, Succeeded, WasCancelled, settle
-from windlass.drivers.protocol import Claim, Renewal
+from windlass.drivers.values import Claim, Renewal
 from windlass.errors import StoreError
 from windlass.testing.simulator.history import Lease
 from windlass.testing.simulator.scenario import LEASE, Seat

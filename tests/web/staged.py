@@ -16,7 +16,7 @@ from windlass.core.changes import Ack, Fail, Report
 from windlass.core.changes import Retry as Again
 from windlass.core.duties import RollUpUsage, SampleQueues
 from windlass.core.webhooks import Answer
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.records import WorkerInfo
 from windlass.types import NewJob
 

@@ -255,6 +255,21 @@ def test_sessions_end_by_themselves_and_are_bounded() -> None:
     asyncio.run(main())
 
 
+def test_nobody_signs_out_others_by_signing_in_again_and_again() -> None:
+    async def verify(secret: str) -> Principal | None:
+        return LOCAL
+
+    async def main() -> None:
+        sessions = Sessions(verify, lambda: 0)
+        ada = await sessions.begin("of ada")
+        for _ in range(2 * MOST):
+            last = await sessions.begin("of somebody else")
+        assert await sessions.who(ada or "") == LOCAL
+        assert await sessions.who(last or "") == LOCAL
+
+    asyncio.run(main())
+
+
 # ------------------------------------------------------------------------------------------------------------------- CSRF
 
 
@@ -278,6 +293,26 @@ def test_a_session_changes_nothing_without_the_token_of_a_page_of_ours() -> None
         assert (await client.post(pause, headers={**SAME, "X-CSRF-Token": csrf})).json()["changed"]
 
     lived(story)
+
+
+def test_a_page_of_another_site_fetches_nothing_with_a_credential_that_is_not_its_own() -> None:
+    """It could not read it, but it could open every stream that there may be."""
+
+    async def story(desk: Desk, client: httpx2.AsyncClient) -> None:
+        for site in ("cross-site", "same-site"):
+            fetched = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+            for path in ("/api/jobs", "/jobs", "/api/events"):
+                assert (await client.get(path, headers=fetched)).status_code == 403
+            assert (await client.get("/jobs", headers={**fetched, "Sec-Fetch-Mode": "navigate"})).status_code == 200
+            own = bearer(await token(desk, "read", name=site))
+            assert (await client.get("/api/jobs", headers={**fetched, **own})).status_code == 200
+            assert (await client.get("/livez", headers=fetched)).status_code == 200
+        ours = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+        for _ in range(2 * Bounds().burst):
+            assert (await client.get("/api/jobs", headers=fetched)).status_code == 403, "and uses up nobody's pace"
+        assert (await client.get("/api/jobs", headers=ours)).status_code == 200
+
+    lived(story, Access(anonymous=LOCAL))
 
 
 def test_the_token_of_one_session_is_nothing_to_another() -> None:
@@ -403,6 +438,20 @@ def test_payloads_are_whole_only_for_those_who_may_see_them() -> None:
             assert (view["payload"]["password"], view["redacted"]) == ("c4n4ry-s3cret", False)
 
     lived(story)
+
+
+def test_a_token_of_another_org_is_not_the_same_caller_for_having_the_same_name() -> None:
+    """Nobody uses up the pace, or the streams, of somebody else."""
+
+    async def main() -> None:
+        desk = Desk(Access(), bounds=Bounds(rate=0.001, burst=2, streams_each=1))
+        async with desk.app, desk.client() as client:
+            acme, evil = [bearer(await token(desk, "read", org_id=org)) for org in ("acme", "evil")]
+            codes = [(await client.get("/api/jobs", headers=evil)).status_code for _ in range(3)]
+            assert codes == [200, 200, 429]
+            assert (await client.get("/api/jobs", headers=acme)).status_code == 200
+
+    asyncio.run(main())
 
 
 # -------------------------------------------------------------------------------------------------------------------- pace

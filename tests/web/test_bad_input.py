@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from web.conftest import Desk, on_a_desk
 from windlass.errors import StoreError, StoreUnreachable
 from windlass.web.bounds import Bounds
-from windlass.web.reading import depth_of
+from windlass.web.reading import shape_of
 
 JSON = {"Content-Type": "application/json"}
 WISH = '{"type": "add", "payload": {"a": 1, "b": 2}}'
@@ -90,6 +91,116 @@ async def test_a_body_that_is_too_large_is_not_read_to_its_end(desk: Desk, clien
     problem(await client.post("/api/jobs", content=endless(), headers=JSON), 413, "too-large")
     assert taken <= (1 << 20) + (1 << 17)
     problem(await client.post("/api/jobs", content=b" " * (10 << 20), headers=JSON), 413, "too-large")
+    await unchanged(desk)
+
+
+@pytest.mark.parametrize("said", ["9" * 5_000, "9" * 19, "-1", "+1", "1.0", "1e3", " ", "", "\xb2", "0x10", "1_000"])
+def test_a_content_length_that_is_none_is_refused(said: str) -> None:
+    """A server refuses most of these before us; another one may not."""
+    said_so = [(b"content-type", b"application/json"), (b"content-length", said.encode("latin-1"))]
+
+    async def main() -> None:
+        desk = Desk()
+        async with desk.app:
+            assert await raw(desk, "POST", "/api/jobs", said_so) == (400, "urn:windlass:malformed-request")
+            await unchanged(desk)
+
+    asyncio.run(main())
+
+
+def test_a_query_string_that_is_no_text_is_refused() -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.app:
+            for path in ("/api/jobs", "/", "/nowhere"):
+                assert await raw(desk, "GET", path, [], b"type=\xff") == (400, "urn:windlass:malformed-query")
+
+    asyncio.run(main())
+
+
+async def raw(
+    desk: Desk, method: str, path: str, headers: list[tuple[bytes, bytes]], query: bytes = b""
+) -> tuple[int, str]:
+    """What no client of ours would let through; nor does every server."""
+    answer: list[Any] = []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http", "path": path,
+        "raw_path": path.encode(), "query_string": query, "root_path": "", "headers": [(b"host", b"localhost"), *headers],
+        "client": ("127.0.0.1", 1), "server": ("localhost", 80),
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": WISH.encode(), "more_body": False}
+
+    async def send(message: Any) -> None:
+        answer.append(message)
+
+    await desk.web(scope, receive, send)
+    return answer[0]["status"], json.loads(answer[1]["body"])["type"]
+
+
+@pytest.mark.parametrize(
+    "body", ["[" + "{}," * 200_000 + "{}]", '{"type": "add", "payload": {"a": [' + "[]," * 100_000 + "1]}}"]
+)
+def test_a_body_of_very_many_objects_is_refused_before_they_are_made(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        desk = Desk()
+        async with desk.app, desk.client() as client:
+            monkeypatch.setattr("msgspec.json.decode", None)
+            found = problem(await client.post("/api/jobs", content=body, headers=JSON), 413, "too-large")
+            assert "100,000 objects and lists" in found["detail"]
+
+    asyncio.run(main())
+
+
+def test_a_worker_may_say_more_at_once_and_not_without_end() -> None:
+    async def main() -> None:
+        desk = Desk(bounds=Bounds(objects=10, work_objects=70))
+        async with desk.app, desk.client() as client:
+            ends = [{"id": "x", "token": "t", "outcome": "succeeded"}]
+            answer = await client.post("/api/worker/v1/finish", json={"ended": ends * 20})
+            assert answer.status_code == 200
+            problem(await client.post("/api/worker/v1/finish", json={"ended": ends * 70}), 413, "too-large")
+
+    asyncio.run(main())
+
+
+@on_a_desk
+async def test_a_body_that_does_not_arrive_is_not_waited_for(desk: Desk, client: httpx2.AsyncClient) -> None:
+    async def never() -> Any:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("windlass.web.reading.PATIENCE", 0.05)
+        answer = await asyncio.wait_for(client.post("/api/jobs", content=never(), headers=JSON), 5)
+    problem(answer, 408, "too-slow")
+    await unchanged(desk)
+
+
+@on_a_desk
+async def test_moments_at_the_ends_of_the_calendar_are_moments_of_any_zone(desk: Desk, client: httpx2.AsyncClient) -> None:
+    query = {"since": "0001-01-01T00:00:00+14:00", "until": "9999-12-31T23:59:59-14:00"}
+    for path in ("/api/usage", "/api/usage.csv"):
+        assert (await client.get(path, params=query)).status_code == 200
+
+
+@on_a_desk
+async def test_a_form_of_very_many_fields_is_refused(desk: Desk, client: httpx2.AsyncClient) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = await client.post("/sign-in", content="a&" * 400_000, headers=form)
+    assert answer.status_code == 413
+    assert "1,000 fields" in answer.text
+
+
+@on_a_desk
+async def test_arguments_in_a_form_are_bounded_like_others(desk: Desk, client: httpx2.AsyncClient) -> None:
+    from web.test_access import csrf_in
+
+    csrf = csrf_in(await client.get("/jobs/new"))
+    form = {"csrf": csrf, "type": "add", "params": "[" + "[]," * 100_000 + "1]"}
+    answer = await client.post("/jobs/new", data=form)
+    assert "100,000 objects and lists" in answer.text
     await unchanged(desk)
 
 
@@ -193,13 +304,25 @@ def test_what_goes_wrong_here_is_logged_and_not_told(caplog: pytest.LogCaptureFi
     [("1", 0), ("[]", 1), ('{"a": [1, {"b": []}]}', 4), ('"[[[["', 0), ('"\\"[[["', 0), ("[[[", 3), ('["]]", [', 2)],
 )
 def test_the_depth_of_json_is_that_of_its_brackets(text: str, depth: int) -> None:
-    assert depth_of(text.encode()) == depth
+    assert shape_of(text.encode(), depth, 100)[0] <= depth
+    assert depth == 0 or shape_of(text.encode(), depth - 1, 100)[0] == depth
 
 
-@pytest.mark.parametrize("text", ['"' + '\\"' * 200_000, '"\\' * 200_000, "[" * 400_000, '["' * 200_000])
+@pytest.mark.parametrize(
+    ("text", "many"), [("[{}, {}, [{}]]", 5), ('["[[[[", "\\"[[[["]', 1), ('{"a": {"{": [1, 2, 3]}}', 3), ("1", 0)]
+)
+def test_objects_and_lists_of_json_are_counted(text: str, many: int) -> None:
+    assert shape_of(text.encode(), 64, many)[1] <= many
+    assert many == 0 or shape_of(text.encode(), 64, many - 1)[1] == many
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"' + '\\"' * 200_000, '"\\' * 200_000, "[" * 400_000, '["' * 200_000, '"",' * 200_000, "]" * 400_000, "[]" * 200_000],
+)
 def test_the_depth_is_known_in_a_time_by_the_length_of_the_body(text: str) -> None:
     began = time.thread_time()
-    depth_of(text.encode())
+    shape_of(b"[]" * 100 + text.encode(), 10**9, 10**9)
     assert time.thread_time() - began < 2
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from windlass.admin.views import RunView
+from windlass.ids import Ids
 from windlass.web.pages.bars import bars
 from windlass.web.pages.charts import Series, levels, lined, spark, spark_bars, stacked, steps, time_steps
 from windlass.web.pages.formats import duration, part, percent, query, rate, relative, short_id, size, slug, span
@@ -115,7 +116,10 @@ def test_a_name_is_one_part_of_a_path_and_one_id() -> None:
     assert slug("mail") == "mail"
     assert slug('"><x>') != slug('"><y>')
     assert query({"a": "x y", "b": None, "c": ""}) == "?a=x+y"
-    assert short_id("019d2f1b-57a1-7c3e") == "019d2f1b-57a1"
+    assert short_id("019d2f1b-57a1-7c3e-8a2b-0123456789ab") == "019d2f1b…456789ab"
+    assert short_id("nightly-report") == "nightly-report"
+    ids = Ids()
+    assert len({short_id(ids.job(1_700_000_000_000_000)) for _ in range(200)}) == 200, "they begin alike"
 
 
 def test_values_are_exact_and_rows_are_brief() -> None:

@@ -97,8 +97,8 @@ async def test_queues_are_told_when_they_have_changed(desk: Desk, client: httpx2
         for stream in (one, other):
             assert await stream.next() == ("queues", _counts({"queued": 2}))
         assert one.headers["content-type"].startswith("text/event-stream")
-        assert desk.web.state.site.streams == {"local": 2}
-    assert desk.web.state.site.streams == {"local": 0}
+        assert desk.web.state.site.streams == {(None, "local"): 2}
+    assert desk.web.state.site.streams == {(None, "local"): 0}
 
 
 class _counts:  # noqa: N801  # reads as the value that it stands for
@@ -177,6 +177,46 @@ def test_streams_are_bounded_and_a_place_is_free_again_when_one_is_left() -> Non
                 assert answer.headers["retry-after"] == "10"
             async with reading(desk, "/api/events") as stream:
                 assert await stream.next() is not None
+
+    asyncio.run(main())
+
+
+@on_a_desk
+async def test_a_reader_that_takes_nothing_gives_its_place_back(desk: Desk, client: httpx2.AsyncClient) -> None:
+    class Stalled(Stream):
+        async def _send(self, message: Any) -> None:
+            await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streaming, "STALLED", 0.05)
+        await asyncio.wait_for(Stalled(desk, "/api/events").run(), 5)
+    assert desk.web.state.site.streams == {(None, "local"): 0}
+
+
+@on_a_desk
+async def test_whoever_asks_for_the_head_of_a_stream_does_not_wait_for_its_end(
+    desk: Desk, client: httpx2.AsyncClient
+) -> None:
+    answer = await asyncio.wait_for(client.head("/api/events"), 5)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert not desk.web.state.site.streams
+
+
+def test_the_streams_of_a_token_are_not_those_of_its_namesake_in_another_org() -> None:
+    async def main() -> None:
+        desk = Desk(bounds=Bounds(streams_each=1))
+        async with desk.app:
+            job = await desk.add.using(org_id="acme").enqueue(1, 2)
+            made = desk.web.state.site.admin()
+            _, acme = await made.create_token("ci", ("read",), org_id="acme")
+            _, evil = await made.create_token("ci", ("read",), org_id="evil")
+            other = await desk.add.using(org_id="evil").enqueue(1, 2)
+            async with reading(desk, f"/api/events?job={other.id}", evil) as first:
+                assert await first.next() is not None
+                async with reading(desk, f"/api/events?job={job.id}", acme) as second:
+                    assert await second.next() is not None
+                    assert second.status == 200
 
     asyncio.run(main())
 

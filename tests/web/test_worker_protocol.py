@@ -18,7 +18,7 @@ from windlass.core.queries import AuditLog
 from windlass.core.usage import DAY
 from windlass.drivers.http.encoding import encoded
 from windlass.drivers.http.wire import ROOT, SettleCall
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.types import Claimed
 from windlass.web.access import LOCAL, Access
 from windlass.web.app import web_app

@@ -1,12 +1,13 @@
-"""Both stores, where it matters."""
+"""A worker that claims ahead."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from windlass.worker.pace import Pace
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+@pytest.fixture
+def prefetching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if handlers had been measured to be quick."""
+    monkeypatch.setattr(Pace, "prefetch", property(lambda self: min(3, self._most)))

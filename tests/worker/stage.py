@@ -11,8 +11,10 @@ from typing import Any
 
 from windlass.app import Windlass
 from windlass.clock import ManualClock
+from windlass.context import Context
 from windlass.drivers import open_driver
 from windlass.policies import Retry, fixed
+from windlass.tasks import Task
 from windlass.testing.faulty import Faulty
 from windlass.types import Job
 from windlass.worker import Worker
@@ -81,6 +83,47 @@ async def heard(event: threading.Event) -> None:
     """An event that handlers of both kinds wait for."""
     while not event.is_set():  # noqa: ASYNC110 - nothing tells a loop of it
         await asyncio.sleep(0.002)
+
+
+def heeding(stage: Stage, run: str) -> tuple[Task[..., None], threading.Event, list[str]]:
+    """A task, async or in a thread, that ends when the event is set; and the ids of the jobs that began, in their order."""
+    go, began = threading.Event(), list[str]()
+
+    @stage.app.task(context=True)
+    async def waits(ctx: Context) -> None:
+        began.append(ctx.job.id)
+        await heard(go)
+
+    @stage.app.task(context=True)
+    def blocks(ctx: Context) -> None:
+        began.append(ctx.job.id)
+        assert go.wait(PATIENCE)
+
+    return (waits if run == "async" else blocks), go, began
+
+
+def sleeping(stage: Stage) -> tuple[Task[..., None], list[int]]:
+    """A task that sleeps until it is stopped; and at what times of the stage's clock it was."""
+    stopped_at: list[int] = []
+
+    @stage.app.task
+    async def sleeps() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopped_at.append(stage.clock.now())
+            raise
+
+    return sleeps, stopped_at
+
+
+async def let_lapse(stage: Stage, lease: int, stopped_at: list[int], steps: int = 20) -> None:
+    """A lease goes by in small steps, so that the moment can be told at which a handler was stopped."""
+    for _ in range(steps):
+        stage.clock.advance(lease // 20)
+        await asyncio.sleep(0.03)
+        if stopped_at:
+            break
 
 
 def on_stage(url: str, play: Callable[[Stage], Awaitable[None]], **settings: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from windlass.clock import SECOND
 from windlass.context import Context
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.worker.holdings import Held
 
 from .stage import Stage, on_stage

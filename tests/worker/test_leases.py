@@ -10,22 +10,15 @@ import pytest
 
 from windlass.clock import SECOND
 from windlass.context import Context
-from windlass.core.alterations import Revoke
+from windlass.core.alterations import Cancel, Revoke
 from windlass.core.changes import Release
-from windlass.drivers.protocol import Claim
-from windlass.worker import finish
-from windlass.worker.pace import Pace
+from windlass.drivers.values import Claim
+from windlass.worker import finish, keeper
 
-from .stage import PATIENCE, Stage, heard, on_stage
+from .stage import PATIENCE, Stage, heard, heeding, let_lapse, on_stage, sleeping
 
 LEASE = 3 * SECOND // 10
 THEIRS = "stolen"
-
-
-@pytest.fixture
-def prefetching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if handlers had been measured to be quick."""
-    monkeypatch.setattr(Pace, "prefetch", property(lambda self: min(3, self._most)))
 
 
 async def steal(stage: Stage, job_id: str) -> None:
@@ -201,31 +194,49 @@ def test_a_renewal_that_meets_a_job_which_has_just_ended_is_no_lost_lease(url: s
 @pytest.mark.parametrize("how", ["fail", "hang"])
 def test_a_worker_that_cannot_renew_stops_its_handlers_before_anybody_may_take_the_job(url: str, how: str) -> None:
     async def play(stage: Stage) -> None:
-        stopped_at: list[int] = []
-
-        @stage.app.task
-        async def waits() -> None:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                stopped_at.append(stage.clock.now())
-                raise
-
+        waits, stopped_at = sleeping(stage)
         job = await waits.enqueue()
         async with stage.working() as worker:
             await stage.until_state(job.id, "running")
             getattr(stage.store, how)("extend", "claim")
-            for _ in range(20):  # time passes in small steps, so that the moment can be told
-                stage.clock.advance(LEASE // 20)
-                await asyncio.sleep(0.03)
-                if stopped_at:
-                    break
+            await let_lapse(stage, LEASE, stopped_at)
             row = await stage.fetch(job.id)
             assert row.lease_expires_at is not None
             assert stopped_at, "still running when its lease had lapsed"
             assert stopped_at[0] < row.lease_expires_at
             assert (worker.stats.leases_lost, row.state) == (1, "running")
             stage.store.mend()
+
+    on_stage(url, play)
+
+
+def test_a_lease_that_was_fenced_is_lost_once_also_when_the_job_comes_back_to_the_same_worker(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        go = threading.Event()
+
+        @stage.app.task
+        def deaf() -> None:
+            assert go.wait(PATIENCE)
+
+        job = await deaf.enqueue()
+        async with stage.working(threads=2) as worker:
+            await stage.until_state(job.id, "running")
+            stage.store.fail("extend", "claim")
+            stage.clock.advance(2 * LEASE // 3)
+            await stage.until(lambda: worker.stats.leases_lost == 1)
+            [fenced] = worker._holdings
+            timer = fenced.timer
+            stage.clock.advance(LEASE)
+            stage.store.mend()
+
+            async def is_back() -> bool:
+                return (await stage.fetch(job.id)).executions == 2
+
+            await stage.until(is_back)
+            await stage.until(lambda: fenced not in list(worker._holdings))
+            assert (worker.stats.leases_lost, fenced.timer) == (1, timer), "nor has its handler more time to stop"
+            go.set()
+            await stage.until_state(job.id, "succeeded")
 
     on_stage(url, play)
 
@@ -259,23 +270,112 @@ def test_a_renewal_that_is_never_answered_is_asked_again_in_time() -> None:
     on_stage("memory://", play)
 
 
+def test_reads_that_hang_keep_no_lease_from_being_renewed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether somebody is to be cancelled is asked between renewals, and reads may wait behind those of others."""
+    monkeypatch.setattr(keeper, "NEWS_EVERY", 20_000)
+
+    async def play(stage: Stage) -> None:
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        @stage.app.task
+        async def waits() -> str:
+            begun.set()
+            await go.wait()
+            return "unharmed"
+
+        job = await waits.enqueue()
+        stage.store.hang("get")
+        async with stage.working() as worker:
+            await begun.wait()
+            stage.clock.advance(20_000)
+            await stage.until(lambda: stage.store.under_way["get"] > 0)
+            stage.clock.advance("20s")
+            await stage.until(lambda: stage.store.calls["extend"] > 0)
+            stage.store.mend()
+            go.set()
+            assert await job.result(timeout=5) == "unharmed"
+            assert worker.stats.leases_lost == 0
+
+    on_stage(url, play, lease="60s")
+
+
+def test_a_handler_that_is_being_cancelled_is_not_interrupted_once_more_by_a_look_that_was_slower() -> None:
+    """The renewal has told it meanwhile, and it puts things in order."""
+
+    async def play(stage: Stage) -> None:
+        events = list[str]()
+
+        @stage.app.task
+        async def waits() -> None:
+            events.append("begun")
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                events.append("cancelled")
+                await asyncio.sleep(0.2)
+                events.append("in order")
+                raise
+
+        asked, wanted, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def slow(call: Any, args: Any) -> Any:
+            asked.set()
+            await wanted.wait()
+            answer = await call()
+            await go.wait()
+            return answer
+
+        job = await waits.enqueue()
+        async with stage.working():
+            await stage.until(lambda: events == ["begun"])
+            stage.store.faults["get"] = slow
+            stage.clock.advance("1s")
+            await asked.wait()
+            await stage.store.driver.alter([Cancel(job.id)], now=stage.clock.now())
+            wanted.set()
+            stage.clock.advance("1s")
+            await stage.until(lambda: len(events) == 2)
+            go.set()
+            await stage.until_state(job.id, "cancelled")
+            assert events == ["begun", "cancelled", "in order"]
+
+    on_stage("memory://", play, lease="3s")
+
+
+def test_a_look_that_is_never_answered_is_given_up_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keeper, "NEWS_EVERY", 20_000)
+    monkeypatch.setattr(keeper, "LOOK_WITHIN", 0.02)
+
+    async def play(stage: Stage) -> None:
+        begun = asyncio.Event()
+
+        @stage.app.task
+        async def waits() -> None:
+            begun.set()
+            await asyncio.sleep(60)
+
+        job = await waits.enqueue()
+        async with stage.working() as worker:
+            await begun.wait()
+            assert await job.cancel() == "requested"
+            stage.store.hang("get")
+            stage.clock.advance(20_000)
+            await stage.until(lambda: worker.stats.store_errors >= 2)
+            assert caplog.text.count("who is to be cancelled is told late") == 1, "once, not at each look"
+            stage.store.mend()
+            await stage.until_state(job.id, "cancelled")
+            assert stage.store.calls["extend"] == 0, "no renewal was due"
+
+    on_stage("memory://", play, lease="30s")
+
+
 @pytest.mark.usefixtures("prefetching")
 @pytest.mark.parametrize("run", ["async", "thread"])
 def test_a_prefetched_job_whose_lease_is_lost_never_starts_here(url: str, run: str) -> None:
     async def play(stage: Stage) -> None:
-        go, began = threading.Event(), []
-
-        @stage.app.task(context=True)
-        async def waits(ctx: Context) -> None:
-            began.append(ctx.job.id)
-            await heard(go)
-
-        @stage.app.task(context=True)
-        def blocks(ctx: Context) -> None:
-            began.append(ctx.job.id)
-            assert go.wait(PATIENCE)
-
-        task: Any = waits if run == "async" else blocks
+        task, go, began = heeding(stage, run)
         first, second, third = [await task.enqueue() for _ in range(3)]
         async with stage.working(concurrency=1, threads=1) as worker:
             await stage.until_state(third.id, "running")

@@ -13,9 +13,10 @@ from windlass.clock import SECOND
 from windlass.context import Context
 from windlass.core.alterations import Cancel
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Extended
+from windlass.drivers.values import Extended, JobQuery
+from windlass.types import State
 
-from .stage import Stage, on_stage
+from .stage import Stage, let_lapse, on_stage, sleeping
 
 LEASE = 3 * SECOND // 10
 
@@ -32,26 +33,13 @@ def pass_over(stage: Stage, job_id: str) -> None:
 
 def test_a_renewal_that_was_passed_over_is_not_taken_for_a_lease(url: str) -> None:
     async def play(stage: Stage) -> None:
-        stopped_at: list[int] = []
-
-        @stage.app.task
-        async def waits() -> None:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                stopped_at.append(stage.clock.now())
-                raise
-
+        waits, stopped_at = sleeping(stage)
         job = await waits.enqueue()
         async with stage.working() as worker:
             until = (await stage.until_state(job.id, "running")).lease_expires_at
             pass_over(stage, job.id)
             stage.store.fail("claim")
-            for _ in range(19):  # time passes in small steps, so that the moment can be told
-                stage.clock.advance(LEASE // 20)
-                await asyncio.sleep(0.03)
-                if stopped_at:
-                    break
+            await let_lapse(stage, LEASE, stopped_at, steps=19)
             assert until is not None
             assert stopped_at, "still running when its lease had lapsed"
             assert stopped_at[0] < until
@@ -140,6 +128,48 @@ def test_a_handler_stops_in_time_when_somebody_holds_its_row_on_postgres(empty_s
             assert worker.stats.leases_lost == 1
             worker.stop()
             await running
+
+    asyncio.run(main())
+    asyncio.run(driver.close())
+
+
+def test_a_row_that_somebody_holds_keeps_no_other_job_of_its_worker_waiting(empty_store: tuple[str, str]) -> None:
+    """A forgotten `begin; update ...` in a shell: one outcome waits for it, and is stored once it is over."""
+    dsn, schema = empty_store
+    driver = PostgresDriver(dsn, schema=schema, timeout=1.0)
+    app = Windlass(driver=driver, lease="30s", grace="5s")
+    go = asyncio.Event()
+
+    @app.task
+    async def waits() -> None:
+        await go.wait()
+
+    @app.task
+    async def quick() -> None: ...
+
+    async def until(state: State, jobs: int) -> None:
+        async with asyncio.timeout(20):
+            while len((await driver.find(JobQuery(states=(state,)))).jobs) != jobs:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        job = await waits.enqueue()
+        worker = app.worker()
+        running = asyncio.create_task(worker.run())
+        await until("running", 1)
+        with psycopg.connect(dsn) as somebody:
+            somebody.execute(f"select from {schema}.jobs where id = %s for update".encode(), [job.id])
+            go.set()
+            await app.enqueue_many(quick.job() for _ in range(20))  # some of them end with it
+            await until("succeeded", 20)
+            while worker.stats.store_errors == 0:  # noqa: ASYNC110 - the wait for that row has been in vain once
+                await asyncio.sleep(0.01)
+            await app.enqueue_many(quick.job() for _ in range(20))
+            await until("succeeded", 40)
+            assert worker.reachable
+        await until("succeeded", 41)
+        worker.stop()
+        await running
 
     asyncio.run(main())
     asyncio.run(driver.close())

@@ -12,7 +12,7 @@ import pytest
 
 from windlass import Context, LeaseLost, Retry, Windlass, fixed
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 
 from .stage import heard
 

@@ -13,14 +13,14 @@ import pytest
 
 from windlass import Windlass
 from windlass.core.alterations import PutLimit
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.worker import worker as worker_module
 from windlass.worker.claimer import Group
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.lineup import Lineup
 from windlass.worker.pace import HORIZON, Pace
 
-from .stage import PATIENCE, Stage, heard, on_stage
+from .stage import PATIENCE, Stage, heard, heeding, on_stage
 
 
 def claims(stage: Stage) -> list[Claim]:
@@ -265,17 +265,7 @@ def test_what_waits_behind_a_slow_handler_goes_back_to_those_who_have_time(
 
     async def play(stage: Stage) -> None:
         nonlocal quick
-        go = threading.Event()
-
-        @stage.app.task
-        async def waits() -> None:
-            await heard(go)
-
-        @stage.app.task
-        def blocks() -> None:
-            assert go.wait(PATIENCE)
-
-        task: Any = waits if run == "async" else blocks
+        task, go, _ = heeding(stage, run)
         jobs = await stage.app.enqueue_many(task.job() for _ in range(4))
         async with stage.working(concurrency=1, threads=1) as worker:
             await stage.until_state(jobs[-1].id, "running")

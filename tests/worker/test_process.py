@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from windlass.app import Windlass
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.types import Job
 
 PROGRAM = Path(__file__).parent / "program.py"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from windlass.app import Windlass
 from windlass.clock import SECOND
-from windlass.context import Context
-from windlass.errors import JobCancelled, JobDead, JobNotFound
+from windlass.context import Context, Running
+from windlass.errors import InvalidInput, JobCancelled, JobDead, JobNotFound
 from windlass.policies import Retry
 from windlass.signals import Cancel
 from windlass.worker import keeper
@@ -54,6 +54,18 @@ def test_progress_is_stored_while_the_handler_runs_and_artifacts_when_it_ends(ur
             assert first.artifacts == ("\\udcff-made",)
 
     on_stage(url, play)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "told"),
+    [(-0.1, "-0.1"), (1.1, "1.1"), (float("nan"), "nan"), (True, "True"), ("half", "'half'"), (None, "None"),
+     (2**14_000, "a number of 14001 bits")],
+)  # fmt: skip
+def test_progress_that_is_none_is_refused_and_says_so_in_few_words(fraction: Any, told: str) -> None:
+    context = Context(cast("Running", None))  # which is not asked for this
+    with pytest.raises(InvalidInput, match=f"^progress: must be a number between 0 and 1, got {told}$"):
+        context.progress(fraction)
+    assert context.progressed is None
 
 
 def test_progress_is_written_about_once_a_second_however_often_it_is_told() -> None:

@@ -222,6 +222,19 @@ def test_logs_are_beside_the_file_or_below_the_working_directory_or_where_one_sa
     assert root_of(settings_from({"log_root": "/var/logs"}), "memory://") == Path("/var/logs")
     one, other = (root_of(Settings(), f"postgresql://a:{word}@db/{name}") for word, name in (("x", "one"), ("x", "two")))
     assert one != other
+    same = [
+        "/jobs?host=one",
+        "/jobs?host=two",
+        "/?host=one&dbname=jobs",
+        "/?dbname=other&host=one",
+        ":pass#word@one/jobs",
+        "@two/jobs",
+    ]
+    places = {root_of(Settings(), f"postgresql://{'a' if rest[0] in ':@' else ''}{rest}") for rest in same}
+    assert len(places) == len(same), "each is another store, and one root belongs to one"
+    for word in ("p#w", "p?w", "p:w", "p%2Fw"):
+        assert root_of(Settings(), f"postgresql://a:{word}@db/one") == one
+    assert root_of(Settings(), "postgresql://db/one?application_name=x&password=secret") == one
     assert one == root_of(Settings(), "postgresql://b:y@db/one"), "whoever asks"
 
 
@@ -280,6 +293,34 @@ def test_the_logs_of_jobs_that_are_gone_are_removed_and_all_others_stay(tmp_path
         assert await keeping.tick() == 3_600 * SECOND, "that was all"
         assert [path.exists() for path in paths.values()] == [True, False, True]
         assert (empty.exists(), stranger.exists()) == (False, True)
+
+    on_ground(tmp_path, play)
+
+
+def test_what_is_no_log_of_a_run_is_nobodys_to_remove(tmp_path: Path) -> None:
+    """A root that others use as well, such as /var/log: their files may be named like anything."""
+
+    async def play(ground: Ground) -> None:
+        root, elsewhere = tmp_path / "log", tmp_path / "elsewhere" / "2001-01-01"
+        ours, theirs = root / "2001-01-01", root / "nginx"
+        for directory in (ours, theirs, elsewhere, root / "empty", root / "2001-13-99"):
+            directory.mkdir(parents=True)
+        (root / "2001-01-02").symlink_to(elsewhere)
+        digest = f"={'0' * 64}.1.log"
+        stay = [
+            theirs / "access.1.log", theirs / "error.log", ours / "notes.log", ours / "%00.1.log", ours / "%FF%.1.log",
+            ours / f"{'x' * 230}.1.log", ours / "=short.1.log", elsewhere / "gone.1.log", ours / "data.short",
+        ]  # fmt: skip
+        go = [ours / "gone.1.log", ours / "gone.2.short", ours / digest]
+        for path in (*stay, *go):
+            path.touch()
+            os.utime(path, (0, 0))
+        keeping = LogKeeping(isolated.app.client, root)
+        while await keeping.tick() < SECOND:
+            pass
+        assert [path.name for path in stay if not path.exists()] == []
+        assert [path.name for path in go if path.exists()] == []
+        assert (root / "empty").exists()
 
     on_ground(tmp_path, play)
 

@@ -13,8 +13,9 @@ import pytest
 
 from windlass.app import Windlass
 from windlass.clock import SECOND, ManualClock, moment
+from windlass.core.queries import NextRefill
 from windlass.drivers import open_driver
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import AppClosed, DriverClosed, InvalidInput, StoreUnavailable
 from windlass.policies import Retry, fixed
 from windlass.types import Claimed, NewJob
@@ -76,8 +77,48 @@ def test_a_drain_does_not_wait_for_what_a_rate_keeps_from_other_workers(url: str
     on_stage(url, play, lease="1h")
 
 
-async def drain_while_time_passes(stage: Stage) -> Worker:
-    draining = asyncio.create_task(stage.drain())
+def test_a_drain_does_not_wait_for_a_rate_of_queues_that_it_does_not_serve(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        await stage.app.limits.set("type:slow", rate="1/h", burst=1)
+
+        @stage.app.task(queue="b")
+        async def slow() -> None: ...
+
+        @stage.app.task(queue="a")
+        async def quick() -> None: ...
+
+        await stage.app.enqueue_many(slow.job() for _ in range(2))
+        assert (await drain_while_time_passes(stage, queues=["b"], max_jobs=2)).stats.succeeded == 1, "the other is parked"
+        await quick.enqueue()
+        assert (await stage.drain(queues=["a"])).stats.succeeded == 1
+
+    on_stage(url, play, lease="1h")
+
+
+def test_a_token_that_is_said_to_be_there_and_is_not_is_not_looked_for_without_pause() -> None:
+    """Whatever the store answers, a worker that finds nothing is idle; and it hears of new work as before."""
+
+    async def play(stage: Stage) -> None:
+        async def always_there(call: Any, args: Any) -> Any:
+            return [stage.clock.now() - SECOND] if isinstance(args[0], NextRefill) else await call()
+
+        @stage.app.task
+        async def work() -> None: ...
+
+        stage.store.faults["read"] = always_there
+        async with stage.working() as worker:
+            await stage.until(lambda: stage.store.calls["claim"] >= 3)
+            looks = stage.store.calls["claim"]
+            await asyncio.sleep(0.2)
+            assert stage.store.calls["claim"] - looks <= 4
+            await work.enqueue()
+            await asyncio.wait_for(stage.until(lambda: worker.stats.succeeded == 1), 5)
+
+    on_stage("memory://", play, poll="1h", lease="1h")
+
+
+async def drain_while_time_passes(stage: Stage, **options: Any) -> Worker:
+    draining = asyncio.create_task(stage.drain(**options))
     while not draining.done():
         stage.clock.advance("20ms")
         await asyncio.sleep(0.001)
@@ -386,7 +427,7 @@ def test_a_store_that_cannot_be_listened_to_is_polled_not_hammered() -> None:
 
 def test_a_lapsed_job_whose_policy_cannot_be_read_does_not_stop_recovery(url: str) -> None:
     async def play(stage: Stage) -> None:
-        from windlass.drivers.protocol import Claim
+        from windlass.drivers.values import Claim
 
         @stage.app.task
         async def quick() -> None: ...

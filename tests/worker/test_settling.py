@@ -14,6 +14,7 @@ from windlass.core.alterations import PutGroup, PutLimit
 from windlass.core.changes import Ack
 from windlass.core.queries import AllGroups, AllLimits
 from windlass.errors import ConstraintViolated, InvalidInput
+from windlass.testing.faulty import away
 from windlass.types import NewJob
 from windlass.worker.pace import Pace
 
@@ -195,6 +196,31 @@ def test_a_job_whose_every_end_is_refused_is_left_to_recovery_and_the_rest_goes_
             stage.store.mend()
 
     on_stage("memory://", play)
+
+
+def test_a_store_that_was_away_and_then_refuses_an_outcome_for_good_is_asked_for_work_again() -> None:
+    """Nothing is left to be stored by which the worker could learn that the store is back."""
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def work(number: int) -> int:
+            return number
+
+        async def fault(call: Callable[[], Awaitable[Any]], args: tuple[Any, ...]) -> Any:
+            if stage.store.calls["settle"] == 1:
+                raise away()
+            raise InvalidInput("result", "no store takes this")
+
+        stage.store.faults["settle"] = fault
+        await work.enqueue(1)
+        async with stage.working(concurrency=1) as worker:
+            await stage.until(lambda: worker.stats.settled_late == 1)
+            stage.store.mend()
+            good = await work.enqueue(2)
+            assert await good.result(timeout=5) == 2
+            assert worker.reachable
+
+    on_stage("memory://", play, lease="60s")
 
 
 @pytest.mark.parametrize("run", ["async", "thread"])

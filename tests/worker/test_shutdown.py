@@ -12,9 +12,8 @@ from windlass.clock import SECOND
 from windlass.context import Context
 from windlass.worker import finish
 from windlass.worker import worker as worker_module
-from windlass.worker.pace import Pace
 
-from .stage import PATIENCE, Stage, heard, on_stage
+from .stage import PATIENCE, Stage, heard, heeding, on_stage
 
 LEASE = 3 * SECOND // 10
 
@@ -23,11 +22,6 @@ LEASE = 3 * SECOND // 10
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finish, "STOPS_WITHIN", 0.2)
     monkeypatch.setattr(worker_module, "STOPS", SECOND // 5)
-
-
-@pytest.fixture
-def prefetching(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pace, "prefetch", property(lambda self: min(3, self._most)))
 
 
 @pytest.mark.parametrize("run", ["async", "thread"])
@@ -178,17 +172,7 @@ def test_a_second_stop_interrupts_at_once(url: str, run: str) -> None:
 @pytest.mark.parametrize("run", ["async", "thread"])
 def test_prefetched_jobs_are_released_at_once(url: str, run: str) -> None:
     async def play(stage: Stage) -> None:
-        go = threading.Event()
-
-        @stage.app.task
-        async def waits() -> None:
-            await heard(go)
-
-        @stage.app.task
-        def blocks() -> None:
-            assert go.wait(PATIENCE)
-
-        task: Any = waits if run == "async" else blocks
+        task, go, _ = heeding(stage, run)
         jobs = await stage.app.enqueue_many(task.job() for _ in range(3))
         async with stage.working(concurrency=1, threads=1) as worker:
             await stage.until_state(jobs[2].id, "running")
@@ -312,6 +296,35 @@ def test_a_stop_does_not_wait_for_the_next_try_of_a_store_that_is_away() -> None
             await running
 
     on_stage("memory://", play)
+
+
+def test_a_handler_that_goes_on_after_its_own_transaction_has_the_grace_like_any_other(url: str) -> None:
+    """Its job has ended, and nothing of it waits to be stored."""
+
+    async def play(stage: Stage) -> None:
+        committed, go = asyncio.Event(), asyncio.Event()
+        told: list[str] = []
+
+        @stage.app.task(context=True)
+        async def works(ctx: Context) -> None:
+            async with ctx.transaction():
+                pass
+            committed.set()
+            await go.wait()
+            told.append("done")
+
+        await works.enqueue()
+        worker = stage.app.worker()
+        running = asyncio.create_task(worker.run())
+        await committed.wait()
+        worker.stop()
+        await stage.until(lambda: worker.stopping)
+        await asyncio.sleep(0.05)
+        go.set()
+        await running
+        assert told == ["done"]
+
+    on_stage(url, play, grace="20s")
 
 
 def test_releases_are_stored_even_without_any_grace(url: str) -> None:

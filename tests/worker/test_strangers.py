@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ import pytest
 from windlass.context import Context
 from windlass.errors import JobCancelled
 from windlass.types import NewJob
-from windlass.worker import keeper
+from windlass.worker import keeper, sweeper
 from windlass.worker.pace import Pace
 
-from .stage import PATIENCE, Stage, heard, on_stage
+from .stage import Stage, heard, heeding, on_stage
 
 
 def test_jobs_of_an_unknown_type_wait_untouched_and_a_hint_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -37,6 +38,33 @@ def test_jobs_of_an_unknown_type_wait_untouched_and_a_hint_is_logged(url: str, c
     on_stage(url, play)
 
 
+def test_names_that_somebody_invents_are_not_all_remembered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sweeper, "HINTS", 3)
+
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def known() -> None: ...
+
+        def hints() -> int:
+            return sum("import the module that declares it" in line for line in caplog.messages)
+
+        async with stage.working() as worker:
+            await stage.until(lambda: stage.store.calls["waiting_types"] >= 1)
+            strange = [NewJob(id=f"s{n}", type=f"strange-{n}") for n in range(9)]
+            await stage.store.driver.enqueue(strange, now=stage.clock.now())
+            await stage.until(lambda: hints() > 0)
+            looks = stage.store.calls["waiting_types"]
+            await stage.until(lambda: stage.store.calls["waiting_types"] > looks + 1)
+            assert (hints(), len(worker._sweeper._hinted)) == (3, 3)
+            stage.clock.advance(sweeper.HINT_EVERY)
+            await stage.until(lambda: hints() == 6)
+            assert len(worker._sweeper._hinted) == 3
+
+    on_stage("memory://", play)
+
+
 def test_jobs_that_say_so_are_dead_when_nobody_here_handles_them(url: str) -> None:
     async def play(stage: Stage) -> None:
         @stage.app.task
@@ -51,6 +79,27 @@ def test_jobs_that_say_so_are_dead_when_nobody_here_handles_them(url: str) -> No
             await stage.until(lambda: worker.stats.dead == 1)
 
     on_stage(url, play)
+
+
+def test_a_job_of_an_unknown_type_whose_end_is_refused_is_not_counted_as_dead() -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def known() -> None: ...
+
+        async def late(call: Any, args: tuple[Sequence[Any]]) -> Any:
+            """By then somebody else has ended it."""
+            await stage.store.driver.settle(args[0], now=stage.clock.now())
+            return ["not_inflight" for _ in args[0]]
+
+        stage.store.faults["settle"] = late
+        await stage.store.driver.enqueue([NewJob(id="dies", type="strange", on_unknown="dead")], now=stage.clock.now())
+        async with stage.working() as worker:
+            await stage.until_state("dies", "dead")
+            await known.enqueue()
+            await stage.until(lambda: worker.stats.settled_late == 1)
+            assert worker.stats.dead == 0
+
+    on_stage("memory://", play)
 
 
 # --------------------------------------------------------------------------------------------------------- cancelling
@@ -126,19 +175,7 @@ def test_a_prefetched_job_that_is_cancelled_never_begins(url: str, run: str, mon
     monkeypatch.setattr(Pace, "prefetch", property(lambda self: 2))
 
     async def play(stage: Stage) -> None:
-        go, began = threading.Event(), []
-
-        @stage.app.task(context=True)
-        async def waits(ctx: Context) -> None:
-            began.append(ctx.job.id)
-            await heard(go)
-
-        @stage.app.task(context=True)
-        def blocks(ctx: Context) -> None:
-            began.append(ctx.job.id)
-            assert go.wait(PATIENCE)
-
-        task: Any = waits if run == "async" else blocks
+        task, go, began = heeding(stage, run)
         first, second = await task.enqueue(), await task.enqueue()
         async with stage.working(concurrency=1, threads=1) as worker:
             await stage.until_state(second.id, "running")

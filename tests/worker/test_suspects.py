@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from windlass import Windlass
-from windlass.drivers.protocol import Claim
+from windlass.clock import SECOND
+from windlass.drivers.values import Claim
 from windlass.tasks import Task
+from windlass.worker import suspects
 
 from .stage import Stage, on_stage
 
@@ -40,6 +42,17 @@ def crowd(stage: Stage) -> tuple[Task[..., None], list[int]]:
         running[0] -= 1
 
     return work, seen
+
+
+def until_told(stage: Stage) -> tuple[Task[..., None], asyncio.Event]:
+    """A task that does not end before the event is set."""
+    go = asyncio.Event()
+
+    @stage.app.task
+    async def endless() -> None:
+        await go.wait()
+
+    return endless, go
 
 
 @pytest.mark.parametrize(("lost", "alone"), [(0, False), (1, False), (2, True)])
@@ -73,12 +86,7 @@ def test_others_that_run_are_waited_for_before_a_suspect_begins() -> None:
 def test_a_suspect_beside_a_job_that_does_not_end_is_put_off_and_keeps_nobody_waiting() -> None:
     async def play(stage: Stage) -> None:
         work, _ = crowd(stage)
-        go = asyncio.Event()
-
-        @stage.app.task
-        async def endless() -> None:
-            await go.wait()
-
+        endless, go = until_told(stage)
         suspect = await work.enqueue()
         await lose_all(stage, 2)
         await endless.using(priority=2).enqueue()
@@ -95,9 +103,48 @@ def test_a_suspect_beside_a_job_that_does_not_end_is_put_off_and_keeps_nobody_wa
     on_stage("memory://", play, max_lost=3, lease="600ms")
 
 
+async def keep_time(stage: Stage) -> None:
+    """The clock goes on as this test does."""
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    while True:
+        await asyncio.sleep(0.005)
+        before, passed = loop.time(), loop.time() - before
+        stage.clock.advance(int(passed * SECOND))
+
+
+def test_many_suspects_beside_a_job_that_does_not_end_keep_nobody_waiting(url: str) -> None:
+    """Each is put off for a lease, and another third of it is waited each time: of four or more the next one would always
+    be due, and nothing else would ever be claimed."""
+
+    async def play(stage: Stage) -> None:
+        work, seen = crowd(stage)
+        endless, go = until_told(stage)
+        suspects = await stage.app.enqueue_many(work.using(priority=1).job() for _ in range(6))
+        await lose_all(stage, 2)
+        await endless.using(priority=2).enqueue()
+        async with stage.app.running(concurrency=4):
+            time = asyncio.create_task(keep_time(stage))
+            await stage.until(lambda: stage.store.calls["settle"] >= 1)
+            others = await stage.app.enqueue_many(work.job() for _ in range(20))
+            for job in others:
+                await stage.until_state(job.id, "succeeded")
+            for job in suspects:
+                assert (await stage.fetch(job.id)).state != "succeeded", "it would not have been alone"
+            seen.clear()
+            go.set()
+            for job in suspects:
+                await stage.until_state(job.id, "succeeded")
+            assert max(seen) == 1
+            time.cancel()
+
+    on_stage(url, play, max_lost=3, lease="900ms")
+
+
 PROGRAM = """
 import os, signal, sys, time
 from windlass import Windlass
+from windlass.clock import SECOND
 app = Windlass("sqlite:///" + sys.argv[1], max_lost=3, lease="1s", concurrency=8)
 @app.task
 async def work(n: int) -> None:
@@ -142,12 +189,7 @@ def test_a_job_that_kills_its_workers_dies_alone(tmp_path: Path) -> None:
 def test_a_suspect_whose_lease_is_lost_while_it_waits_keeps_nobody_waiting() -> None:
     async def play(stage: Stage) -> None:
         work, _ = crowd(stage)
-        go = asyncio.Event()
-
-        @stage.app.task
-        async def slow() -> None:
-            await go.wait()
-
+        slow, go = until_told(stage)
         suspect = await work.enqueue()
         await lose_all(stage, 2)
         await slow.using(priority=2).enqueue()
@@ -160,3 +202,24 @@ def test_a_suspect_whose_lease_is_lost_while_it_waits_keeps_nobody_waiting() -> 
             await (await work.using(priority=3).enqueue()).result(timeout=5)
 
     on_stage("memory://", play, max_lost=3, lease="60s")
+
+
+def test_a_suspect_beside_a_job_that_does_not_end_runs_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspects, "PATIENCE", 3)
+
+    async def play(stage: Stage) -> None:
+        work, _ = crowd(stage)
+        endless, go = until_told(stage)
+        suspect = await work.enqueue()
+        await lose_all(stage, 2)
+        longest = await endless.using(priority=2).enqueue()
+        async with stage.app.running(concurrency=4):
+            time = asyncio.create_task(keep_time(stage))
+            await stage.until_state(suspect.id, "succeeded")
+            row = await suspect.fetch()
+            assert (row.executions - 2, row.skipped) == (4, 3), "it was put off three times before"
+            assert (await longest.fetch()).state == "running"
+            time.cancel()
+            go.set()
+
+    on_stage("memory://", play, max_lost=3, lease="600ms")

@@ -196,6 +196,20 @@ def test_so_many_are_sent_at_once_and_a_fifth_of_them_to_one(url: str) -> None:
     on_stage(url, play, webhook_concurrency=5)
 
 
+def test_a_worker_that_may_send_as_many_as_can_be_said_asks_for_no_more_than_a_store_answers(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def work() -> None: ...
+
+        async with receiving(status(200)) as there:
+            await subscribe(stage, there, SUCCEEDED)
+            await work.enqueue()
+            async with stage.working():
+                await stage.until(lambda: len(there.requests) == 1)
+
+    on_stage(url, play, webhook_concurrency=10_000)
+
+
 def test_what_a_dead_sender_had_taken_is_sent_by_another(url: str) -> None:
     async def play(stage: Stage) -> None:
         work = stage.app.task(name="work")(nothing)

@@ -1,8 +1,8 @@
-"""A client in somebody's name. It is the same client on the same store, but for two things: each change is noted as theirs,
-and where they are bound to an org or to queues, nothing else is there.
+"""A client in somebody's name: the same client on the same store, except that each change is noted as theirs and that, if
+they are bound to an org or to queues, nothing else exists for them.
 
-The bounds are drawn around the driver, so that whatever goes through it keeps to them; what is not known to be harmless is
-refused.
+The bounds are around the driver, so that everything that goes through it keeps to them. A call that is not known to be
+harmless is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from windlass.core.duties import Done, Duty, Mend
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.core.uniqueness import apart
-from windlass.drivers.protocol import Capabilities, Count, Driver, Enqueued, JobQuery, Page, WaitingType
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Capabilities, Count, Enqueued, JobQuery, Page, WaitingType
 from windlass.errors import JobNotFound
 from windlass.options import JobOptions
 from windlass.results import ResultWatch
@@ -66,7 +67,7 @@ class ActingClient(Client):
         return await super().enqueue(new, now, conn, notify)
 
     async def declare(self) -> None:
-        """What the program declares is nobody's doing."""
+        """Declarations of the program are stored in nobody's name."""
         await self._inner.declare()
 
     def watch(self) -> ResultWatch:
@@ -74,7 +75,7 @@ class ActingClient(Client):
 
 
 class ActingDriver:
-    """What of a driver is needed to look at jobs and to change them. The rest is for workers, who are not bounded."""
+    """The calls of a driver that look at jobs and change them. The others are for workers, which are not bounded."""
 
     def __init__(self, inner: Driver, by: By) -> None:
         self._inner = inner
@@ -93,7 +94,8 @@ class ActingDriver:
         return await self._inner.alter(changes, now=now, by=by or self._by)
 
     async def enqueue(self, jobs: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
-        """A job tells by itself who made it: jobs are too many for the audit log. Keys reach as far as who gives them."""
+        """Enqueue. The job itself says who made it, because jobs are too many for the audit log. Keys are bounded like
+        the caller."""
         await self._check(jobs)
         org, queue = self._by.org_id is not None, self._by.queues is not None
         signed = [replace(job, headers={**(job.headers or {}), MADE_BY: self._by.actor}) for job in jobs]
@@ -156,7 +158,7 @@ class ActingDriver:
 
 
 def _inside(outer: By, by: By) -> By:
-    """Nobody gets further by acting as somebody else."""
+    """Bounds that are narrowed further: acting as somebody else never widens them."""
     if outer.org_id is not None and by.org_id not in (None, outer.org_id):
         raise beyond(outer, f"the org {by.org_id!r}")
     if outer.queues is not None and not set(by.queues or ()) <= set(outer.queues):

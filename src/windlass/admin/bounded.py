@@ -47,6 +47,7 @@ from windlass.core.queries import (
 )
 from windlass.core.templates import decode_policies
 from windlass.drivers.protocol import Driver
+from windlass.errors import InvalidInput
 from windlass.records import WorkerInfo
 from windlass.types import Dependency, Limit, LimitUse, Template
 
@@ -80,9 +81,7 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
         case LimitUses():
             return [await _use(driver, by, use) for use in await driver.read(query)]
         case AuditPage():
-            org_id = by.org_id if by.org_id is not None else query.org_id
-            actor = query.actor if by.queues is None else by.actor  # lines do not tell which queues they concern
-            return await driver.read(replace(query, org_id=org_id, actor=actor))
+            return await _of_audit(driver, by, query)
         case UsageBy():
             return await _of_usage(driver, by, query)
         case CountedUntil() | LastAudited():
@@ -135,6 +134,24 @@ async def _of_edges(driver: Driver, by: By, query: EdgesOf) -> list[Any]:
     return [edge for edge in edges if edge.job_id in theirs and edge.parent_id in theirs]
 
 
+async def _of_audit(driver: Driver, by: By, query: AuditPage) -> list[Any]:
+    """Lines do not tell which queues they concern: whoever is bound to some is shown what was done in their own name.
+    Somebody of an org may have the same."""
+    org_id = by.org_id if by.org_id is not None else query.org_id
+    if by.queues is None or by.org_id is not None:
+        actor = query.actor if by.queues is None else by.actor
+        return await driver.read(replace(query, org_id=org_id, actor=actor))
+    own: list[Any] = []
+    page = replace(query, org_id=org_id, actor=by.actor)
+    while len(own) < query.limit:
+        rows = await driver.read(page)
+        own += [row for row in rows if row.line.org_id is None]
+        if len(rows) < page.limit:
+            break
+        page = replace(page, before=rows[-1].number)
+    return own[: query.limit]
+
+
 async def _of_usage(driver: Driver, by: By, query: UsageBy) -> list[Any]:
     if by.org_id is not None and query.org_id not in (None, by.org_id):
         return []
@@ -156,7 +173,11 @@ def _nameless(worker: WorkerInfo) -> WorkerInfo:
 
 
 def _has_template(by: By, row: Template) -> bool:
-    return within(by, decode_policies(row.settings).org_id, row.queue)
+    try:
+        org_id = decode_policies(row).org_id
+    except InvalidInput:  # a newer version's: it may be anybody's
+        return by.org_id is None and within(by, None, row.queue)
+    return within(by, org_id, row.queue)
 
 
 def _has_limit(by: By, limit: Limit) -> bool:

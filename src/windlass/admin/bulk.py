@@ -1,7 +1,7 @@
-"""One change to many jobs: to those named, or to all that match a filter, in bites, with a count beforehand.
+"""One change to many jobs, to named ones or to all that match a filter, in batches, with a count beforehand.
 
-Each job is changed only if it still is what it was when it was found to match. One that was changed since is looked at
-again, and left alone when it matches no more.
+A job is changed only if it still is what it was when it was found to match. If it has changed since, it is looked at
+again, and left alone if it does not match any more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from windlass.core.alterations import (
     Unchanged,
 )
 from windlass.core.listing import Glimpse, GlimpseJobs, Kind, Place, TallyJobs, Wish
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.types import End, Label, Micros
 
 Action = Literal["cancel", "retry", "run-now", "delete", "priority", "move"]
@@ -52,11 +52,12 @@ _WHY: Final[dict[AlterAnswer, str]] = {
     "duplicate": "another job with its dedupe key is queued or running",
     "changed": "it does not match any more",
     "busy": "others changed it at the same time",
+    "referred": "rows of another table refer to it",
 }
 
 
 class How(Struct, frozen=True, kw_only=True):
-    """What a change needs besides the job."""
+    """The parameters of a bulk change."""
 
     reason: str = "cancelled"
     priority: int | None = None
@@ -64,8 +65,9 @@ class How(Struct, frozen=True, kw_only=True):
 
 
 class Bulk(Struct, frozen=True, kw_only=True):
-    """What was done, or with `dry_run` what would be. `matched`: how many jobs match; not `exact`: at least so many.
-    `done` were changed, or asked to stop; `left` were not, and why. `cursor`: call again with it to go on."""
+    """What was done, or with `dry_run` what would be. `matched` is the number of matching jobs, or at least that many if
+    not `exact`. `done` were changed or asked to stop; `left` were not, with the reasons. Call again with `cursor` to go
+    on."""
 
     action: Action
     dry_run: bool
@@ -116,9 +118,10 @@ async def bulk(
 
 def check(action: str, how: How, limit: int) -> None:
     if action not in _FOR:
-        raise InvalidInput("action", f"{action!r} is none; use one of {', '.join(_FOR)}")
-    if not 1 <= limit <= MOST:
-        raise InvalidInput("limit", f"must be between 1 and {MOST:,}, got {limit!r}; go on with the cursor of the answer")
+        raise InvalidInput("action", f"{shown(action)} is none; use one of {', '.join(_FOR)}")
+    if type(limit) is not int or not 1 <= limit <= MOST:
+        told = f"must be between 1 and {MOST:,}, got {shown(limit)}"
+        raise InvalidInput("limit", f"{told}; go on with the cursor of the answer")
     if action == "priority" and how.priority is None:
         raise InvalidInput("priority", "say which one")
     if action == "move" and how.to is None:
@@ -126,7 +129,7 @@ def check(action: str, how: How, limit: int) -> None:
 
 
 def narrowed(wish: Wish, action: Action) -> Wish:
-    """Only what the action can be done to."""
+    """The filter, narrowed to jobs that the action can be applied to."""
     allowed = _FOR[action]
     if not wish.kinds:
         return replace(wish, kinds=tuple(Kind(label) for label in allowed))
@@ -140,7 +143,7 @@ def narrowed(wish: Wish, action: Action) -> Wish:
 async def gathered(
     client: Client, wish: Wish, after: Place | None, limit: int
 ) -> tuple[list[Glimpse], Place | None, int]:  # fmt: skip
-    """The newest that match, as far as the budget of one search reaches."""
+    """The newest matching jobs, as far as the budget of one search reaches."""
     [found] = await client.driver.read(GlimpseJobs(wish=wish, after=after, limit=limit))
     return list(found.jobs), found.after, found.looked_at
 
@@ -167,7 +170,7 @@ async def _bite(
     client: Client, wish: Wish, waiting: dict[str, Micros], make: Callable[[str], OfOneJob], done: list[str],
     left: dict[str, str],
 ) -> dict[str, Micros]:  # fmt: skip
-    """Change these in one transaction. Answers those that somebody else has changed and that still match."""
+    """Change these jobs in one transaction. Returns those that somebody else has changed and that still match."""
     changes = [Unchanged(make(job_id), seen) for job_id, seen in waiting.items()]
     answers = await client.driver.alter(changes, now=client.now())
     again: list[str] = []

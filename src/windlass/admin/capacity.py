@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from windlass.admin.schedules import alive
 from windlass.admin.views import Overview, QueueView
-from windlass.admin.wording import in_words, plural, rate_in_words, relative
 from windlass.client import Client
 from windlass.clock import SECOND, duration, moment
 from windlass.core.capacity import Bound, Capacity, Load, Need, Room, Stop, Verdict, capacity, caps_on, load_of, room_of
@@ -23,10 +22,11 @@ from windlass.core.queries import AllLimits, AllWorkers, SamplesAt, SamplesSince
 from windlass.core.sampling import MINUTE
 from windlass.core.trends import minutes_of
 from windlass.core.trouble import RECENT
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.policies import Duration
 from windlass.records import QueueSample
 from windlass.types import Limit, Micros
+from windlass.wording import in_words, plural, rate_in_words, relative
 
 WITHIN: Final = "10m"
 
@@ -86,7 +86,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 async def capacities(client: Client, found: Overview, within: Duration = WITHIN) -> Capacities:
     wanted = duration(within, field="within")
     if wanted < SECOND:
-        raise InvalidInput("within", f"must be at least a second, got {within!r}")
+        raise InvalidInput("within", f"must be at least a second, got {shown(within)}")
     facts = await facts_of(client, found.queues, wanted)
     return Capacities(at=found.at, within=wanted / SECOND, queues=tuple(sized(queue, facts) for queue in found.queues))
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
 from windlass.admin import repair
 from windlass.admin.views import Check, Diagnosis
-from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, wall
 from windlass.core.listing import Kind, ListJobs, Wish
@@ -21,6 +21,8 @@ from windlass.core.queries import AllQueues
 from windlass.drivers.protocol import Driver
 from windlass.errors import WindlassError
 from windlass.types import Micros
+from windlass.urls import url_of_file
+from windlass.wording import in_words
 
 LOST_FOR: Final = 60 * SECOND
 WAITING_FOR: Final = 60 * SECOND
@@ -64,7 +66,7 @@ def _other_stores(driver: Driver) -> Iterator[Check]:
     if others:
         yield Check(
             "other stores", "warning", f"a second {Path(path).name} lies at {others[0]}; is this the one you mean?",
-            f"windlass doctor --store sqlite:///{others[0]}",
+            f"windlass doctor --store {shlex.quote(url_of_file(others[0]))}",
         )  # fmt: skip
 
 

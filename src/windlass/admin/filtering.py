@@ -7,13 +7,18 @@ from typing import Final
 
 from windlass.admin.views import Filter
 from windlass.client import Client
-from windlass.clock import instant
+from windlass.clock import LONGEST, instant
+from windlass.core.fields import check_characters
 from windlass.core.listing import Kind, Wish
 from windlass.core.queries import AllSchedules
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.types import LABELS, STATES, Job, Label, Micros, RunStatus, State
 from windlass.words import DEAD_KINDS, did_you_mean, states_of, words_of
 
+TEXTS: Final = (
+    "state", "system", "label", "queue", "type", "org_id", "tag", "group_id", "schedule", "worker_id", "error",
+    "fingerprint",
+)  # fmt: skip
 LABELS_OF: Final[dict[State, tuple[Label, ...]]] = {
     "queued": ("queued", "scheduled", "blocked", "parked"),
     "running": ("claimed", "running"),
@@ -23,7 +28,29 @@ LABELS_OF: Final[dict[State, tuple[Label, ...]]] = {
 }
 
 
+def check_filter(wanted: object) -> None:
+    """Whether it can be asked for at all. What a store looks for, it checks itself."""
+    if not isinstance(wanted, Filter):
+        raise InvalidInput("filter", f"must be a Filter, got {shown(wanted)}")
+    for field in TEXTS:
+        if getattr(wanted, field) is not None:
+            check_characters(field, getattr(wanted, field))
+    for field in ("queues", "ids"):
+        names: object = getattr(wanted, field)
+        if not isinstance(names, tuple | list):  # a text is a sequence of characters
+            raise InvalidInput(field, f"must be a tuple of texts, got {shown(names)}")
+        for name in names:
+            check_characters(field, name)
+    age: object = wanted.older_than
+    if age is not None and (type(age) is not int or not 0 <= age <= LONGEST):
+        raise InvalidInput(
+            "older_than",
+            f"must be microseconds, a thousand years of them at most (an hour is 3_600_000_000), got {shown(age)}",
+        )
+
+
 async def compiled(client: Client, wanted: Filter, now: Micros) -> Wish:
+    check_filter(wanted)
     return Wish(
         now=now, ids=wanted.ids, kinds=kinds_of(wanted), queues=_queues(wanted),
         types=() if wanted.type is None else (wanted.type,), org_id=wanted.org_id, tag=wanted.tag,
@@ -42,7 +69,7 @@ def kinds_of(wanted: Filter) -> tuple[Kind, ...]:
     if wanted.label is None:
         return kinds
     if wanted.label not in LABELS:
-        raise InvalidInput("label", f"{wanted.label!r} is not a label; use one of {', '.join(LABELS)}")
+        raise InvalidInput("label", f"{shown(wanted.label)} is not a label; use one of {', '.join(LABELS)}")
     if not kinds:
         return (Kind(wanted.label),)
     both = tuple(kind for kind in kinds if kind.label == wanted.label)
@@ -63,7 +90,7 @@ def _by_word(wanted: Filter) -> tuple[Kind, ...]:
         return (Kind(word),)
     known = tuple(dict.fromkeys((*STATES, *LABELS)))
     hint = did_you_mean(word, known)
-    raise InvalidInput("state", f"{word!r} is not a state{hint}; use one of {', '.join(known)}")
+    raise InvalidInput("state", f"{shown(word)} is not a state{hint}; use one of {', '.join(known)}")
 
 
 def _by_other_word(word: str, wanted: Filter) -> tuple[Kind, ...]:
@@ -90,7 +117,7 @@ def _queues(wanted: Filter) -> tuple[str, ...]:
     if wanted.queue is None:
         return wanted.queues
     if wanted.queues and wanted.queue not in wanted.queues:
-        raise InvalidInput("queue", f"{wanted.queue!r} is none of the queues that you may look at")
+        raise InvalidInput("queue", f"{shown(wanted.queue)} is none of the queues that you may look at")
     return (wanted.queue,)
 
 

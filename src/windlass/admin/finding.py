@@ -1,4 +1,4 @@
-"""The part of `Admin` that looks at many jobs at once, and changes many: listings, counts, bulk changes, trends."""
+"""The part of `Admin` for many jobs at once: listings, counts, bulk changes, trends."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Finding:
         self, wanted: Filter | None = None, *, limit: int = 50, cursor: str | None = None, first: Direction = "newest",
         reveal: bool = False,
     ) -> JobList:  # fmt: skip
-        """A page of jobs, newest or oldest first: by their end where nothing but ended jobs is asked for, else by when they
-        came. Rows that a later link of their chain took over are left out. Only with `reveal` is shown what has a telling
-        name (`windlass.redaction`); what its task keeps secret never is."""
+        """A page of jobs, newest or oldest first: by the time of their end if only ended jobs are asked for, else by that
+        of their creation. Links of a chain that others took over are left out. `reveal` shows values under telling names
+        (`windlass.redaction`); what a task keeps secret is never shown."""
         return await listing.page(self.client, wanted or Filter(), limit, cursor, first, reveal)
 
     async def matching(self, wanted: Filter) -> Matching:
@@ -41,15 +41,15 @@ class Finding:
         return await counting.counts(self.client, exact=exact)
 
     async def completions(self) -> Completions:
-        """Names that a filter may ask for."""
+        """Names that a filter can ask for."""
         return await listing.completions(self.client)
 
     async def dashboard(self, span: Span = "1h", wanted: Filter | None = None) -> Dashboard:
-        """How things are, and were over the span; the failures may be narrowed."""
+        """The numbers and charts of the overview for a span of time. The failures may be filtered."""
         return await overview.dashboard(self.client, span, wanted or Filter())
 
     async def queue_trends(self, span: Span = "1h") -> QueueTrends:
-        """Every queue as it is, what is wrong with it, and its depth over the span."""
+        """Every queue: its present state, its problems, and its depth over the span."""
         return await overview.queue_trends(self.client, span)
 
     async def bulk(
@@ -57,8 +57,8 @@ class Finding:
         cursor: str | None = None, reason: str = "cancelled", priority: int | None = None, to: End | None = None,
         report: Report | None = None,
     ) -> Bulk:  # fmt: skip
-        """Cancel, retry, run now, delete, reprioritise or move the jobs named, or those that match: the newest, at most
-        `limit` in one call. `report` hears of each bite. With `dry_run` they are only counted."""
+        """Cancel, retry, run now, delete, reprioritise or move the named jobs, or the newest matching ones, at most
+        `limit` in one call. `report` is called after each batch. With `dry_run` they are only counted."""
         chosen = wanted if isinstance(wanted, Filter) else bulk.those(wanted)
         how = How(reason=reason, priority=priority, to=to)
         done = await bulk.bulk(
@@ -77,21 +77,21 @@ class Finding:
         return await self.jobs(only, limit=limit, cursor=cursor, first=first, reveal=reveal)
 
     async def errors(self, wanted: Filter | None = None, *, by: By = "error") -> ErrorGroups:
-        """Dead letters by what killed them, or by type, the most frequent first."""
+        """Dead letters grouped by error or by type, the most frequent first."""
         return await dead_letters.grouped(self.client, wanted or Filter(), by)
 
     async def failures(self, span: Span = "1h", wanted: Filter | None = None) -> ErrorGroups:
-        """What died in the span, and what failed in it and waits to be tried again, by error."""
+        """Jobs that died in the span, or failed in it and wait for their next attempt, grouped by error."""
         overview.check_span(span)
         return await dead_letters.failures(self.client, self.client.now() - SPANS[span], wanted or Filter())
 
     async def replay(self, wanted: Filter, *, limit: int, cursor: str | None = None) -> Swept:
-        """Run the youngest dead letters that match once more, at most `limit`, in the order in which they came. To try a
-        few first, say so with the limit."""
+        """Run the newest matching dead letters again, at most `limit`, in the order of their creation. A small limit
+        tries a few first."""
         counting.forget(self.client)
         return await dead_letters.replay(self.client, wanted, limit, cursor)
 
     async def purge(self, wanted: Filter, *, limit: int, cursor: str | None = None) -> Swept:
-        """Delete dead letters for good, with their runs and chains."""
+        """Delete matching dead letters with their runs and retry chains."""
         counting.forget(self.client)
         return await dead_letters.purge(self.client, wanted, limit, cursor)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.admin.views import Check, Fleet, WorkerView
-from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import moment
 from windlass.core.queries import AllWorkers
 from windlass.errors import WindlassError
 from windlass.records import WorkerInfo
 from windlass.types import Micros
+from windlass.wording import in_words
 
 
 async def fleet(client: Client) -> Fleet:

@@ -14,7 +14,7 @@ from windlass.admin.showing import looked_through
 from windlass.admin.views import JobView, LinkView, job_view
 from windlass.client import Client
 from windlass.clock import moment
-from windlass.core.admission import BATCH_LIMIT, check_limit
+from windlass.core.fields import BATCH_LIMIT, check_limit
 from windlass.core.groups import GroupStatus, Progress, progress_of
 from windlass.core.queries import DependantsOf, EdgesOf, GroupMembers, MembersOf, NewestGroups, ParentsOf
 from windlass.groups import GroupHandle

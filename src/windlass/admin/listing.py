@@ -17,7 +17,8 @@ from windlass.admin.showing import looked_through
 from windlass.admin.views import Filter, JobList, JobView, job_view
 from windlass.client import Client
 from windlass.clock import instant, moment
-from windlass.core.listing import BUDGET, Direction, ListJobs, Place, Tally, TallyJobs, path_of, place_of
+from windlass.core.fields import check_one_of
+from windlass.core.listing import BUDGET, DIRECTIONS, Direction, ListJobs, Place, Tally, TallyJobs, path_of, place_of
 from windlass.core.queries import AllQueues, AllWorkers, SeenLately
 from windlass.errors import InvalidInput
 from windlass.holds import check_queue
@@ -57,6 +58,7 @@ async def page(
 ) -> JobList:  # fmt: skip
     now = client.now()
     wish = await compiled(client, wanted, now)
+    check_one_of("first", first, DIRECTIONS)
     here = None if cursor is None else opened(cursor, wanted, first)
     back = here is not None and here.back
     query = ListJobs(
@@ -123,14 +125,10 @@ def turned(first: Direction) -> Direction:
 
 
 def digest_of(wanted: Filter, way: str) -> bytes:
-    """Moments as they are stored: one at the end of the calendar has no UTC that could be written."""
+    """Of a filter that was compiled, and so checked, and one of a few words. Moments as they are stored: one at the end of
+    the calendar has no UTC that could be written."""
     said = [instant(part) if isinstance(part, datetime) else part for part in astuple(wanted)]
-    try:
-        return hashlib.blake2b(msgspec.msgpack.encode((said, way)), digest_size=6).digest()
-    except UnicodeEncodeError:
-        raise InvalidInput("filter", "holds half a character (a lone surrogate), which no text can hold") from None
-    except OverflowError:
-        raise InvalidInput("filter", "holds a number of more than 64 bits, which no store can hold") from None
+    return hashlib.blake2b(msgspec.msgpack.encode((said, way)), digest_size=6).digest()
 
 
 def text_of(cursor: Cursor) -> str:

@@ -13,7 +13,6 @@ from windlass.admin.counting import Counts, counts, newest
 from windlass.admin.dead_letters import ErrorGroup, failures
 from windlass.admin.schedules import alive
 from windlass.admin.views import Filter
-from windlass.admin.wording import in_words, relative
 from windlass.client import Client
 from windlass.clock import SECOND, moment
 from windlass.core.cronwords import in_plain_words
@@ -25,6 +24,7 @@ from windlass.core.trouble import RECENT, Trouble, TroubleKind, troubles
 from windlass.errors import InvalidInput
 from windlass.records import QueueSample, WorkerInfo
 from windlass.types import Hold, Label, Micros, Queue
+from windlass.wording import in_words, relative
 
 UPCOMING: Final = 5
 FAILURES: Final = 10

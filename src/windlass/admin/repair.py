@@ -46,14 +46,17 @@ def plan_of(fault: Fault) -> str:
 
 
 async def repair(client: Client, found: Sequence[Fault]) -> Mended:
-    """Put right what was found. Twice changes nothing: what is right is not found again."""
+    """Put right what was found, in bites. Twice changes nothing: what is right is not found again."""
     driver, now = client.driver, client.now()
-    done = await driver.maintain(Mend(), epoch=None, now=now)
+    mended, more = 0, True
+    while more:
+        done = await driver.maintain(Mend(), epoch=None, now=now)
+        mended, more = (mended + done.rows, done.more) if done is not None else (mended, False)
     jobs = [fault.subject for fault in found if fault.kind in ("missing_run", "ended_run")]
     webhooks = await driver.read(AllWebhooks()) if jobs else []
     changes = [change for job_id in jobs if (change := await _decided(client, job_id, webhooks)) is not None]
     answers = await driver.settle(changes, now=now) if changes else []
-    return Mended(rows=0 if done is None else done.rows, jobs=answers.count("applied"), left=tuple(await faults(client)))
+    return Mended(rows=mended, jobs=answers.count("applied"), left=tuple(await faults(client)))
 
 
 async def _decided(client: Client, job_id: str, webhooks: Sequence[Webhook]) -> Settlement | None:

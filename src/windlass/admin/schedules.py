@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from windlass.admin.showing import plain_data
 from windlass.admin.views import Check
-from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, moment
 from windlass.core.cronwords import in_plain_words
@@ -21,6 +20,8 @@ from windlass.errors import InvalidInput, WindlassError
 from windlass.records import WorkerInfo
 from windlass.redaction import marks_of, redact
 from windlass.types import CatchUp, Micros, Overlap, Schedule, Template
+from windlass.urls import HIDDEN
+from windlass.wording import in_words
 
 LATE = 120 * SECOND
 Origin = Literal["code", "by hand", "gone from code"]
@@ -93,7 +94,7 @@ def schedule_view(row: Schedule, template: Template | None, living: Sequence[Wor
         words=words, enabled=row.enabled, problem=problem,
         origin="gone from code" if gone_from_code(row, task, living) else origin,
         makes_jobs=row.enabled and template is not None and template.archived_at is None,
-        param_overrides=None if row.param_overrides is None else redact(plain_data(row.param_overrides), _marks(template)),
+        param_overrides=None if row.param_overrides is None else _shown(row.param_overrides, template),
         catch_up=row.catch_up, catch_up_cap=row.catch_up_cap, overlap=row.overlap, jitter=row.jitter / SECOND,
         last_triggered_at=_at(row.last_triggered_at), next_trigger_at=_at(row.next_trigger_at),
         created_at=moment(row.created_at),
@@ -103,7 +104,7 @@ def schedule_view(row: Schedule, template: Template | None, living: Sequence[Wor
 def template_view(row: Template) -> TemplateView:
     return TemplateView(
         template_id=row.template_id, version=row.version, name=row.name, type=row.type, queue=row.queue,
-        params=redact(plain_data(row.params), _marks(row)),
+        params=_shown(row.params, row),
         settings=None if row.settings is None else redact(plain_data(row.settings.encode())),
         archived_at=_at(row.archived_at), created_at=moment(row.created_at),
     )  # fmt: skip
@@ -125,7 +126,7 @@ async def checks(client: Client) -> list[Check]:
     ]  # fmt: skip
     said += [
         Check("schedules", "problem", f"schedule {one.name} cannot be fired by this machine: {one.problem}",
-              f"windlass schedules update {one.name} --tz ZONE, or bring the zone tables (tzdata) up to date")
+              f"windlass schedules update {one.name}, with --cron RULE or --tz ZONE; or bring tzdata up to date")
         for one in found if one.problem is not None
     ]  # fmt: skip
     late = [one for one in found if one.next_trigger_at is not None and one.next_trigger_at < moment(now - LATE)]
@@ -147,9 +148,13 @@ async def checks(client: Client) -> list[Check]:
     return said or [Check("schedules", "ok", f"{len(found)} schedules, none of them late")]
 
 
-def _marks(template: Template | None) -> tuple[str, ...]:
-    """What the task of a template keeps secret."""
-    return () if template is None else marks_of(decode_policies(template.settings).headers)
+def _shown(params: bytes, template: Template | None) -> Any:
+    """Without what the task of the template keeps secret; where this version cannot read what that is, nothing."""
+    try:
+        marks = () if template is None else marks_of(decode_policies(template).headers)
+    except InvalidInput:
+        return HIDDEN
+    return redact(plain_data(params), marks)
 
 
 def _at(value: Micros | None) -> datetime | None:

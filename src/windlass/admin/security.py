@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from windlass.admin import process_list
 from windlass.admin.tokens import TokenView, listed
 from windlass.admin.views import Check, Diagnosis
-from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, instant
 from windlass.config import NONE, Settings, pieces
@@ -30,6 +29,7 @@ from windlass.records import Webhook
 from windlass.runlogs import root_of
 from windlass.types import Micros
 from windlass.urls import is_loopback, redacted, scheme_of
+from windlass.wording import in_words
 
 DAY: Final = 86_400 * SECOND
 OLD: Final = 365 * DAY  # a token that was made so long ago should be made anew

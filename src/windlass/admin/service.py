@@ -1,4 +1,6 @@
-"""`Admin`: look at jobs and queues, and change them. Edges translate to and from it and hold no rule of their own."""
+"""`Admin`: everything a person can look at or change in a store. The command line, the API and the dashboard translate to
+and from it, and have no rules of their own.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,6 @@ from windlass.admin.views import (
 from windlass.admin.webhooks import WebhookAdmin
 from windlass.admin.webhooks import checks as webhook_checks
 from windlass.admin.why import why
-from windlass.admin.wording import UNKEPT
 from windlass.client import CHAIN_LIMIT, Client
 from windlass.clock import moment
 from windlass.core.alterations import Renormalise, SetPaused
@@ -61,6 +62,7 @@ from windlass.policies import Duration
 from windlass.records import Fault
 from windlass.schedules import Schedules, Templates
 from windlass.types import TERMINAL, End, Job, Label, Run, Side
+from windlass.wording import UNKEPT
 from windlass.words import System
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Admin(Access, Finding, WebhookAdmin):
     # ---------------------------------------------------------------------------------------------------------- looking
 
     async def job(self, job_id: str, *, system: System | None = None, reveal: bool = False) -> JobDetail:
-        """One job and everything that is known of it, with all links of its chain."""
+        """One job with everything that is known of it, and all links of its retry chain. Raises `JobNotFound`."""
         chain = await self._chain(job_id)
         now, links, head = self.client.now(), {job.id: job for job, _ in chain}, chain[-1][0]
 
@@ -115,15 +117,15 @@ class Admin(Access, Finding, WebhookAdmin):
         )  # fmt: skip
 
     async def why(self, job_id: str) -> Why:
-        """Everything that keeps a job from running, the weightiest reason first."""
+        """The reasons why a job is not running, the most important one first."""
         return await why(self.client, job_id)
 
     async def logs(self, job_id: str, *, run: int | None = None) -> LogView:
-        """What a run of the job has logged: its `run`th, else the last one that has."""
+        """What a run of the job has logged: its `run`th, or else the last one that has a log."""
         return await logs.read(self.client, await self._chain(job_id), job_id, run)
 
     def follow_logs(self, job_id: str) -> AsyncIterator[str]:
-        """The same while it is being written, until the job has ended."""
+        """The log of a run while it is being written, until the job has ended."""
         return logs.follow(self.client, job_id)
 
     async def _chain(self, job_id: str, before: int | None = None, limit: int = RUNS_LIMIT) -> list[tuple[Job, list[Run]]]:
@@ -147,7 +149,7 @@ class Admin(Access, Finding, WebhookAdmin):
         return [(job, runs.get(job.id, [])) for job in links]
 
     async def follow(self, job_id: str, *, system: System | None = None) -> AsyncIterator[JobView]:
-        """The job each time it has changed, until it has ended. A retry chain is followed to its last link."""
+        """The job each time that it has changed, until it has ended. A retry chain is followed to its last link."""
         seen: tuple[str, int] | None = None
         pause = FIRST_LOOK
         while True:
@@ -162,7 +164,7 @@ class Admin(Access, Finding, WebhookAdmin):
             pause = min(pause * 1.5, LONGEST_LOOK)
 
     async def overview(self) -> Overview:
-        """Every queue with the number of its jobs by label, and whether it is paused."""
+        """Every queue: the number of its jobs by label, and whether it is paused."""
         now = self.client.now()
         rows = {queue.name: queue for queue in await self.client.driver.read(AllQueues())}
         counts: dict[str, dict[Label, int]] = {name: {} for name in rows}
@@ -175,45 +177,45 @@ class Admin(Access, Finding, WebhookAdmin):
         return Overview(at=moment(now), queues=tuple(views))
 
     async def capacity(self, within: Duration = WITHIN) -> Capacities:
-        """Every queue as `overview` has it, whether and when it drains, and how many workers it takes to keep up with it,
-        and to drain it `within` a time."""
+        """Every queue: whether and when it drains, how many workers it needs to keep up, and how many to drain it
+        `within` a time."""
         return await capacities(self.client, await self.overview(), within)
 
     async def order(self, queue: str, *, limit: int = 50, system: System | None = None) -> JobList:
-        """The queued jobs of a queue as they will be dispatched, whatever they wait for, with their positions."""
+        """The queued jobs of a queue in the order of dispatch, with their positions, whatever they wait for."""
         await check_queue(self.client, queue)
         found, now = await self.client.driver.read(InOrder(queue=queue, limit=limit)), self.client.now()
         views = await looked_through(found, lambda: tuple(job_view(job, now, system, brief=True) for job in found))
         return JobList(at=moment(now), jobs=views, cursor=None)
 
     async def sampled(self) -> Sampled:
-        """Queues as the leader sampled them last, as a scrape of metrics wants them."""
+        """Queues as the leader sampled them last, for metrics."""
         return await sampled(self.client)
 
     async def workers(self) -> Fleet:
-        """Who is registered as a worker, who of them lives, and who leads."""
+        """The registered workers: which of them are alive, and which one leads."""
         return await fleet.fleet(self.client)
 
     async def scheduled(self) -> ScheduleList:
-        """Every schedule, what it makes and when, and whether code still declares it."""
+        """Every schedule: what it makes, when, and whether code still declares it."""
         return await schedules.listed(self.client)
 
     async def groups(self, limit: int = 50) -> GroupList:
-        """The newest groups, and how far each is."""
+        """The newest groups with their progress."""
         return await groups.all_groups(self.client, limit)
 
     async def group(self, group_id: str, *, system: System | None = None, limit: int | None = None) -> GroupDetail:
-        """One group with its members in their order: all of them, or the first `limit`."""
+        """One group with its members in their order, all of them or the first `limit`."""
         return await groups.one_group(self.client, group_id, system, limit)
 
     async def types(self, limit: int = 200) -> tuple[str, ...]:
-        """Types that are in use, as far as the youngest jobs tell."""
+        """The types of the newest jobs."""
         return tuple(sorted({seen.type for seen in await self.client.driver.read(SeenLately(jobs=limit))}))
 
     # --------------------------------------------------------------------------------------------------------- changing
 
     async def pause(self, queue: str) -> bool:
-        """Stop claims from a queue; what runs goes on. False: it was paused already."""
+        """Stop claiming jobs of a queue; running ones go on. Returns False if it was paused already."""
         await check_queue(self.client, queue)
         return await self._set_paused(queue, True)
 
@@ -226,22 +228,22 @@ class Admin(Access, Finding, WebhookAdmin):
         return answer == "applied"
 
     async def limits(self) -> limits.LimitList:
-        """Every limit with how much of it is used, who holds it and how many wait."""
+        """Every limit: how much of it is used, who holds it, and how many jobs wait for it."""
         return await limits.listed(self.client)
 
     async def set_limit(
         self, key: str, most: int | None = None, rate: str | None = None, burst: float | None = None,
         weight: float | None = None,
     ) -> str:  # fmt: skip
-        """What is not said stays as it is. Answers the key as it is stored."""
+        """Change a limit. What is left out stays as it is. Returns the key as it is stored."""
         return await limits.set_limit(self.client, key, most, rate, burst, weight)
 
     async def remove_limit(self, key: str) -> str:
         return await limits.remove(self.client, key)
 
     async def pause_limit(self, key: str, paused: bool) -> tuple[str, bool]:
-        """Stop claims of a type, an org, a tag or a key, or let them begin again. Answers the key, and whether that was
-        news."""
+        """Stop claiming jobs of a type, an org, a tag or a key, or begin again. Returns the key, and whether that changed
+        anything."""
         book = Limits(self.client)
         return pausable(key), await (book.pause(key) if paused else book.resume(key))
 
@@ -273,7 +275,7 @@ class Admin(Access, Finding, WebhookAdmin):
         return Changed(await self._head(job_id), "priority changed")
 
     async def renormalise(self, queue: str) -> bool:
-        """Fresh positions, in the same order. False: nothing had to change."""
+        """Give the queued jobs of a queue new positions in the same order. Returns False if nothing had to change."""
         await check_queue(self.client, queue)
         [answer] = await self.client.driver.alter([Renormalise(queue)], now=self.client.now())
         return answer == "applied"
@@ -286,7 +288,7 @@ class Admin(Access, Finding, WebhookAdmin):
         return await GroupHandle(self.client, group_id).cancel(reason)
 
     async def retry_group(self, group_id: str) -> int:
-        """How many members will run again."""
+        """Run the members again that died or were cancelled. Returns how many."""
         return await GroupHandle(self.client, group_id).retry()
 
     def _handle(self, job_id: str) -> JobHandle[Any]:
@@ -301,31 +303,31 @@ class Admin(Access, Finding, WebhookAdmin):
         return frozenset() if task is None else task.texts
 
     async def enqueue(self, type: str, payload: Mapping[str, Any], options: JobOptions) -> Queued:  # noqa: A002
-        """By the task's own options and signature, where the program at hand is known. Without one any type is stored as
-        `app.repository` would, by Harmonyk's rules."""
+        """Store a job of a type. If the program is known, the options and the signature of its task apply. If not, any
+        type is stored, with the rules of Harmonyk, as by `app.repository`."""
         [queued] = await self.enqueue_many([Wish(type, payload, options)])
         return queued
 
     async def enqueue_many(self, wishes: Sequence[Wish]) -> tuple[Queued, ...]:
-        """All of them in one transaction, or none."""
+        """Store all of the jobs in one transaction, or none."""
         return await enqueueing.enqueue(self.client, self.tasks, wishes)
 
     # ------------------------------------------------------------------------------------------------------------ holds
 
     async def holds(self, *, ended: bool = False) -> Holds:
-        """Who holds which queue; with `ended` also who did."""
+        """The holds of queues and who has them; with `ended`, past ones too."""
         return await holding.holds(self.client, ended=ended)
 
     async def acquire(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> HoldView:
-        """Take a queue, and keep it until it is released or its time is over: nobody renews it."""
+        """Take a queue until it is released or the time is over. Nobody renews such a hold."""
         return await holding.acquire(self.client, queue, by, expires_in, wait)
 
     async def renew(self, hold_id: str, expires_in: Duration) -> HoldView:
-        """Fresh time for a hold that is still valid, never less than it has; else `HoldLost`."""
+        """Extend a hold that is still valid; its time is never shortened. Raises `HoldLost` if it is not valid any more."""
         return await holding.renew(self.client, hold_id, expires_in)
 
     async def release(self, hold_id: str, by: str) -> HoldView:
-        """End a hold, whosoever it is; the audit log says by whom."""
+        """End a hold of anybody. The audit log says who did it."""
         return await holding.release(self.client, hold_id, by)
 
     def hold(self, queue: str, by: str, *, expires_in: Duration, wait: Duration | None) -> QueueHold:
@@ -338,8 +340,8 @@ class Admin(Access, Finding, WebhookAdmin):
         await self.client.driver.read(AllQueues())
 
     async def doctor(self, *, rows: bool = True) -> Diagnosis:
-        """What is wrong with the store, and with who works on it. `rows`: also whether rows contradict each other, for
-        which every run is looked at."""
+        """What is wrong with the store and its workers. With `rows`, all runs are read to find rows that contradict each
+        other."""
         store = await doctor.examine(self.client, rows=rows)
         return Diagnosis((
             *store.checks, *await fleet.checks(self.client), *await schedules.checks(self.client),
@@ -347,25 +349,26 @@ class Admin(Access, Finding, WebhookAdmin):
         ))  # fmt: skip
 
     async def security(self) -> Diagnosis:
-        """Who gets in who should not: rights, the way to the store, tokens, webhooks, keys, the process list here."""
+        """What lets in people who should stay out: rights, the way to the store, tokens, webhooks, keys, the process
+        list."""
         return await security.examine(self.client)
 
     async def faults(self) -> list[Fault]:
-        """Rows that contradict each other, which only others can have written."""
+        """Rows that contradict each other. Only other programs or SQL by hand can have written them."""
         return await repair.faults(self.client)
 
     async def repair(self, found: Sequence[Fault]) -> Mended:
-        """Put right what was found."""
+        """Put right the rows that `faults` finds."""
         return await repair.repair(self.client, found)
 
     def migrations(self) -> MigrationStatus:
-        """Which steps the store has, without changing it."""
+        """The schema steps of the store, and which of them are applied. Changes nothing."""
         found = migrations_of(self.client.url, **self.client.options())
         steps = (MigrationStep(step.label, done, step.concurrent, step.text) for step, done in found.steps)
         return MigrationStatus(found.where, tuple(steps), found.script)
 
     def migrate(self) -> tuple[str, ...]:
-        """Apply what is missing, and answer the names of what was."""
+        """Apply the missing schema steps and return their names."""
         return tuple(migrate(self.client.url, **self.client.options()))
 
 

@@ -7,10 +7,10 @@ from typing import Final, Protocol
 
 from windlass.admin.showing import scrub_of
 from windlass.admin.views import Entry, EntryKind
-from windlass.admin.wording import in_words
 from windlass.clock import moment
 from windlass.core.history import unkept_run
 from windlass.types import Job, Micros, Run
+from windlass.wording import in_words
 
 LAPSED: Final = "lease expired"  # core/changes.py: Expire
 

@@ -24,7 +24,7 @@ from windlass.words import did_you_mean
 
 
 class TokenView(Struct, frozen=True, kw_only=True):
-    """A token without its secret, which nobody has but its bearer. `last_used_at` is exact to the minute."""
+    """A token without its secret. `last_used_at` is exact to the minute."""
 
     id: str
     name: str
@@ -70,7 +70,7 @@ async def create(
 
 
 async def revoke(client: Client, token: str) -> TokenView:
-    """By its id, or by its name where one token that is not revoked has it."""
+    """Revoke a token, given by its id, or by its name if only one token that is not revoked has it."""
     rows = await client.driver.read(AllTokens())
     found = [row for row in rows if row.token_id == token]
     found = found or [row for row in rows if row.name == token and row.revoked_at is None]
@@ -90,7 +90,7 @@ async def named(client: Client, token_id: str) -> TokenView:
 
 
 async def authenticate(client: Client, secret: str) -> Principal | None:
-    """Whose secret this is. None for every reason alike: a caller learns nothing from how it was refused."""
+    """Whose secret this is. None for every reason, so that a caller learns nothing from the refusal."""
     if not looks_right(secret):
         return None
     digest, now = digest_of(secret), client.now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from windlass.clock import SECOND, instant, moment
 from windlass.core.duties import RollUpUsage
 from windlass.core.queries import CountedUntil, UsageBy
 from windlass.core.usage import HOUR, hour_of
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.records import Usage
 from windlass.types import Micros
 from windlass.words import did_you_mean
@@ -27,6 +27,8 @@ STEPS: Final[dict[Step, Micros]] = {"hour": HOUR, "day": 24 * HOUR, "all": 0}
 DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
 MOST: Final = 10_000
 BITES: Final = 100
+FIRST: Final = instant(datetime.min.replace(tzinfo=UTC))
+LAST: Final = instant(datetime.max.replace(tzinfo=UTC))
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet would obey what begins so
 
 
@@ -63,8 +65,8 @@ async def usage(
     queue: str | None, type: str | None, limit: int,  # noqa: A002
 ) -> UsageList:  # fmt: skip
     now = client.now()
-    begin = hour_of(now - 30 * 24 * HOUR) if since is None else hour_of(instant(since, field="since"))
-    end = now if until is None else instant(until, field="until")
+    begin = hour_of(now - 30 * 24 * HOUR) if since is None else hour_of(_shown(since, "since"))
+    end = now if until is None else _shown(until, "until")
     _check(begin, end, step, by, limit)
     asked = UsageBy(
         since=begin, until=end, step=STEPS[step], by_org="org" in by, by_queue="queue" in by,  # type: ignore[index]
@@ -79,6 +81,11 @@ async def usage(
     )  # fmt: skip
 
 
+def _shown(said: datetime, field: str) -> Micros:
+    """One that has a UTC: at the end of the calendar another zone is beyond it."""
+    return min(max(instant(said, field=field), FIRST), LAST)
+
+
 def _check(begin: Micros, end: Micros, step: str, by: Sequence[str], limit: int) -> None:
     if step not in STEPS:
         raise InvalidInput("step", f"must be one of {', '.join(STEPS)}, got {step!r}{did_you_mean(step, STEPS)}")
@@ -88,8 +95,8 @@ def _check(begin: Micros, end: Micros, step: str, by: Sequence[str], limit: int)
             raise InvalidInput("by", f"must be of {', '.join(DIMENSIONS)}, got {name!r}{hint}")
     if end <= begin:
         raise InvalidInput("until", "must be after since")
-    if not 1 <= limit <= MOST:
-        raise InvalidInput("limit", f"must be between 1 and {MOST:,}, got {limit!r}")
+    if type(limit) is not int or not 1 <= limit <= MOST:
+        raise InvalidInput("limit", f"must be between 1 and {MOST:,}, got {shown(limit)}")
 
 
 async def count_now(client: Client) -> int:

@@ -1,6 +1,6 @@
-"""What the service answers: frozen values that an edge can print or encode without thinking. Instants are aware datetimes.
+"""What the admin service returns: frozen values that an edge can print or encode directly. Instants are aware datetimes.
 
-A job's payload and result are shown as the plain data they hold; bytes that are not JSON are shown as text.
+The payload and the result of a job are shown as plain data; bytes that are not JSON are shown as text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from windlass.admin.showing import scrub_of, shown
-from windlass.admin.wording import policy_in_words
 from windlass.clock import moment
 from windlass.core.eligibility import label_of
 from windlass.core.holds import is_valid
@@ -19,6 +18,7 @@ from windlass.core.why import Kind
 from windlass.records import Fault
 from windlass.redaction import Scrubber
 from windlass.types import AfterRule, DeadKind, History, Hold, HoldStatus, Job, Label, Micros, Queue, Run, RunStatus, State
+from windlass.wording import policy_in_words
 from windlass.words import System, Words, words_of
 
 Health = Literal["ok", "warning", "problem"]
@@ -29,8 +29,8 @@ EntryKind = Literal[
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which jobs. `state` is a state, a label, or with `system` one of that system's own words; `label` is a label, which
-    tells *queued* from *scheduled* and *running* from *claimed*. Times: from a moment on, and before a moment."""
+    """Which jobs. `state` is a state, a label, or with `system` a word of that system. `label` tells *queued* from
+    *scheduled* and *running* from *claimed*. Spans of time include their beginning and exclude their end."""
 
     state: str | None = None
     system: System | None = None
@@ -124,7 +124,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
 
 class LogView(Struct, frozen=True, kw_only=True):
-    """What a run has logged. `text` None: nothing, or nothing that can be found on this machine."""
+    """The log of a run. `text` is None if there is none, or if it is not on this machine."""
 
     job_id: str
     run: int | None  # None: there is no run yet
@@ -134,7 +134,7 @@ class LogView(Struct, frozen=True, kw_only=True):
 
 
 class Entry(Struct, frozen=True):
-    """One line of a job's story."""
+    """One line of the timeline of a job."""
 
     at: datetime
     what: EntryKind
@@ -144,7 +144,7 @@ class Entry(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """One link of a retry chain. `manual`: a person made it; `error`: why the next one took over."""
+    """One link of a retry chain. `manual`: a person made it. `error` says why the next one took over."""
 
     id: str
     label: str
@@ -154,7 +154,7 @@ class Link(Struct, frozen=True):
 
 
 class JobDetail(Struct, frozen=True, kw_only=True):
-    """A job with its whole chain. `job` is the link that was asked for, `head` the one that the chain has reached."""
+    """A job with its retry chain. `job` is the link that was asked for, `head` the last one."""
 
     at: datetime
     job: JobView
@@ -170,8 +170,8 @@ class JobDetail(Struct, frozen=True, kw_only=True):
 
 
 class Runs(Struct, frozen=True, kw_only=True):
-    """Executions of a job and of its chain, first to last, with the story that they make. `earlier`: so many are older. The
-    first run's number, as `before` of the first run's job, leads to them."""
+    """Executions of a job and of its chain, in order, with their timeline. `earlier` is the number of older ones;
+    `before`, the number of the first run, with the job of that run, leads to them."""
 
     at: datetime
     runs: tuple[RunView, ...]
@@ -190,7 +190,7 @@ class LinkView(Struct, frozen=True, kw_only=True):
 
 
 class WhyReason(Struct, frozen=True, kw_only=True):
-    """One thing that keeps a job from running. `until`: when it ends by itself; `command`: what to type."""
+    """One reason why a job does not run. `until`: when it ends by itself. `command`: what a person can type."""
 
     kind: Kind
     text: str
@@ -199,7 +199,7 @@ class WhyReason(Struct, frozen=True, kw_only=True):
 
 
 class Why(Struct, frozen=True, kw_only=True):
-    """Why a job is not running, the weightiest reason first."""
+    """Why a job is not running, the most important reason first."""
 
     at: datetime
     job_id: str
@@ -208,8 +208,8 @@ class Why(Struct, frozen=True, kw_only=True):
 
 
 class JobList(Struct, frozen=True, kw_only=True):
-    """A page. `cursor` leads to the next one, `back` to the one before; None = there is none. `stopped`: so many jobs were
-    looked at that the search paused before the page was full; the cursor goes on from there."""
+    """A page of jobs. `cursor` leads to the next page, `back` to the one before; None: there is none. `stopped`: the
+    search paused after so many jobs; the cursor goes on from there."""
 
     at: datetime
     jobs: tuple[JobView, ...]
@@ -234,7 +234,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 class HoldView(Struct, frozen=True, kw_only=True):
-    """A queue that is, or was, held for direct execution. `stale`: its time is over, and nobody has met it since."""
+    """A queue that is, or was, held for direct execution. `stale`: its time is over, and it has not been ended yet."""
 
     id: str
     queue: str
@@ -253,7 +253,7 @@ class Holds(Struct, frozen=True, kw_only=True):
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):
-    """A worker as the registry knows it. `leader_until` of one that led last may lie in the past."""
+    """A registered worker. `leader_until` of the last leader may lie in the past."""
 
     id: str
     hostname: str
@@ -278,7 +278,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
 
 class Changed(Struct, frozen=True):
-    """`job_id` is the link that was changed, or the one that will run."""
+    """The answer to a change. `job_id` is the link that was changed, or the job that will run."""
 
     job_id: str
     what: Literal[
@@ -323,7 +323,7 @@ class MigrationStep(Struct, frozen=True):
 
 
 class MigrationStatus(Struct, frozen=True):
-    """`script` applies what is missing, when it is given to the store's own shell."""
+    """The schema steps of a store. `script` applies the missing ones in the store's own shell."""
 
     where: str
     steps: tuple[MigrationStep, ...]
@@ -371,7 +371,7 @@ def run_view(run: Run, scrub: Scrubber) -> RunView:
 
 
 def queue_view(name: str, row: Queue | None, counts: dict[Label, int], hold: Hold | None = None) -> QueueView:
-    """A queue that nobody described has jobs and no row."""
+    """The view of a queue, which has no row if nobody declared it."""
     row = Queue(name=name) if row is None else row
     return QueueView(
         name=name, paused_at=_at(row.paused_at), preset=row.preset, positions=row.positions, counts=counts,

@@ -1,5 +1,6 @@
-"""Webhooks as people see them: who is told of what, what was sent, what came of it. A secret is shown once, when it is
-made; later only how it ends."""
+"""The part of `Admin` for webhooks: who is told of what, what was sent, and with which result. A secret is shown once,
+when it is made; later only its last characters are.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ SINCE: Final = 100  # messages that may have come between a ping and the look fo
 
 
 class WebhookView(Struct, frozen=True, kw_only=True):
-    """`secret_ends`: the last four characters. `old_secret_until`: messages are also signed with the one before."""
+    """`secret_ends` are the last four characters of the secret. Until `old_secret_until` messages are also signed with
+    the secret before."""
 
     webhook_id: str
     url: str
@@ -64,7 +66,7 @@ class WebhookList(Struct, frozen=True, kw_only=True):
 
 
 class NewSecret(Struct, frozen=True, kw_only=True):
-    """The only time that the secret is shown."""
+    """A webhook with its secret, which is shown only this time."""
 
     webhook: WebhookView
     secret: str
@@ -105,7 +107,7 @@ class DeliveryList(Struct, frozen=True, kw_only=True):
 
 
 class WebhookAdmin:
-    """What `Admin` can do about webhooks. With `org_id` only those of that organisation are there."""
+    """What `Admin` can do with webhooks. With `org_id`, only the webhooks of that organisation exist."""
 
     if TYPE_CHECKING:
 
@@ -113,7 +115,7 @@ class WebhookAdmin:
         def client(self) -> Client: ...
 
     async def webhooks(self, *, org_id: str | None = None) -> WebhookList:
-        """Every subscription, by id."""
+        """All webhooks, sorted by id."""
         found = await self.client.driver.read(AllWebhooks())
         rows = [row for row in found if org_id in (None, row.org_id)]
         now = self.client.now()
@@ -125,7 +127,7 @@ class WebhookAdmin:
     async def create_webhook(
         self, url: str, events: Sequence[str], *, org_id: str | None = None, secret: str | None = None
     ) -> NewSecret:
-        """Subscribe. The secret is made here unless one is given, and shown this once."""
+        """Subscribe to events. The secret is made here unless one is given; it is returned only this time."""
         made = secret_of(secrets.token_bytes(32)) if secret is None else secret
         change = PutWebhook(
             webhook_id=f"wh_{self.client.ids.token()[:20]}", url=url, events=tuple(events), secret=made, org_id=org_id
@@ -139,7 +141,7 @@ class WebhookAdmin:
         self, webhook_id: str, *, url: str | None = None, events: Sequence[str] | None = None,
         enabled: bool | None = None, org_id: str | None = None,
     ) -> WebhookView:  # fmt: skip
-        """What is not said stays. Switched on again, it gets what still waits for it."""
+        """Change a webhook; what is left out stays. After it is switched on again it gets the messages that wait for it."""
         await self._webhook(webhook_id, org_id)
         change = ChangeWebhook(
             webhook_id=webhook_id, url=url, events=None if events is None else tuple(events), enabled=enabled
@@ -153,7 +155,8 @@ class WebhookAdmin:
     async def rotate_webhook(
         self, webhook_id: str, *, keep: Duration = KEEP_OLD, secret: str | None = None, org_id: str | None = None
     ) -> NewSecret:
-        """Another secret. Messages are signed with both for as long as `keep`, so that the receiver can change over."""
+        """Make a new secret. Messages are signed with both secrets for as long as `keep`, so that the receiver can change
+        over."""
         await self._webhook(webhook_id, org_id)
         made = secret_of(secrets.token_bytes(32)) if secret is None else secret
         until = self.client.now() + duration(keep, field="keep")
@@ -161,12 +164,12 @@ class WebhookAdmin:
         return NewSecret(webhook=await self.webhook(webhook_id), secret=made)
 
     async def delete_webhook(self, webhook_id: str, *, org_id: str | None = None) -> None:
-        """With all its deliveries."""
+        """Remove a webhook with all its deliveries."""
         await self._webhook(webhook_id, org_id)
         await self._change(DeleteWebhook(webhook_id))
 
     async def ping_webhook(self, webhook_id: str, *, org_id: str | None = None) -> DeliveryView:
-        """Send a message that says nothing, now and once, and answer what came of it. Also to one that is switched off."""
+        """Send a test message now, once, and return what came of it. Also works for a webhook that is switched off."""
         hook = await self._webhook(webhook_id, org_id)
         await self._change(PingWebhook(webhook_id))
         newest = await self.client.driver.read(DeliveriesOf(webhook_id=webhook_id, limit=SINCE))
@@ -195,14 +198,14 @@ class WebhookAdmin:
         return delivery_view(await self._delivery(message, org_id), self.client.now())
 
     async def replay_delivery(self, message: str, *, org_id: str | None = None) -> DeliveryView:
-        """Send a message once more, under the same id and with its whole schedule before it."""
+        """Send a message again, under the same id and with all its attempts."""
         row = await self._delivery(message, org_id)
         if await self._change(ReplayDelivery(event_id=row.event_id, webhook_id=row.webhook_id)) == "busy":
             raise InvalidInput("delivery", f"{message!r} is being sent at this moment; look again in a minute")
         return await self.delivery(message)
 
     async def replay_failed(self, webhook_id: str, *, limit: int = MOST, org_id: str | None = None) -> int:
-        """Send everything once more that failed for good, the newest of it. Answers how many messages."""
+        """Send the newest messages again that have failed for good. Returns how many."""
         await self._webhook(webhook_id, org_id)
         rows = await self.client.driver.read(DeliveriesOf(webhook_id=webhook_id, status="failed", limit=limit))
         wishes = [ReplayDelivery(event_id=row.event_id, webhook_id=row.webhook_id) for row in reversed(rows)]
@@ -212,7 +215,7 @@ class WebhookAdmin:
     # ---------------------------------------------------------------------------------------------------------- inside
 
     async def _webhook(self, webhook_id: str, org_id: str | None) -> Webhook:
-        """Somebody else's is not there."""
+        """The webhook; that of another organisation does not exist."""
         rows = [row for row in await self.client.driver.read(AllWebhooks()) if org_id in (None, row.org_id)]
         for row in rows:
             if row.webhook_id == webhook_id:
@@ -230,7 +233,7 @@ class WebhookAdmin:
         raise UnknownDelivery(message)
 
     async def _ended(self, message: str) -> DeliveryView:
-        """After its first attempt, whoever makes it; should nobody come to it, as it stands."""
+        """The delivery after its first attempt, whoever makes it, or as it stands if nobody comes to it in time."""
         for _ in range(int(self.client.settings.webhook_timeout / SECOND / LOOK_AGAIN) + 1):
             row = await self._delivery(message)
             if row.attempts:
@@ -247,7 +250,7 @@ class WebhookAdmin:
 
 
 async def check_address(client: Client, url: str) -> None:
-    """Refuse what would be refused when it is called. A name that nobody knows at present may be known later."""
+    """Raise what calling the address would raise. An unknown host name is let pass, because it may be known later."""
     if isinstance(client.sender, Sender):
         try:
             async with asyncio.timeout(RESOLVES_WITHIN):
@@ -257,7 +260,8 @@ async def check_address(client: Client, url: str) -> None:
 
 
 async def checks(client: Client) -> list[Check]:
-    """Webhooks that were switched off because their receivers failed. Nothing of a store that cannot be opened."""
+    """Webhooks that were switched off because their receivers failed, and those that hear of nothing. Nothing of a store
+    that cannot be opened."""
     try:
         rows = await client.driver.read(AllWebhooks())
     except WindlassError:
@@ -269,6 +273,12 @@ async def checks(client: Client) -> list[Check]:
             f"windlass webhooks enable {row.webhook_id}",
         )
         for row in off
+    ] + [
+        Check(
+            "webhooks", "warning", f"{row.webhook_id} ({row.url}) hears of nothing: its events cannot be read",
+            f"windlass webhooks update {row.webhook_id} --events job.dead",
+        )
+        for row in rows if row.enabled and not row.events
     ]  # fmt: skip
 
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from windlass.admin.showing import scrub_of
 from windlass.admin.views import Why, WhyReason
-from windlass.admin.wording import in_words
 from windlass.client import Client
 from windlass.clock import SECOND, moment
 from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, JobsAhead, LimitUses, ParentsOf, SamplesSince
 from windlass.core.why import Facts, Reason, limits_on, reasons
 from windlass.errors import JobNotFound
 from windlass.types import Job, Micros
+from windlass.wording import in_words, named
 
 SAMPLED: Final = 600 * SECOND  # how far back the pace of a queue is looked at
 NAMED: Final = 5  # jobs or workers that a sentence names
@@ -70,7 +70,7 @@ def _moment(reason: Reason) -> datetime | None:
 def sentence(job: Job, reason: Reason, now: Micros) -> str:
     """One reason as one sentence."""
     soon = "" if reason.until is None else in_words(abs(reason.until - now))
-    names = _named(reason.names)
+    names = named(reason.names, NAMED)
     match reason.kind:
         case "ended":
             why = f": {reason.detail}" if reason.detail else ""
@@ -120,10 +120,6 @@ def sentence(job: Job, reason: Reason, now: Micros) -> str:
 
 
 _ENDED: Final = {"succeeded": "succeeded", "dead": "was given up", "cancelled": "was cancelled"}
-
-
-def _named(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def command(job: Job, reason: Reason) -> str | None:

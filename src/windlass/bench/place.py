@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from windlass.app import Windlass
 from windlass.drivers import KNOWN, POSTGRES, migrations_of
 from windlass.errors import StoreUnavailable, UnknownStore
-from windlass.urls import redacted, scheme_of
+from windlass.urls import file_of, redacted, scheme_of, url_of_file
 
 PREFIX: Final = "windlass_bench_"
 
@@ -49,7 +48,7 @@ def place_for(url: str | None) -> Iterator[Place]:
     """None: a SQLite file in the system's temporary directory."""
     scheme = "sqlite" if url is None else scheme_of(url)
     if scheme != "sqlite" and scheme not in ("memory", *POSTGRES):
-        raise UnknownStore(redacted(url or ""), KNOWN)
+        raise UnknownStore(url or "", KNOWN)
     parent = _folder(url) if url is not None and scheme == "sqlite" else None
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name:
         directory = Path(name)
@@ -60,14 +59,16 @@ def place_for(url: str | None) -> Iterator[Place]:
         elif scheme == "memory":
             yield Place("memory://", logs, told="memory, which keeps nothing")
         else:
-            yield Place(f"sqlite:///{directory / 'jobs.db'}", logs, told=f"a SQLite file below {directory.parent}")
+            yield Place(url_of_file(directory / "jobs.db"), logs, told=f"a SQLite file below {directory.parent}")
 
 
 def _folder(url: str) -> Path | None:
     """That of the file named: the question is how fast that disk is. `sqlite:///` alone means none in particular."""
-    path = unquote(urlsplit(url).path[1:])
-    if not path:
+    if url.lower() == "sqlite:///":
         return None
+    path = file_of(url)
+    if path is None:
+        raise UnknownStore(url, KNOWN)
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise StoreUnavailable(f"there is no directory {folder}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from windlass.admin.capacity import CapacityView, SizedQueue, time_in_words
-from windlass.admin.wording import in_words, plural, rate_in_words
 from windlass.cli.output import Output, Part
 from windlass.clock import SECOND
+from windlass.wording import in_words, plural, rate_in_words
 
 TONES = {"empty": "dim", "drains": "green", "grows": "bold red", "stopped": "yellow", "unknown": "dim"}
 

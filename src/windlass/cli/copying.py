@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from windlass.cli.output import OK, REFUSED
-from windlass.cli.session import Common, Flag, check_there, file_of
+from windlass.cli.session import Common, Flag, check_there, file_of, stranger_at
 from windlass.clock import SECOND, duration
 from windlass.copy_errors import CopyRefused
 from windlass.errors import InvalidInput, StoreError
@@ -53,6 +54,7 @@ def copy(
         raise InvalidInput("back", "give --back or --dry-run, not both")
     with ExitStack() as opened:
         source = _opened(opened, src, src_schema, "never")
+        _check_target(dst)
         if dry_run and not _is_there(dst, dst_schema):
             return _plan_for_nothing(source, dst, common)
         target = _reached(opened, dst, dst_schema) if back else _opened(opened, dst, dst_schema, "empty")
@@ -73,6 +75,8 @@ def _run(copying: Copy, source: End, common: Common) -> Report:
         with suppress(StoreError):
             if source.source_mark() is not None:
                 common.out.note("it is not done: the same command goes on with it, with --back it is given up")
+            else:
+                common.out.note("nothing was copied: the source takes claims and writes as before")
         raise
 
 
@@ -106,12 +110,19 @@ def _options(url: str, schema: str | None, migrate: Migrate) -> dict[str, Any]:
     return Client(url, settings).options()
 
 
+def _check_target(url: str) -> None:
+    """A name that was mistaken must not put a store into the database of another program."""
+    found = stranger_at(url)
+    if found is not None and found.tables:
+        raise CopyRefused(f"{file_of(url)}: {found.says}; name a file that is not there yet")
+
+
 def _is_there(url: str, schema: str | None) -> bool:
     from windlass.drivers import migrations_of
 
     path = file_of(url)
     if path is not None:
-        return os.path.exists(path)
+        return os.path.exists(path) and stranger_at(url) is None
     steps = migrations_of(url, **_options(url, schema, "never")).steps
     return not steps or any(applied for _, applied in steps)
 
@@ -160,7 +171,7 @@ def _told(report: Report, common: Common) -> int:
     if report.abandoned:
         common.out.line(f"{report.abandoned:,} jobs still ran: they are recovered there when their leases lapse")
     url, _, schema = report.target.partition(" (schema ")
-    named = f"WINDLASS_URL={url}" + (f" WINDLASS_SCHEMA={schema[:-1]}" if schema else "")
+    named = f"WINDLASS_URL={shlex.quote(url)}" + (f" WINDLASS_SCHEMA={schema[:-1]}" if schema else "")
     common.out.note(f"next: start producers and workers with {named} (and its password, if it has one)")
     return OK
 

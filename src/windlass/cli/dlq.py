@@ -10,13 +10,13 @@ from cyclopts import App, Parameter
 
 from windlass.admin import Filter
 from windlass.admin.dead_letters import Swept
-from windlass.admin.wording import age
 from windlass.cli.jobs import retry
 from windlass.cli.output import FAILED, OK, one_line
 from windlass.cli.session import Common, Flag, Paging, Which, epilogue, opened
 from windlass.clock import duration
 from windlass.errors import InvalidInput
 from windlass.types import Micros
+from windlass.wording import age
 
 app = App(name="dlq", help="Dead letters: jobs that have failed for good.")
 

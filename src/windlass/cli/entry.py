@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import sys
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -66,9 +66,12 @@ def run(tokens: Sequence[str]) -> int:
         return out.fail(str(error), hint, code)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    except BrokenPipeError:  # whoever read us has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+    except BrokenPipeError:
+        raise  # main knows what that is
+    except SystemExit as error:  # so says rich that nobody reads
+        if isinstance(error.__context__, BrokenPipeError):
+            return OK
+        raise
     except Exception as error:
         _debug()
         return out.fail(f"{type(error).__name__}: {error}", "the same with WINDLASS_DEBUG=1, for the traceback", FAILED)
@@ -94,7 +97,8 @@ def _said(error: CycloptsError, tokens: Sequence[str]) -> str:
     """It quotes what was typed, which may be a URL with a password."""
     text = str(error)
     for token in tokens:
-        text = text.replace(token, redacted(token)) if token else text
+        value = token.partition("=")[2] if token.startswith("--") else token  # `--store=URL` is two words in one
+        text = text.replace(value, redacted(value)) if value else text
     return " ".join(text.split())
 
 
@@ -141,7 +145,7 @@ def _there(moved_to: str, typed: str) -> str | None:
     url, _, schema = moved_to.partition(" (schema ")
     if not url:
         return None
-    return f"{f'WINDLASS_SCHEMA={schema[:-1]} ' if schema else ''}windlass {typed} --store {url}"
+    return f"{f'WINDLASS_SCHEMA={schema[:-1]} ' if schema else ''}windlass {typed} --store {shlex.quote(url)}"
 
 
 def _debug() -> None:

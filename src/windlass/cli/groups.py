@@ -7,9 +7,9 @@ from typing import Final
 from cyclopts import App
 
 from windlass.admin.groups import GroupView
-from windlass.admin.wording import age, relative
 from windlass.cli.output import Part, one_line, state_of
 from windlass.cli.session import Common, epilogue, opened
+from windlass.wording import age, relative
 
 app = App(name="groups", help="Jobs that belong together: how far they are, and changing them as one.")
 LOOKS: Final = {

@@ -13,10 +13,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from windlass.admin.views import Holds, HoldView
-from windlass.admin.wording import relative
 from windlass.cli.output import FAILED, OK, Part
 from windlass.cli.session import Common, Flag, epilogue, opened
 from windlass.errors import InvalidInput
+from windlass.wording import relative
 
 app = App(name="holds", help="Take a queue for direct execution, see who has it, give it back.")
 STYLE = {"ACTIVE": "bold yellow", "RELEASED": "green", "EXPIRED": "red"}

@@ -9,7 +9,6 @@ from cyclopts import App, Parameter
 
 from windlass.admin import Admin
 from windlass.admin.views import Changed, JobView
-from windlass.admin.wording import age
 from windlass.cli.output import FAILED, OK, REFUSED, Part, one_line, state_of
 from windlass.cli.session import Common, Flag, Paging, epilogue, opened
 from windlass.cli.show import show_job, show_order
@@ -17,6 +16,7 @@ from windlass.cli.which import WhichJobs
 from windlass.core.listing import Direction
 from windlass.errors import InvalidInput, JobNotFound, Refused, WindlassError
 from windlass.types import End, Side
+from windlass.wording import age
 
 app = App(name="jobs", help="Look at jobs, and change one or many.")
 app.command(

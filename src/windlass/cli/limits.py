@@ -7,9 +7,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from windlass.admin.limits import LimitView
-from windlass.admin.wording import relative
 from windlass.cli.output import Part
 from windlass.cli.session import Common, epilogue, opened
+from windlass.wording import relative
 
 app = App(name="limits", help="How many jobs of a type, org, tag, queue or key may run at once, or per second.")
 

@@ -5,6 +5,7 @@ rich is imported only where a terminal is there to see it.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -48,8 +49,8 @@ class Output:
     def emit(self, answer: Any = None, /, **fields: Any) -> None:
         """The one JSON object of a command: the fields of a value, and those given by name."""
         whole = {"v": 1, **({} if answer is None else msgspec.to_builtins(answer, builtin_types=(datetime,))), **fields}
-        text = msgspec.json.encode(whole)
-        sys.stdout.write((msgspec.json.format(text).decode() if sys.stdout.isatty() else text.decode()) + "\n")
+        text = _json(whole, sys.stdout.encoding or "utf-8")
+        sys.stdout.write((msgspec.json.format(text) if sys.stdout.isatty() else text) + "\n")
 
     def line(self, *parts: Part) -> None:
         if not self.tty:
@@ -97,7 +98,8 @@ class Output:
     # ------------------------------------------------------------------------------------------------------------ notes
 
     def note(self, text: str) -> None:
-        sys.stderr.write(_text(text) + "\n")
+        with suppress(BrokenPipeError):  # nobody listens; what was to be done is done all the same
+            sys.stderr.write(_text(text) + "\n")
 
     def fail(self, message: str, hint: str | None, code: int) -> int:
         """What happened in one line, what to type next in another."""
@@ -110,6 +112,16 @@ class Output:
         if hint:
             self.note(f"  try: {hint}")
         return code
+
+
+def _json(whole: Any, encoding: str) -> str:
+    """In ASCII where what is said cannot be written otherwise: not in this encoding, or in none (an odd byte of a path)."""
+    try:
+        text = msgspec.json.encode(whole).decode()
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(whole), separators=(",", ":"))
+    return text
 
 
 def _text(part: Part) -> str:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from windlass.admin.capacity import WITHIN
 from windlass.admin.views import QueueView
-from windlass.admin.wording import relative
 from windlass.cli.capacity import drains, needs, show_capacity
 from windlass.cli.output import STYLES, Part
 from windlass.cli.session import Common, epilogue, opened
 from windlass.cli.show import show_order
 from windlass.types import Label
+from windlass.wording import relative
 
 app = App(name="queues", help="What waits where, and which queues stand still.")
 SHOWN: Final[tuple[Label, ...]] = ("queued", "scheduled", "blocked", "parked", "claimed", "running", "dead")

@@ -9,15 +9,16 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from windlass.admin.schedules import ScheduleView
-from windlass.admin.wording import in_words, relative
 from windlass.cli.output import Part
 from windlass.cli.session import Common, Flag, epilogue, opened
 from windlass.cli.typed import admin_of, arguments_of
 from windlass.clock import SECOND, wall
+from windlass.core.fields import check_name
 from windlass.definitions import Preview, ScheduleOptions
 from windlass.definitions import preview as previewed
 from windlass.errors import InvalidInput
 from windlass.types import CatchUp, Overlap
+from windlass.wording import in_words, relative
 
 app = App(name="schedules", help="Rules that make jobs: by a cron expression or an interval, in a time zone.")
 
@@ -147,6 +148,9 @@ async def update(
     """
     async with admin_of(rhythm.app, common) as admin:
         said = _with(rhythm.said(), arguments)
+        if rename is not None:  # first, since it is what may be refused for reasons of others
+            check_name("rename", rename)
+            await admin.schedules.check_rename(schedule, rename)
         await admin.schedules.update(schedule, template=template, cron=rhythm.cron, every=rhythm.every, **said)
         if rename is not None:
             await admin.schedules.rename(schedule, rename)
@@ -231,14 +235,17 @@ async def preview(
 def _start(text: str, zone: str) -> int:
     from zoneinfo import ZoneInfo
 
-    from windlass.clock import instant
+    from windlass.clock import LAST_INSTANT, instant
     from windlass.core.cron import check_zone
 
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput("after", f"{text!r} is no day or instant; write 2027-03-12 or 2027-03-12T09:00+01:00") from None
-    return instant(at if at.tzinfo is not None else at.replace(tzinfo=ZoneInfo(check_zone(zone))), field="after")
+    start = instant(at if at.tzinfo is not None else at.replace(tzinfo=ZoneInfo(check_zone(zone))), field="after")
+    if not 0 <= start <= LAST_INSTANT:
+        raise InvalidInput("after", f"must be from 1970 to 9998, got {text!r}")
+    return start
 
 
 def _times(found: Preview, common: Common) -> None:

@@ -72,6 +72,8 @@ async def run(
     if (certificate is None) != (key is None):
         raise InvalidInput("tls-cert", "give --tls-cert and --tls-key, or neither")
     tls = Tls(certificate, key) if certificate is not None and key is not None else None
+    if tls is not None:
+        tls.check()
     await app.client.ready()
     access = await guarded(Admin(app.client), host, names)
     web = web_app(app, access=access, base_path=base_path)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import unquote, urlsplit
 
 from cyclopts import Group, Parameter
 
+from windlass import urls
 from windlass.cli.output import EXIT_CODES, Output
 from windlass.config import DEFAULT_URL, settings_from
 from windlass.errors import StoreUnavailable
-from windlass.urls import redacted, scheme_of
+from windlass.urls import redacted
 from windlass.words import System
 
 if TYPE_CHECKING:
     from windlass.admin import Admin
     from windlass.app import Windlass
+    from windlass.drivers.sqlite.looking import Look
 
 PARENT_STORE: Final = "WINDLASS_PARENT_STORE"
 EVERYWHERE = Group("Everywhere", sort_key=99)
@@ -50,7 +52,8 @@ class Common:
     def again(self, command: str, url: str | None = None) -> str:
         """A command to type next, on the same store; `url`: that of a program, which may have its own."""
         used = self.store or url or self.url
-        return f"windlass {command}" + (f" --store {redacted(used)}" if self.store or used != Common().url else "")
+        told = f" --store {shlex.quote(redacted(used))}" if self.store or used != Common().url else ""
+        return f"windlass {command}{told}"
 
 
 def passed_on(common: Common) -> dict[str, str]:
@@ -88,10 +91,8 @@ class NoStore(StoreUnavailable):
 
 def file_of(url: str) -> str | None:
     """The absolute path of the file behind a URL, where there is one."""
-    if scheme_of(url) != "sqlite":
-        return None
-    path = urlsplit(url).path
-    return os.path.abspath(unquote(path[1:])) if len(path) > 1 else None
+    path = urls.file_of(url)
+    return None if path is None else os.path.abspath(path)
 
 
 def described(url: str) -> str:
@@ -100,8 +101,23 @@ def described(url: str) -> str:
 
 def check_there(url: str) -> None:
     path = file_of(url)
-    if path is not None and not os.path.exists(path):
+    if path is None:
+        return
+    if not os.path.exists(path):
         raise NoStore(f"there is no store at {path}")
+    found = stranger_at(url)
+    if found is not None:
+        raise NoStore(f"{path} is no store of Windlass: {found.says}; it was left as it is")
+
+
+def stranger_at(url: str) -> Look | None:
+    """A file that is there and is no store, and what it is instead."""
+    path = file_of(url)
+    if path is None:
+        return None
+    from windlass.drivers.sqlite.looking import stranger
+
+    return stranger(path, settings_from({}).sqlite)
 
 
 @asynccontextmanager

@@ -8,9 +8,9 @@ from textwrap import fill, indent
 from typing import Any, Final
 
 from windlass.admin.views import Entry, JobDetail, JobView, Link, LinkView, RunView
-from windlass.admin.wording import age, in_words, relative
 from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
 from windlass.cli.session import Common, opened
+from windlass.wording import age, in_words, relative
 
 DIM: Final = "dim"
 NAME: Final = 11

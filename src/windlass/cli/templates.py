@@ -8,12 +8,12 @@ import msgspec
 from cyclopts import App, Parameter
 
 from windlass.admin.schedules import template_view
-from windlass.admin.wording import age
 from windlass.cli.output import Part, one_line
 from windlass.cli.session import Common, epilogue, opened
 from windlass.cli.typed import admin_of, arguments_of
 from windlass.clock import moment
 from windlass.definitions import TemplateOptions
+from windlass.wording import age
 
 app = App(name="templates", help="Reusable jobs: a task, its arguments and its policies, in versions.")
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from windlass.admin.tokens import TokenView
-from windlass.admin.wording import relative
 from windlass.cli.output import Part
 from windlass.cli.session import Common, Flag, epilogue, opened
 from windlass.principal import SCOPES
+from windlass.wording import relative
 
 app = App(name="tokens", help="Tokens for the HTTP API and the dashboard: make them, list them, revoke them.")
 STYLES = {"good": "green", "expired": "yellow", "revoked": "red"}

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from windlass.admin.overview import Dashboard, Latencies, QueueTrend, TrendPoint
-from windlass.admin.wording import age, in_words, relative
 from windlass.cli.output import Part, one_line
 from windlass.cli.session import Common, Flag, opened
 from windlass.clock import SECOND
 from windlass.core.trends import Span
 from windlass.errors import InvalidInput
+from windlass.wording import age, in_words, relative
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from windlass.admin.usage import Dimension, UsageList, UsageRow, as_csv
-from windlass.admin.wording import in_words
 from windlass.cli.output import Part
 from windlass.cli.session import Common, Flag, opened
 from windlass.clock import SECOND, duration, moment
+from windlass.wording import in_words
 
 
 async def usage(

@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from windlass.admin.webhooks import DeliveryView, NewSecret, WebhookView
-from windlass.admin.wording import relative
 from windlass.cli.output import FAILED, Part, one_line
 from windlass.cli.session import Common, Flag, epilogue, opened
 from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput
 from windlass.records import DeliveryStatus
+from windlass.wording import relative
 
 app = App(name="webhooks", help="Signed messages to other programs about what happens here.")
 KNOWN = ", ".join(EVENTS)

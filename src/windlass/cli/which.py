@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from windlass.admin import Filter
 from windlass.cli.session import Common, Which
-from windlass.clock import duration, instant, moment
+from windlass.clock import duration, moment
 from windlass.errors import InvalidInput
 from windlass.types import Label, Micros
 
@@ -56,4 +56,7 @@ def when(field: str, text: str | None, now: Micros) -> datetime | None:
             raise InvalidInput(
                 field, f"{text!r} is neither a time ago, such as 24h, nor an instant, such as 2026-03-01T09:00Z"
             ) from None
-    return moment(instant(at.astimezone(UTC) if at.tzinfo is not None else at.astimezone(), field=field))
+    try:
+        return at.astimezone(UTC)
+    except (OverflowError, ValueError):
+        raise InvalidInput(field, f"{text!r} is at the edge of the calendar, beyond it in another time zone") from None

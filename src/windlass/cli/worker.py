@@ -8,16 +8,16 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from typing import Literal
 
-from windlass.admin.wording import in_words
 from windlass.app import Windlass
 from windlass.cli.output import OK, STUCK, Output
 from windlass.cli.session import Common, Flag, described, opened_app, passed_on, with_what_was_passed_on
 from windlass.clock import duration
-from windlass.config import check_leases
-from windlass.errors import InvalidInput, StoreError, WindlassError
+from windlass.config import check_count, check_leases
+from windlass.errors import StoreError, WindlassError
 from windlass.telemetry.jsonlog import JsonLines
 from windlass.telemetry.measures import Measures
 from windlass.telemetry.notify import announced, service_manager
+from windlass.wording import in_words, named
 from windlass.words import did_you_mean
 from windlass.worker import Stats, Worker
 from windlass.worker.probing import Probe, place_of
@@ -32,6 +32,7 @@ from windlass.worker.supervisor import (
 )
 
 LogFormat = Literal["text", "json"]
+NAMED = 20  # queues or tasks that are told of by name
 LINE = "%(asctime)s %(levelname)-7s %(message)s"
 
 
@@ -73,8 +74,7 @@ async def worker(
         verbose: everything
     """
     lines = log_to_stderr(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO, log_format)
-    if processes < 1:
-        raise InvalidInput("processes", f"must be at least 1, got {processes}")
+    check_count("processes", processes)
     common = with_what_was_passed_on(common)
     address = None if metrics is None else place_of(metrics, offset=supervised_place() or 0)
     async with opened_app(app, common) as loaded:
@@ -113,7 +113,7 @@ async def _supervise(app: Windlass, command: list[str], processes: int, drain: b
 
 async def _serve(made: Worker, drain: bool, address: tuple[str, int] | None, out: Output) -> int:
     supervised = supervised_worker_id() is not None
-    status = f"serves {', '.join(made.queues)}"
+    status = f"serves {named(made.queues, NAMED)}"
     try:
         async with AsyncExitStack() as around:
             around.enter_context(stopped_with_parent(made))
@@ -190,10 +190,9 @@ def _introduce(
     slots = [f"{concurrency or settings.concurrency} async"] if "async" in runs else []
     slots += [f"{threads or settings.threads} threads"] if "thread" in runs else []
     slots += [f"{children or settings.children} child processes"] if "process" in runs else []
-    tasks = ", ".join(sorted(app.tasks))
     out.note(f"store   {described(app.client.url)}")
-    out.note(f"queues  {', '.join(made.queues)}")
-    out.note(f"tasks   {tasks}")
+    out.note(f"queues  {named(made.queues, NAMED)}")
+    out.note(f"tasks   {named(sorted(app.tasks), NAMED)}")
     out.note(f"slots   {' and '.join(slots)}" + (f" in each of {processes} processes" if processes > 1 else ""))
     out.note(f"stop    Ctrl-C lets handlers finish within {in_words(settings.grace)}; again interrupts them")
 

@@ -7,9 +7,9 @@ import socket
 from msgspec.structs import replace
 
 from windlass.admin.views import Fleet, WorkerView
-from windlass.admin.wording import age, relative
 from windlass.cli.output import FAILED, OK, Part, one_line
 from windlass.cli.session import Common, Flag, opened
+from windlass.wording import age, relative
 
 HEADERS = (
     "ID", "STATE", "HOST", "PID", "SLOTS", "RUNNING", "HEARTBEAT", "STARTED", "WAKE-UPS", "VERSION", "LEADER", "QUEUES",

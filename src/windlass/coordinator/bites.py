@@ -4,6 +4,7 @@ as large as the store can take without others noticing: what takes long is asked
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -25,6 +26,7 @@ from windlass.core.duties import (
 from windlass.core.usage import month_of
 from windlass.types import Micros
 
+log: Final = logging.getLogger("windlass.coordinator")
 EVERY: Final = 60 * SECOND
 SHORTEST: Final = SECOND // 1_000
 BITE: Final = 500  # rows, to begin with
@@ -41,14 +43,20 @@ class InBites:
         self._election = election
         self._next_bite = next_bite
         self._size = BITE
+        self._told: set[str] = set()
         self._time = asyncio.get_running_loop().time
 
     async def tick(self) -> Micros:
         """While there is more, others get as much of the store's time as this has taken."""
-        began = self._time()
-        done = await self._election.act(self._next_bite(self._client.now(), self._size))
+        began, size = self._time(), self._size
+        self._size = max(SMALLEST, size // 2)  # what fails, or is given up, was more than the store could take
+        done = await self._election.act(self._next_bite(self._client.now(), size))
+        self._size = size
         if done is None:
             return 0
+        if done.refused and done.refused not in self._told:  # once, not in each sweep
+            self._told.add(done.refused)
+            log.warning("%s: passes over what rows of others refer to: %s", self.name, done.refused)
         took = int((self._time() - began) * SECOND)
         if done.more or took > AIM:  # how quick a bite was that was not full tells nothing
             self._size = fitting(self._size, took)
@@ -79,7 +87,7 @@ def upkeep(client: Client, election: Election) -> list[InBites]:
     return [
         InBites("retention", client, election, lambda now, size: retention(settings, size)),
         InBites("keys", client, election, lambda now, size: ForgetKeys(limit=size)),
-        InBites("limits", client, election, lambda now, size: RecountLimits()),
+        InBites("limits", client, election, lambda now, size: RecountLimits(limit=size)),
         InBites("ageing", client, election, lambda now, size: AgeJobs()),
         InBites("usage", client, election, lambda now, size: RollUpUsage(until=now - SETTLED_AFTER)),
         InBites("old usage", client, election, lambda now, size: usage_kept(settings, now, size)),

@@ -19,11 +19,11 @@ log: Final = logging.getLogger("windlass.coordinator")
 
 
 class Mandate(NamedTuple):
-    """Leadership as it was last confirmed: when that was asked for, by the store's clock and by the loop's."""
+    """Leadership as the store last confirmed it: since when its lease counts, by the store's clock and by the loop's."""
 
     epoch: int
-    asked_at: Micros
-    asked: float
+    since: Micros
+    since_by_loop: float
 
 
 class Election:
@@ -33,6 +33,7 @@ class Election:
         self._client = client
         self._worker_id = worker_id
         self._lease = client.settings.leader_lease
+        self._acts_for = 2 * self._lease / 3
         self._loop = asyncio.get_running_loop()
         self._mandate: Mandate | None = None
         self.patience: Final = self._lease
@@ -45,10 +46,12 @@ class Election:
         asked_at, asked = self._client.now(), self._loop.time()
         answer = await self._client.driver.lead(self._worker_id, lease_for=self._lease, now=asked_at)
         until = answer.until or asked_at
-        if answer.worker_id == self._worker_id and until > asked_at:
-            self._gain(Mandate(answer.epoch, asked_at, asked))
+        since = min(until - self._lease, asked_at)  # earlier where the old term goes on as it was
+        if answer.worker_id == self._worker_id and asked_at - since < self._acts_for:
+            self._gain(Mandate(answer.epoch, since, asked - (asked_at - since) / SECOND))
             return self._lease // 3
-        self._lose(f"{answer.worker_id or 'nobody'} leads by now")
+        is_mine = answer.worker_id == self._worker_id
+        self._lose("its term was not prolonged" if is_mine else f"{answer.worker_id or 'nobody'} leads by now")
         spread = int(min(self._lease // 3, SECOND) * (0.5 + self._client.ids.random.random() / 2))
         return min(self._lease // 3, max(until - asked_at, 0) + spread)
 
@@ -60,9 +63,9 @@ class Election:
         mandate = self._mandate
         if mandate is None:
             return None
-        by_store = self._client.now() - mandate.asked_at
-        by_loop = (self._loop.time() - mandate.asked) * SECOND
-        return mandate.epoch if max(by_store, by_loop) < 2 * self._lease / 3 else None
+        by_store = self._client.now() - mandate.since
+        by_loop = (self._loop.time() - mandate.since_by_loop) * SECOND
+        return mandate.epoch if max(by_store, by_loop) < self._acts_for else None
 
     def may_act(self) -> int | None:
         """The same, and leadership that could not be renewed is given up."""

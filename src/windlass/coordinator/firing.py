@@ -13,11 +13,11 @@ from typing import Final
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator.election import Election
-from windlass.core.admission import BATCH_LIMIT
-from windlass.core.alterations import Fire
+from windlass.core.changes import UNSTORABLE
+from windlass.core.fields import BATCH_LIMIT
 from windlass.core.queries import AllSchedules, AllTemplates, AllWorkers, DueSchedules
-from windlass.core.schedules import firing, gone_from_code, next_time, straightened
-from windlass.errors import InvalidInput, StoreError
+from windlass.core.schedules import firing, gone_from_code, moved_on, straightened
+from windlass.errors import StoreError
 from windlass.types import Micros, Schedule, Template
 
 log: Final = logging.getLogger("windlass.coordinator")
@@ -25,6 +25,8 @@ AT_ONCE: Final = 100  # schedules that one look reads
 SHORTEST: Final = SECOND // 1_000
 LOOK_OVER_EVERY: Final = 600 * SECOND
 ROUNDS: Final = 1_000
+UNFIRABLE: Final = (*UNSTORABLE, OverflowError)  # a next time that no calendar holds is one schedule's fault, too
+MENDS: Final = "windlass schedules update NAME, with --cron RULE or --tz ZONE"
 
 
 class Firing:
@@ -34,6 +36,7 @@ class Firing:
         self.patience: Final = election.patience_in_office
         self._client = client
         self._election = election
+        self._told: set[str] = set()
 
     async def tick(self) -> Micros:
         """Fire what is due; come back when the next is, or soon, because somebody may put a schedule meanwhile."""
@@ -41,7 +44,7 @@ class Firing:
             return 0
         pause = self._client.settings.poll
         by = self._client.now() + pause
-        fired, rows = await fire_first(self._client, by, lambda: self._election.epoch is not None)
+        fired, rows = await fire_first(self._client, by, lambda: self._election.epoch is not None, self._told)
         if fired:
             return SHORTEST
         now = self._client.now()  # one that is due and was not fired cannot be, or somebody else was faster
@@ -67,12 +70,13 @@ class LookOver:
         for row in rows:
             try:
                 change = straightened(row, now)
-            except InvalidInput as error:
-                log.error("schedule %s cannot be told here, and is left to other machines: %s", row.name, error)
-                continue
-            if change is not None:
-                log.warning("schedule %s: its next time was not one of its rule, and is computed anew", row.name)
-                await driver.alter([change], now=now)
+                if change is not None:
+                    log.warning("schedule %s: its next time was not one of its rule, and is computed anew", row.name)
+                    await driver.alter([change], now=now)
+            except UNFIRABLE as error:
+                log.error(
+                    "schedule %s cannot be told here, and is left to other machines: %s; try: %s", row.name, error, MENDS
+                )
         if any(row.declared_at is not None for row in rows):
             await self._tell_of_gone(rows, now)
         return LOOK_OVER_EVERY
@@ -89,10 +93,10 @@ class LookOver:
 
 async def fire_all(client: Client) -> int:
     """Everything that is due now, whoever leads: for who comes for a moment only. Answers how often something was fired."""
-    total = 0
+    total, told = 0, set[str]()
     try:
         for _ in range(ROUNDS):
-            fired, _ = await fire_first(client, client.now(), lambda: True)
+            fired, _ = await fire_first(client, client.now(), lambda: True, told)
             total += fired
             if not fired:
                 break
@@ -101,20 +105,22 @@ async def fire_all(client: Client) -> int:
     return total
 
 
-async def fire_first(client: Client, by: Micros, may_go_on: Callable[[], bool]) -> tuple[int, list[Schedule]]:
+async def fire_first(
+    client: Client, by: Micros, may_go_on: Callable[[], bool], told: set[str]
+) -> tuple[int, list[Schedule]]:
     """The first of those that are due by then, and all that were read. A page of nothing but such as cannot be told here
-    hides nobody: the next one is read too."""
+    hides nobody: the next one is read too. `told`: of which it was said that they stay where they are."""
     most = AT_ONCE
     while True:
         rows = await client.driver.read(DueSchedules(by=by, limit=most))
-        fired = await fire(client, rows[most - AT_ONCE :], may_go_on)
+        fired = await fire(client, rows[most - AT_ONCE :], may_go_on, told)
         last = rows[-1].next_trigger_at if len(rows) == most else None
         if fired or last is None or last > client.now() or most >= BATCH_LIMIT or not may_go_on():
             return fired, rows
         most += AT_ONCE
 
 
-async def fire(client: Client, rows: list[Schedule], may_go_on: Callable[[], bool]) -> int:
+async def fire(client: Client, rows: list[Schedule], may_go_on: Callable[[], bool], told: set[str]) -> int:
     """Fire those of the schedules that are due, one by one: what is wrong with one must not keep the others."""
     due = [row for row in rows if row.next_trigger_at is not None and row.next_trigger_at <= client.now()]
     if not due:
@@ -124,25 +130,31 @@ async def fire(client: Client, rows: list[Schedule], may_go_on: Callable[[], boo
     for row in due:
         if not may_go_on():
             break
-        fired += await fire_one(client, row, templates.get(row.template_id))
+        try:
+            fired += await fire_one(client, row, templates.get(row.template_id))
+        except UNFIRABLE as error:
+            if row.schedule_id not in told:
+                text = "schedule %s (%s) cannot be fired here, and stays due: %s; try: %s"
+                log.error(text, row.name, row.schedule_id, error, MENDS)
+            told.add(row.schedule_id)
+        else:
+            told.discard(row.schedule_id)
     return fired
 
 
 async def fire_one(client: Client, row: Schedule, template: Template | None) -> bool:
+    """What no store takes is not fired this time: it must not be tried for ever, or keep those behind it. One whose rule or
+    zone this machine cannot read stays due: another machine may know it."""
     now = client.now()
     try:
         change = firing(row, template, now, lambda: client.ids.job(now))
         if change is None:
             return False
         [answer] = await client.driver.alter([change], now=now)
-    except InvalidInput as error:
-        try:
-            later = next_time(row, now)
-        except InvalidInput:  # this machine does not know its zone; another may. `LookOver` says so now and then
-            return False
-        log.error("schedule %s cannot make its job and goes on to its next time: %s", row.name, error)
-        skipped = Fire(schedule_id=row.schedule_id, expected=row.next_trigger_at or 0, next_trigger_at=later)
-        [answer] = await client.driver.alter([skipped], now=now)
+    except UNFIRABLE as error:
+        [answer] = await client.driver.alter([moved_on(row, now)], now=now)
+        if answer == "applied":
+            log.error("schedule %s cannot make its job and goes on to its next time: %s", row.name, error)
     else:
         for job in change.jobs if answer == "applied" else ():
             client.tell_due(job.run_at)

@@ -3,18 +3,21 @@ by whole days (UTC), so that a store may drop a day at once."""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator.election import Election
-from windlass.core.duties import ForgetEvents
+from windlass.core.duties import FanOut, ForgetEvents
+from windlass.core.queries import WaitingEvents
 from windlass.core.usage import DAY, day_of
 from windlass.types import Micros
 
 EVERY: Final = 60 * SECOND
 SELDOM: Final = 600 * SECOND  # there is at most what was left when the last webhook went
 SOON: Final = SECOND // 20
+BITE: Final = 500
 
 
 class Forgetting:
@@ -30,10 +33,24 @@ class Forgetting:
         if not self._has_begun:  # nothing becomes old in the moment in which somebody begins to lead
             self._has_begun = True
             return self._pause
-        done = await self._election.act(ForgetEvents(keep=self._keep(self._client.now())))
+        now = self._client.now()
+        keep = self._keep(now)
+        passed_by = await self._pass_by(now - keep)
+        done = await self._election.act(ForgetEvents(keep=keep))
         if done is None:
             return 0
-        return SOON if done.more else self._pause
+        return SOON if done.more or passed_by == BITE else self._pause
+
+    async def _pass_by(self, before: Micros) -> int:
+        """What was announced just before the last webhook was switched off or removed: no worker makes deliveries of it any
+        more, and until they are made no event may be forgotten. Here they are none."""
+        if any(hook.enabled for hook in await self._client.subscriptions.current()):
+            return 0
+        waiting = await self._client.driver.read(WaitingEvents(limit=BITE))
+        old = sum(1 for _ in takewhile(lambda event: event.created_at <= before, waiting))
+        if old:
+            await self._election.act(FanOut(limit=old))
+        return old
 
     def _keep(self, now: Micros) -> Micros:
         kept = self._client.settings.keep_events

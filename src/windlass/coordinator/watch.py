@@ -8,7 +8,7 @@ from typing import Final
 from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.coordinator.election import Election
-from windlass.drivers.protocol import Finding
+from windlass.records import Finding
 from windlass.types import Micros
 
 EVERY: Final = 600 * SECOND

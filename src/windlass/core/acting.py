@@ -1,8 +1,8 @@
-"""Who changes something, and how far they reach. A store keeps both with the change: the line of the audit log is written
-in the same transaction, and a row that is not theirs is not there.
+"""In whose name a change is made, and what that person may change. The line of the audit log is written in the same
+transaction as the change; a row that is not theirs does not exist for them.
 
-Whoever is bound to an org or to queues changes jobs (and groups of jobs) that are theirs. What all share, such as limits,
-schedules or a queue with the jobs of several orgs, is out of their reach.
+Somebody who is bound to an org or to queues can change their own jobs, and groups of such jobs. What all share, such as
+limits, schedules or a queue with jobs of several orgs, they cannot change.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ OF_GROUPS = CancelGroup | RetryGroup
 
 
 class By(Struct, frozen=True, kw_only=True):
-    """`org_id` and `queues` bound whom they may see and change; None = not bounded. `selection`: all that match these
-    words are changed, a batch at a time."""
+    """In whose name a change is made. `org_id` and `queues` bound what they see and change; None = not bounded.
+    `selection`: the words of a filter, if all that match are changed, a batch at a time."""
 
     actor: str
     org_id: str | None = None

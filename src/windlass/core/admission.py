@@ -1,18 +1,36 @@
-"""What may enter the store. Bad input is refused before anything is written, and the error names the field."""
+"""Checks of new jobs. Bad input is refused before anything is written, and the error names the field."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final, Protocol, TypeGuard, get_args
+from typing import Final, Protocol, get_args
 
 import msgspec
 from msgspec.structs import astuple
 
-from windlass.clock import LAST_INSTANT
 from windlass.core.counters import MOST_COUNTED
+from windlass.core.fields import (
+    KEY_LIMIT,
+    bytes_of,
+    check_all,
+    check_flag,
+    check_id,
+    check_instant,
+    check_lease,
+    check_limit,
+    check_limit_key,
+    check_name,
+    check_now,
+    check_number,
+    check_once,
+    check_one_of,
+    check_priority,
+    check_queues,
+    check_text,
+)
 from windlass.core.limits import is_derived
-from windlass.errors import InvalidInput, InvalidLeaseDuration
+from windlass.errors import InvalidInput, shown
 from windlass.policies import Retry
 from windlass.types import (
     AfterRule,
@@ -27,13 +45,10 @@ from windlass.types import (
     RetryMode,
 )
 
-NAME_LIMIT: Final = 200
-KEY_LIMIT: Final = 1_000
 PAYLOAD_LIMIT: Final = 1 << 20
-LARGEST: Final = 2**63 - 1
-LATEST: Final = LAST_INSTANT // 2  # of `now` and of a lease: their sum must still be an instant
-BATCH_LIMIT: Final = 10_000
-_PAYLOAD: Final = NewJob.__struct_fields__.index("payload")  # the id is the first
+POLICY_LIMIT: Final = 10_000
+_ID: Final = NewJob.__struct_fields__.index("id")
+_PAYLOAD: Final = NewJob.__struct_fields__.index("payload")
 
 RETRY_MODES: Final = frozenset(get_args(RetryMode))
 CRASH_POLICIES: Final = frozenset(get_args(CrashPolicy))
@@ -43,33 +58,6 @@ ON_DUPLICATE: Final = frozenset(get_args(OnDuplicate))
 GROUP_MODES: Final = frozenset(get_args(GroupMode))
 ON_FAILURE: Final = frozenset(get_args(OnFailure))
 AFTER_RULES: Final = frozenset(get_args(AfterRule))
-
-
-def check_name(field: str, value: object) -> None:
-    """A name that people read: any printable text, `service:nextjs` and `a/b` included."""
-    if not isinstance(value, str):
-        raise InvalidInput(field, f"must be text, got {type(value).__name__}")
-    problem = _problem(value)
-    if problem is not None:
-        raise InvalidInput(field, problem)
-
-
-@lru_cache(maxsize=4096)  # a queue sees the same few names a million times
-def _problem(value: str) -> str | None:
-    if not value.strip():
-        return "must not be empty"
-    if len(value) > NAME_LIMIT:
-        return f"is {len(value)} characters long, the limit is {NAME_LIMIT}"
-    if not value.isprintable():
-        return f"{value!r} holds characters that cannot be printed"
-    return None
-
-
-def check_id(value: object) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidInput("id", "must be text and not empty")
-    if len(value) > NAME_LIMIT or not value.isprintable():
-        raise InvalidInput("id", f"must be printable text of at most {NAME_LIMIT} characters, got {value!r:.80}")
 
 
 def check_job(job: NewJob, payload_limit: int = PAYLOAD_LIMIT) -> None:
@@ -110,15 +98,28 @@ def check_jobs(jobs: Iterable[NewJob]) -> bool:
     the answer."""
     passed, kinds = None, 0
     for job in jobs:
-        fields = astuple(job)
-        others = (fields[1:_PAYLOAD], fields[_PAYLOAD + 1 :])
-        if others == passed:
+        others: list[object] = [*astuple(job)]
+        others[_ID] = others[_PAYLOAD] = None
+        if others == passed and _is_whole(job) and type(job.payload) is bytes and len(job.payload) <= PAYLOAD_LIMIT:
             check_id(job.id)
-            _check_payload(job.payload, PAYLOAD_LIMIT)
+            _check_not_itself(job)
         else:
             check_job(job)
             passed, kinds = others, kinds + 1
     return kinds == 1
+
+
+def _is_whole(job: NewJob) -> bool:
+    """1.0 and True equal 1, and are none of our numbers."""
+    return (
+        type(job.priority) is type(job.timeout_ns) is type(job.attempts) is type(job.max_attempts) is int
+        and type(job.max_lost) is int
+        and (job.run_at is None or type(job.run_at) is int)
+        and (job.group_seq is None or type(job.group_seq) is int)
+        and (job.fire_at is None or type(job.fire_at) is int)
+        and (job.template_version is None or type(job.template_version) is int)
+        and (job.idempotency_expires_at is None or type(job.idempotency_expires_at) is int)
+    )
 
 
 def _passed_before(check: Callable[..., None]) -> Callable[..., None]:
@@ -153,16 +154,18 @@ def _check_policies(
     if retry_mode == "new_job" and history != "full":
         raise InvalidInput("history", "must be 'full' with retry_mode='new_job': each link of a chain is told by its run")
     if retry_policy is not None:
-        try:
-            Retry.decode(_text(retry_policy))
-        except (msgspec.MsgspecError, TypeError, UnicodeEncodeError) as error:
-            raise InvalidInput("retry_policy", f"is not an encoded Retry ({error}); use Retry(...).encode()") from None
+        _check_retry_policy(retry_policy)
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):  # bytes could be decoded, and not be stored
-        raise TypeError(f"it is {type(value).__name__} instead of text")
-    return value
+def _check_retry_policy(text: object) -> None:
+    if not isinstance(text, str):  # bytes could be decoded, and not be stored
+        raise InvalidInput("retry_policy", f"must be text such as Retry(...).encode() gives, got {shown(text)}")
+    if len(text) > POLICY_LIMIT:
+        raise InvalidInput("retry_policy", f"is {len(text):,} characters long, the limit is {POLICY_LIMIT:,}")
+    try:
+        Retry.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInput("retry_policy", f"is not an encoded Retry ({error!s:.200}); use Retry(...).encode()") from None
 
 
 @_passed_before
@@ -180,14 +183,13 @@ def _check_texts(job: NewJob) -> None:
     check_name("codec", job.codec)
     if job.org_id is not None:
         check_name("org_id", job.org_id)
-    for field in ("limit_keys", "tags"):
+    for field, check in (("limit_keys", check_limit_key), ("tags", check_name)):
         values = getattr(job, field)
         if not isinstance(values, tuple):
             raise InvalidInput(field, f"must be a tuple of names, got {shown(values)}")
         for value in values:
-            check_name(field, value)
-        if len(set(values)) != len(values):
-            raise InvalidInput(field, f"names one twice: {values}")
+            check(field, value)
+        check_once(field, values)
     derived = next((key for key in job.limit_keys if is_derived(key)), None)
     if derived is not None:
         raise InvalidInput(
@@ -220,12 +222,16 @@ def _check_links(job: NewJob) -> None:
         check_text("after", parent_id)
         if not parent_id:
             raise InvalidInput("after", "names a job without an id; there is none")
-        if parent_id == job.id:
-            raise InvalidInput("after", f"the job {job.id!r} cannot wait for itself")
+    _check_not_itself(job)
     if job.opens is not None:
         _check_group(job.opens)
         if job.opens.group_id != job.group_id:
             raise InvalidInput("group_id", f"a job opens the group that it is in, not {job.opens.group_id!r}")
+
+
+def _check_not_itself(job: NewJob) -> None:
+    if job.id in job.after:
+        raise InvalidInput("after", f"the job {job.id!r} cannot wait for itself")
 
 
 def _check_group(group: object) -> None:
@@ -237,19 +243,6 @@ def _check_group(group: object) -> None:
     check_one_of("on_failure", group.on_failure, ON_FAILURE)
 
 
-def check_number(field: str, value: object, *, most: int = LARGEST) -> None:
-    if type(value) is not int or not 0 <= value <= most:
-        bound = "2**63 - 1" if most == LARGEST else f"{most:,}"
-        raise InvalidInput(field, f"must be a whole number between 0 and {bound}, got {shown(value)}")
-
-
-def check_instant(field: str, value: object, *, first: int = 0) -> None:
-    if type(value) is not int or not first <= value <= LAST_INSTANT:
-        raise InvalidInput(
-            field, f"must be a moment from 1970 on and before the year 9999, in microseconds since 1970, got {shown(value)}"
-        )
-
-
 def _check_keys(job: NewJob) -> None:
     if (job.idempotency_key is None) != (job.idempotency_scope is None):
         raise InvalidInput("idempotency_key", "a key and its scope are given together")
@@ -257,30 +250,14 @@ def _check_keys(job: NewJob) -> None:
         value = getattr(job, field)
         if value is not None:
             check_text(field, value, advice="; hash what is longer")
+            if bytes_of(value) > KEY_LIMIT:
+                raise InvalidInput(
+                    field, f"takes {bytes_of(value):,} bytes as UTF-8, the limit is {KEY_LIMIT:,}; hash what is longer"
+                )
             if not value.strip():
                 raise InvalidInput(field, "must not be blank; None means no key")
     if job.idempotency_expires_at is not None:
         check_instant("idempotency_expires_at", job.idempotency_expires_at)
-
-
-def check_text(field: str, value: object, *, most: int = KEY_LIMIT, advice: str = "") -> None:
-    """Any text that every store can keep: no lone surrogates, no NULs, not endless."""
-    if not isinstance(value, str) or len(value) > most:
-        raise InvalidInput(field, f"must be text of at most {most:,} characters{advice}")
-    check_characters(field, value)
-
-
-def check_characters(field: str, value: object) -> None:
-    """Of something that is looked for: what no store can hold is no name of anything."""
-    if not isinstance(value, str):
-        raise InvalidInput(field, f"must be text, got {shown(value)}")
-    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise InvalidInput(field, "holds a NUL or half a character (a lone surrogate)")
-
-
-def check_priority(priority: object) -> None:
-    if type(priority) is not int or not -(2**31) <= priority < 2**31:
-        raise InvalidInput("priority", f"must be a whole number of 32 bits, got {shown(priority)}")
 
 
 def check_claim(claim: Claim, now: object) -> None:
@@ -292,10 +269,12 @@ def check_claim(claim: Claim, now: object) -> None:
     check_name("token", claim.token)
     if claim.types is not None:
         check_all("types", claim.types)
+    for field in ("unhandled", "start", "reclaim", "sure"):
+        check_flag(field, getattr(claim, field))
 
 
 class Claim(Protocol):
-    """The part of a driver's claim that is checked here."""
+    """The fields of a driver's claim that are checked here."""
 
     @property
     def queues(self) -> tuple[str, ...]: ...
@@ -309,62 +288,11 @@ class Claim(Protocol):
     def worker_id(self) -> str: ...
     @property
     def token(self) -> str: ...
-
-
-def check_lease(lease_for: object) -> None:
-    if type(lease_for) is not int or not 0 < lease_for <= LATEST:
-        raise InvalidLeaseDuration(shown(lease_for))
-
-
-def check_now(now: object) -> None:
-    if type(now) is not int or not 0 <= now <= LATEST:
-        raise InvalidInput("now", f"must be microseconds since 1970, got {shown(now)}")
-
-
-def check_limit(limit: object) -> None:
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= BATCH_LIMIT:
-        raise InvalidInput("limit", f"must be between 1 and {BATCH_LIMIT:,}, got {shown(limit)}")
-
-
-def check_queues(queues: object) -> None:
-    if not isinstance(queues, tuple | list) or not queues:
-        raise InvalidInput("queues", f"give a non-empty sequence of queue names, got {shown(queues)}")
-    for queue in queues:
-        check_name("queue", queue)
-
-
-def check_progress(progress: object) -> None:
-    if progress is not None and not (is_number(progress) and 0 <= progress <= 1):
-        raise InvalidInput("progress", f"must be between 0 and 1, got {shown(progress)}")
-
-
-def check_all(field: str, names: object) -> None:
-    if not isinstance(names, tuple | list):  # a text is a sequence of characters
-        raise InvalidInput(field, f"must be a sequence of names, got {shown(names)}")
-    for name in names:
-        check_name(field, name)
-
-
-def check_one_of(field: str, value: object, known: frozenset[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise InvalidInput(field, f"must be one of {', '.join(sorted(known))}, got {shown(value)}")
-
-
-def check_flag(field: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(field, f"must be True or False, got {shown(value)}")
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """What is compared with bounds afterwards: nan and infinities pass none, and whole numbers may be beyond all floats."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def shown(value: object) -> str:
-    """A value in a message: not endless, and what Python refuses to write out is described."""
-    if isinstance(value, int) and value.bit_length() > 64:
-        return f"a number of {value.bit_length()} bits"
-    try:
-        return f"{value!r:.80}"
-    except (ValueError, RecursionError):  # it holds a number of thousands of digits, or itself many times over
-        return f"a {type(value).__name__}"
+    @property
+    def unhandled(self) -> bool: ...
+    @property
+    def start(self) -> bool: ...
+    @property
+    def reclaim(self) -> bool: ...
+    @property
+    def sure(self) -> bool: ...

@@ -1,4 +1,4 @@
-"""What is refused of the wishes of people and services, before anything is written."""
+"""Checks of the changes that people and services ask for, before anything is written."""
 
 from __future__ import annotations
 
@@ -6,22 +6,7 @@ from collections.abc import Sequence
 from typing import Final, get_args
 
 from windlass.core.acting import OF_JOBS, By, check_within
-from windlass.core.admission import (
-    GROUP_MODES,
-    LATEST,
-    ON_FAILURE,
-    PAYLOAD_LIMIT,
-    check_characters,
-    check_flag,
-    check_id,
-    check_name,
-    check_number,
-    check_one_of,
-    check_priority,
-    check_text,
-    is_number,
-    shown,
-)
+from windlass.core.admission import GROUP_MODES, ON_FAILURE, PAYLOAD_LIMIT
 from windlass.core.admission_of_tokens import check_access
 from windlass.core.admission_schedules import check_of_schedules
 from windlass.core.admission_webhooks import check_of_webhooks
@@ -31,6 +16,7 @@ from windlass.core.alterations import (
     Cancel,
     CancelGroup,
     CreateToken,
+    Delete,
     Grant,
     Holding,
     Leave,
@@ -38,6 +24,7 @@ from windlass.core.alterations import (
     MoveBeside,
     Note,
     NoteUse,
+    OfOneJob,
     OfSchedules,
     OfWebhooks,
     PauseLimit,
@@ -52,12 +39,27 @@ from windlass.core.alterations import (
     RetryGroup,
     Revoke,
     RevokeToken,
+    RunNow,
     SetPaused,
     SetPriority,
     Swap,
     Unchanged,
 )
-from windlass.errors import InvalidInput
+from windlass.core.fields import (
+    LATEST,
+    check_all,
+    check_characters,
+    check_flag,
+    check_id,
+    check_limit_key,
+    check_name,
+    check_number,
+    check_one_of,
+    check_priority,
+    check_text,
+    is_number,
+)
+from windlass.errors import InvalidInput, shown
 from windlass.types import End, Order, Positions, Side
 
 POSITIONS: Final = frozenset(get_args(Positions))
@@ -71,14 +73,17 @@ def check_alterations(changes: Sequence[Alteration], by: By | None = None) -> No
     if by is not None:
         check_name("actor", by.actor)
         if by.org_id is not None:
-            check_characters("org_id", by.org_id)
+            check_name("org_id", by.org_id)
+        if by.queues is not None:
+            check_all("queues", by.queues)
         if by.selection is not None:
             check_characters("selection", by.selection)
-        check_within(by, changes)
     elif any(isinstance(change, Note) for change in changes):
         raise InvalidInput("actor", "a note in the audit log is somebody's")
     for change in changes:
         check_alteration(change)
+    if by is not None:
+        check_within(by, changes)  # it relies on what was checked
     acquired = {change.hold_id for change in changes if isinstance(change, Acquire)}
     for change in changes:
         if isinstance(change, Grant) and change.hold_id in acquired:
@@ -101,7 +106,7 @@ def check_alteration(change: Alteration) -> None:
         case PutLimit():
             check_put_limit(change)
         case RemoveLimit():
-            check_name("limit", change.key)
+            check_limit_key("limit", change.key)
         case PauseLimit():
             check_pause_limit(change)
         case PutGroup() | CancelGroup() | RetryGroup():
@@ -109,8 +114,7 @@ def check_alteration(change: Alteration) -> None:
         case CreateToken() | RevokeToken() | NoteUse() | Note():
             check_access(change)
         case Unchanged():
-            check_alteration(change.change)
-            check_number("seen", change.seen)
+            check_unchanged(change)
         case Cancel():
             check_reason(change.reason)
         case Replay():
@@ -140,8 +144,17 @@ def check_alteration(change: Alteration) -> None:
             check_of_schedules(change)
         case _ if isinstance(change, OfWebhooks):
             check_of_webhooks(change)
-        case _:
+        case RunNow() | Delete():
             pass
+        case _:
+            raise InvalidInput("changes", f"are wishes such as Cancel, got {shown(change)}")
+
+
+def check_unchanged(change: Unchanged) -> None:
+    if not isinstance(change.change, OfOneJob):
+        raise InvalidInput("change", f"must be one that is made to one job, got {shown(change.change)}")
+    check_alteration(change.change)
+    check_number("seen", change.seen)
 
 
 def check_group(change: PutGroup | CancelGroup | RetryGroup) -> None:
@@ -163,6 +176,8 @@ def check_group(change: PutGroup | CancelGroup | RetryGroup) -> None:
             check_id(child_id)
         if len({job_id for job_id, _ in change.members}) < len(change.members):
             raise InvalidInput("members", f"names a member of the group {change.group_id!r} twice")
+        if len({child_id for _, child_id in change.members}) < len(change.members):
+            raise InvalidInput("members", f"gives two of the group {change.group_id!r} one id for what takes over")
 
 
 def _pairs(members: object) -> Sequence[tuple[object, object]]:
@@ -180,14 +195,14 @@ def check_reason(reason: object) -> None:
 
 
 def check_pause_limit(change: PauseLimit) -> None:
-    check_name("limit", change.key)
+    check_limit_key("limit", change.key)
     check_flag("paused", change.paused)
     if change.key.startswith("queue:"):
         raise InvalidInput("limit", f"{change.key!r} is a queue; pause the queue itself")
 
 
 def check_put_limit(change: PutLimit) -> None:
-    check_name("limit", change.key)
+    check_limit_key("limit", change.key)
     check_flag("declared", change.declared)
     if change.max_used is not None:
         check_number("max_used", change.max_used)

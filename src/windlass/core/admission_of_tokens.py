@@ -1,10 +1,10 @@
-"""What is refused of tokens and of notes in the audit log, before anything is written."""
+"""Checks of tokens and of notes in the audit log, before anything is written."""
 
 from __future__ import annotations
 
-from windlass.core.admission import check_id, check_instant, check_name, check_number, check_one_of, check_text, shown
 from windlass.core.alterations import CreateToken, Note, OfTokens
-from windlass.errors import InvalidInput
+from windlass.core.fields import check_id, check_instant, check_name, check_number, check_once, check_one_of, check_text
+from windlass.errors import InvalidInput, shown
 from windlass.principal import SCOPES
 
 DIGEST = 32  # bytes of a SHA-256
@@ -44,5 +44,4 @@ def check_names(field: str, values: object) -> None:
         raise InvalidInput(field, f"give at least one, in a tuple, got {shown(values)}")
     for value in values:
         check_name(field, value)
-    if len(set(values)) != len(values):
-        raise InvalidInput(field, f"names one twice: {values}")
+    check_once(field, values)

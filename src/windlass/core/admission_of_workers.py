@@ -1,8 +1,7 @@
-"""What is refused of the registry of workers and of the leader's duties, before anything is written."""
+"""Checks of the registry of workers and of the leader's duties, before anything is written."""
 
 from __future__ import annotations
 
-from windlass.core.admission import check_all, check_instant, check_limit, check_name, check_number, check_text
 from windlass.core.duties import (
     AgeJobs,
     Duty,
@@ -10,6 +9,7 @@ from windlass.core.duties import (
     ForgetEvents,
     ForgetKeys,
     ForgetUsage,
+    Mend,
     Prune,
     RecountLimits,
     RemoveDeadWorkers,
@@ -18,6 +18,7 @@ from windlass.core.duties import (
     SampleQueues,
     TidyPositions,
 )
+from windlass.core.fields import check_all, check_instant, check_limit, check_name, check_number, check_text
 from windlass.records import WorkerInfo
 
 
@@ -58,5 +59,5 @@ def check_duty(duty: Duty) -> None:
         case RollUpUsage():
             check_limit(duty.limit)
             check_number("until", duty.until)
-        case RecountLimits() | AgeJobs() | ReturnSpace():
+        case RecountLimits() | AgeJobs() | ReturnSpace() | Mend():
             check_limit(duty.limit)

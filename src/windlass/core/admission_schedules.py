@@ -1,23 +1,11 @@
-"""What may be said of templates and schedules. Bad input is refused before anything is written, by the field's name."""
+"""Checks of templates and schedules. Bad input is refused before anything is written, and the error names the field."""
 
 from __future__ import annotations
 
 from typing import Final, get_args
 
-import msgspec
-
 from windlass.clock import LONGEST
-from windlass.core.admission import (
-    PAYLOAD_LIMIT,
-    check_flag,
-    check_id,
-    check_instant,
-    check_job,
-    check_name,
-    check_number,
-    check_one_of,
-    shown,
-)
+from windlass.core.admission import PAYLOAD_LIMIT, check_job
 from windlass.core.alterations import (
     ArchiveTemplate,
     DeleteSchedule,
@@ -31,9 +19,10 @@ from windlass.core.alterations import (
     SetEnabled,
 )
 from windlass.core.cron import check_rule, check_zone
+from windlass.core.fields import check_flag, check_id, check_instant, check_name, check_number, check_one_of, check_text
 from windlass.core.schedules import LARGEST_CAP
 from windlass.core.templates import made_of, params_in
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.types import CatchUp, NewJob, Overlap, Template
 
 CATCH_UP: Final = frozenset(get_args(CatchUp))
@@ -63,17 +52,16 @@ def check_of_schedules(change: OfSchedules) -> None:
 def _check_template(change: PutTemplate) -> None:
     check_id(change.template_id)
     check_name("name", change.name)
+    if change.settings is not None:
+        check_text("settings", change.settings, most=PAYLOAD_LIMIT)
     params_in("params", change.params)
-    try:
-        job = made_of(
-            Template(
-                template_id=change.template_id, version=1, name=change.name, type=change.type, queue=change.queue,
-                params=change.params, settings=change.settings,
-            ),
-            "check",
-        )  # fmt: skip
-    except (msgspec.MsgspecError, TypeError) as error:
-        raise InvalidInput("settings", f"are not the policies of a template ({error})") from None
+    job = made_of(
+        Template(
+            template_id=change.template_id, version=1, name=change.name, type=change.type, queue=change.queue,
+            params=change.params, settings=change.settings,
+        ),
+        "check",
+    )  # fmt: skip
     check_job(job)
 
 
@@ -96,6 +84,8 @@ def _check_schedule(change: PutSchedule) -> None:
         raise InvalidInput("jitter", "is longer than a thousand years")
     if change.declared is not None:
         check_name("declared", change.declared)
+    if change.as_of is not None:
+        check_number("as_of", change.as_of)
     if change.param_overrides is not None:
         params_in("param_overrides", change.param_overrides)
         if len(change.param_overrides) > PAYLOAD_LIMIT:
@@ -120,6 +110,8 @@ def _check_fire(change: Fire) -> None:
         check_job(job)
         if job.schedule_id != change.schedule_id or job.fire_at is None:
             raise InvalidInput("jobs", "belong to the schedule that fires, and have a fire time")
+        if job.after != () or job.opens is not None:
+            raise InvalidInput("jobs", "of a schedule wait for no others and open no group")
 
 
 def _check_missed(missed: object) -> None:

@@ -1,4 +1,4 @@
-"""What is refused of webhooks and deliveries, before anything is written."""
+"""Checks of webhooks and deliveries, before anything is written."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ import re
 from typing import Final, get_args
 from urllib.parse import urlsplit
 
-from windlass.core.admission import (
-    check_flag,
-    check_instant,
-    check_name,
-    check_number,
-    check_one_of,
-    check_text,
-    shown,
-)
 from windlass.core.alterations import (
     ChangeWebhook,
     DeleteWebhook,
@@ -28,8 +19,9 @@ from windlass.core.alterations import (
 )
 from windlass.core.changes import ERROR_LIMIT
 from windlass.core.events import EVENTS
+from windlass.core.fields import check_flag, check_instant, check_name, check_number, check_one_of, check_text
 from windlass.core.webhooks import key_of
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.records import DeliveryStatus, Try
 from windlass.types import Micros
 from windlass.words import did_you_mean

@@ -1,6 +1,8 @@
-"""What people and services ask of a store, as values. Each has its own guard, by state instead of by lease.
+"""The changes that people and services ask of a store, as values. Each is guarded by the state of its row instead of by a
+lease.
 
-A new wish is a new value here, not a new method of the drivers."""
+A new kind of change is a new value here, not a new method of the drivers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from windlass.types import CatchUp, End, GroupMode, Micros, NewJob, OnFailure, O
 
 
 class Cancel(Named, frozen=True):
-    """A queued job is cancelled at once; a running one is asked to stop at its next heartbeat."""
+    """Cancel a queued job at once; ask a running one to stop at its next heartbeat."""
 
     job_id: str
     reason: str = "cancelled"
@@ -37,13 +39,13 @@ class Replay(Named, frozen=True):
 
 
 class RunNow(Named, frozen=True):
-    """A queued job that waits for its time is due at once. Its place in the order stays."""
+    """Make a queued job that waits for its time due at once. It keeps its place in the order."""
 
     job_id: str
 
 
 class Move(Named, frozen=True):
-    """A queued job goes before, or behind, every other job of its queue and priority that is queued now, whatever they
+    """Move a queued job before, or behind, every other job of its queue and priority that is queued now, whatever they
     wait for. The others keep their positions."""
 
     job_id: str
@@ -51,9 +53,9 @@ class Move(Named, frozen=True):
 
 
 class MoveBeside(Named, frozen=True):
-    """A queued job goes directly before, or behind, another queued job of its queue. One of another priority is `apart`,
-    unless the job is to take that priority too. Where no room is left between two jobs, all of that queue and priority get
-    fresh positions, in their order."""
+    """Move a queued job directly before, or behind, another queued job of its queue. If that one has another priority the
+    answer is `apart`, unless the job is to take over that priority. If there is no room between two jobs, all jobs of
+    that queue and priority get new positions in the same order."""
 
     job_id: str
     other_id: str
@@ -62,40 +64,43 @@ class MoveBeside(Named, frozen=True):
 
 
 class Swap(Named, frozen=True):
-    """Two queued jobs of one queue and priority change places; nobody else's place in the order changes."""
+    """Exchange the places of two queued jobs of one queue and priority. No other job changes its place."""
 
     job_id: str
     other_id: str
 
 
 class SetPriority(Named, frozen=True):
-    """A queued job gets another priority, and the last place among the jobs that have it."""
+    """Give a queued job another priority, and the last place among the jobs that have it."""
 
     job_id: str
     priority: int
 
 
 class Renormalise(Named, frozen=True):
-    """Fresh positions for the queued jobs of a queue, by priority and in their order: 100, 200, 300 … where positions are
-    dense; else a gap apart, up to the last one's, so that those which come back from running still find their place."""
+    """Give the queued jobs of a queue new positions, by priority and in the same order: 100, 200, 300 … if positions are
+    dense; else a gap apart, up to that of the last one, so that jobs which come back from running still find their
+    place."""
 
     queue: str
 
 
 class Delete(Named, frozen=True):
-    """Remove a finished job with its runs, and with it all links of its retry chain. Idempotency keys stay."""
+    """Remove a finished job with its runs, and with it all links of its retry chain. Idempotency keys stay.
+    `referred`: rows of another table, that of an application, refer to it and would be left behind; `busy`: somebody holds
+    its row. Neither is waited for."""
 
     job_id: str
 
 
 class Revoke(Named, frozen=True):
-    """A worker is known to be dead: its leases expire now, so that the next claim or sweep takes its jobs back."""
+    """End the leases of a worker that is known to be dead, so that the next claim or sweep takes its jobs back."""
 
     worker_id: str
 
 
 class Leave(Named, frozen=True):
-    """A worker goes in good order: its registry row is removed, and leadership that it holds ends now."""
+    """Remove the registry row of a worker that ends in good order, and end its leadership if it has it."""
 
     worker_id: str
 
@@ -121,8 +126,8 @@ class SetPaused(Named, frozen=True):
 
 
 class PutLimit(Named, frozen=True):
-    """Set what bounds the jobs of a key: so many valid leases, so many claims per second. What is not said is not bounded.
-    A new limit counts those who run already; lowering one never takes a permit away. Whether it is paused stays."""
+    """Set the limit of a key: how many valid leases, and how many claims per second. What is not given is not limited. A
+    new limit counts running jobs too; lowering one takes no permit away. Whether it is paused does not change."""
 
     key: str
     max_used: int | None = None
@@ -133,7 +138,7 @@ class PutLimit(Named, frozen=True):
 
 
 class RemoveLimit(Named, frozen=True):
-    """Bound a key no more: whoever waits for it may be claimed, and a pause ends with it."""
+    """Remove the limit of a key, and its pause. Jobs that wait for it can be claimed."""
 
     key: str
 
@@ -158,8 +163,8 @@ class PutGroup(Named, frozen=True):
 
 
 class CancelGroup(Named, frozen=True):
-    """Queued members of a group are cancelled at once, running ones are asked to stop. `requested`: there were only
-    running ones."""
+    """Cancel the queued members of a group at once and ask the running ones to stop. `requested`: there were only running
+    ones."""
 
     group_id: str
     reason: str = "cancelled"
@@ -189,7 +194,7 @@ class PutTemplate(Named, frozen=True, kw_only=True):
 
 
 class ArchiveTemplate(Named, frozen=True):
-    """No more jobs are made of it; its schedules go on without making any. Jobs that exist stay as they are."""
+    """Make no more jobs of a template; its schedules go on without making any. Existing jobs do not change."""
 
     name: str
 
@@ -205,7 +210,8 @@ class PutSchedule(Named, frozen=True, kw_only=True):
 
     A change of rule, zone or `enabled` computes the next time from now on; anything else leaves it alone. No job that
     exists is touched. `enabled` None: as it was, and a new one runs. `declared` is the fingerprint of code that declares
-    it: while that is the same, what people changed meanwhile stays."""
+    it: while that is the same, what people changed meanwhile stays. With `as_of`, its `updated_at` as it was read, it only
+    changes what is there and still is as it was seen."""
 
     schedule_id: str
     name: str
@@ -219,17 +225,18 @@ class PutSchedule(Named, frozen=True, kw_only=True):
     overlap: Overlap = "allow"
     jitter: Micros = 0
     declared: str | None = None
+    as_of: Micros | None = None
 
 
 class RenameSchedule(Named, frozen=True):
-    """Give a schedule another name. Its id, and with it the jobs that it made, stay its own."""
+    """Give a schedule another name. It keeps its id and the jobs that it made."""
 
     name: str
     to: str
 
 
 class SetEnabled(Named, frozen=True):
-    """Pause a schedule, or let it go on from now: what passed meanwhile was not missed."""
+    """Pause a schedule, or let it go on from now. Times that passed while it was paused were not missed."""
 
     schedule: str
     enabled: bool
@@ -243,7 +250,8 @@ class DeleteSchedule(Named, frozen=True):
 
 class Missed(Struct, frozen=True, kw_only=True, gc=False):
     """Times of a schedule that nobody fired when they came, from the first to the last of them. `made`: for how many of
-    them jobs are made now. Where they are very many, `times` are those that were looked at."""
+    them jobs are to be made now; what is announced says for how many they were. Where they are very many, `times` are
+    those that were looked at."""
 
     times: int
     first: Micros
@@ -266,8 +274,8 @@ class Fire(Named, frozen=True, kw_only=True):
 
 
 class Acquire(Named, frozen=True):
-    """Take a queue for oneself: from now on nothing of it is claimed. At most one hold of a queue is active; one whose
-    time is over ends here, with a line in the audit log. The hold is not granted yet: that takes a later call, `Grant`."""
+    """Take a queue: from now on no job of it is claimed. At most one hold of a queue is active; one whose time is over
+    ends here, with a line in the audit log. The hold is not granted yet: that takes a later `Grant`."""
 
     hold_id: str
     queue: str
@@ -292,15 +300,15 @@ class Renew(Named, frozen=True):
 
 
 class ReleaseHold(Named, frozen=True):
-    """End a hold. `by` is whoever ends a hold that is not his own, and leaves a line in the audit log."""
+    """End a hold. `by` is somebody who ends a hold of another, which leaves a line in the audit log."""
 
     hold_id: str
     by: str | None = None
 
 
 class CreateToken(Named, frozen=True, kw_only=True):
-    """A new token, known by the SHA-256 of its secret. Its name is that of no other of the same org that was not
-    revoked."""
+    """Create a token, known by the SHA-256 of its secret. No other token of its org that is not revoked may have its
+    name."""
 
     token_id: str
     name: str
@@ -312,20 +320,19 @@ class CreateToken(Named, frozen=True, kw_only=True):
 
 
 class RevokeToken(Named, frozen=True):
-    """From now on it lets nobody in. Its row stays, so that old lines of the audit log can be understood."""
+    """Revoke a token. Its row stays, so that old lines of the audit log can be understood."""
 
     token_id: str
 
 
 class NoteUse(Named, frozen=True):
-    """A token was used: written down unless that was done within the last minute."""
+    """Note that a token was used, unless that was noted within the last minute."""
 
     token_id: str
 
 
 class Note(Named, frozen=True):
-    """Something was done that is no change of rows here, and belongs into the audit log all the same. Only in somebody's
-    name."""
+    """Add a line to the audit log for something that changes no row. Only in somebody's name."""
 
     action: str
     subject: str
@@ -337,8 +344,8 @@ OfTokens: TypeAlias = CreateToken | RevokeToken | NoteUse
 
 
 class Unchanged(Named, frozen=True):
-    """Change one job if it still is what somebody saw: `seen` is its `updated_at` then, which every write raises.
-    `changed`: it is not, and stays as it is."""
+    """Change one job if it still is what somebody saw: `seen` is its `updated_at` then, which every write raises. If it
+    is not, the answer is `changed` and the job stays as it is."""
 
     change: OfOneJob
     seen: Micros
@@ -376,5 +383,5 @@ Alteration: TypeAlias = (
     | Unchanged
 )
 AlterAnswer = Literal[
-    "applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy", "changed"
+    "applied", "requested", "unchanged", "not_found", "wrong_state", "duplicate", "apart", "busy", "changed", "referred"
 ]

@@ -1,4 +1,6 @@
-"""The audit log: what is noted of a change. Who, which action, on what, chosen how, how many."""
+"""The audit log: what is noted of a change: who made it, which action, on what, chosen by which filter, and how many
+rows.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ _UNTOLD: Final = frozenset({"secret", "digest", "params", "param_overrides", "se
 
 
 def lines(by: By, changes: Sequence[Alteration], answers: Sequence[AlterAnswer], now: Micros) -> list[AuditLine]:
-    """One line for each action of the call: of what was really changed, with everything that it was done to."""
+    """One line for each action of the call, about what was really changed, with everything that it was done to."""
     alike: dict[str, list[Alteration]] = {}
     for wish, answer in zip(changes, answers, strict=True):
         change = wish.change if isinstance(wish, Unchanged) else wish
@@ -103,7 +105,7 @@ def _told(change: Struct) -> dict[str, Any]:
             continue
         if isinstance(value, str):
             told[name] = redacted(value) if name == "url" else storable(value)
-        elif isinstance(value, int | float) or (isinstance(value, tuple) and all(isinstance(one, str) for one in value)):
+        elif isinstance(value, int | float | tuple):  # tuples of anything but texts are untold
             told[name] = value
     return told
 

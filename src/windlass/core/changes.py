@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from windlass.clock import LAST_INSTANT
 from windlass.core.named import Named
+from windlass.errors import ConstraintViolated, DuplicateId, InvalidInput
 from windlass.types import (
     DeadKind,
     Handle,
@@ -27,6 +28,7 @@ from windlass.types import (
 Answer = Literal["applied", "repeated", "not_inflight", "expired", "mismatch", "not_lapsed", "never_twice"]
 Outcome = Literal["ack", "retry", "fail", "snooze", "release", "cancelled", "expire"]
 Ending = Literal["succeeded", "failed", "cancelled"]
+UNSTORABLE: Final = (InvalidInput, ConstraintViolated, DuplicateId)  # one unit's fault, not the store's
 
 
 # -------------------------------------------------------------------------------------------------------------- riders
@@ -230,7 +232,7 @@ def effect_of(change: Settlement) -> Effect:
 
 
 def due_of(change: Settlement) -> Micros | None:
-    """When the job, or the link that takes over, runs again, if that is later."""
+    """When the job, or the link that takes over, runs again; None if at once, or not at all."""
     if isinstance(change, Retry | Snooze):
         return change.run_at
     return next((rider.run_at for rider in change.riders if isinstance(rider, RetryChild)), None)

@@ -80,13 +80,13 @@ _SUMS: Final = "runs run_us wait_us cpu_us peak_rss"
 
 # In an order in which each row finds those that it refers to.
 TABLES: Final[tuple[Table, ...]] = (
-    _table("queues", "name", texts="name positions fairness preset settings", instants="paused_at created_at updated_at",
-           ints="age_after age_to"),
+    _table("queues", "name", texts="name positions fairness preset settings turning",
+           instants="paused_at created_at updated_at", ints="age_after age_to"),
     _table("limits", "key", texts="key declared", ints="used max_used", reals="tokens burst per_second weight",
            instants="refilled_at wake_at paused_at"),
     _table("shares", "queue share", texts="queue share", reals="started finish"),
-    _table("groups", "group_id", texts="group_id name mode on_failure", ints="total remaining succeeded failed cancelled",
-           instants="created_at finished_at"),
+    _table("groups", "group_id", texts="group_id name mode on_failure", instants="created_at finished_at",
+           ints="total remaining succeeded failed cancelled kept_by"),
     _table("templates", "template_id version", texts="template_id name type queue settings", ints="version", blobs="params",
            instants="archived_at created_at"),
     _table("schedules", "schedule_id", blobs="param_overrides", flags="enabled", ints="catch_up_cap jitter",

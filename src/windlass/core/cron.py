@@ -19,7 +19,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from windlass.clock import SECOND, duration, instant, moment
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.types import Micros
 from windlass.words import did_you_mean
 
@@ -27,6 +27,7 @@ LONGEST: Final = 200  # of an expression
 SHORTEST_EVERY: Final = SECOND
 LONGEST_EVERY: Final = 366 * 86_400 * SECOND
 DAY: Final = 86_400 * SECOND
+FIRST_YEAR: Final = 1969  # on a wall west of Greenwich, when time begins
 LAST_YEAR: Final = 9_000  # the end of what a calendar can say, and some room
 END: Final = instant(datetime(LAST_YEAR, 1, 1, tzinfo=UTC))  # no rule has a time after it, whichever way one walks
 ALIASES: Final = {
@@ -36,6 +37,10 @@ ALIASES: Final = {
 _EVERY: Final = re.compile(r"@?every\s+(\S+)", re.IGNORECASE)
 _FIELDS: Final = ("second", "minute", "hour", "day of month", "month", "day of week")
 _MOST: Final = (59, 59, 23, 31, 12, 7)
+_NAMES: Final = {name: n for n, name in enumerate("SUN MON TUE WED THU FRI SAT".split())} | {
+    name: n for n, name in enumerate("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(), 1)
+}  # fmt: skip
+_RANGE: Final = re.compile(r"(?<![^,])(\w+)-(\w+)/(\d{1,10})(?![^,])", re.ASCII)
 _STEP: Final = re.compile(r"/(\d{1,10})")
 PROBE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 - rules are tried by the wall
 
@@ -44,7 +49,7 @@ def check_rule(expression: object) -> str:
     """A rule that has times to come, as it is stored: spaces made one. `InvalidInput` names the field that is wrong."""
     if not isinstance(expression, str) or not expression.strip():
         raise InvalidInput(
-            "cron", f"must be text such as '0 9 * * MON-FRI', '@daily' or 'every 15m', got {expression!r:.80}"
+            "cron", f"must be text such as '0 9 * * MON-FRI', '@daily' or 'every 15m', got {shown(expression)}"
         )
     text = " ".join(expression.split())
     if len(text) > LONGEST or not text.isprintable():
@@ -56,7 +61,7 @@ def check_rule(expression: object) -> str:
 
 def check_zone(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidInput("timezone", f"must be the name of a zone such as 'Europe/Berlin', got {name!r:.80}")
+        raise InvalidInput("timezone", f"must be the name of a zone such as 'Europe/Berlin', got {shown(name)}")
     _zone(name)
     return name
 
@@ -103,7 +108,9 @@ def times_until(text: str, zone: str, until: Micros, anchor: Micros = 0) -> Iter
         return
     before = until + 1
     for at in _walk(text, _zone(zone), until + SECOND, reverse=True):
-        if at < before:
+        if at < -DAY:  # more than the wall goes back and forth by
+            return
+        if 0 <= at < before:
             before = at
             yield at
 
@@ -125,14 +132,38 @@ def due_times(text: str, zone: str, first: Micros, now: Micros, cap: int, anchor
 
 def fields_of(text: str) -> list[str]:
     """The fields of an expression, in capitals, aliases resolved: five, or six with the seconds first."""
+    return [_RANGE.sub(_without_step, field) for field in _written(text)]
+
+
+def _written(text: str) -> list[str]:
     return ALIASES.get(text.lower(), text).upper().split()
+
+
+def _without_step(found: re.Match[str]) -> str:
+    """A step within a range of one leads nowhere. The parser would take that one for the first of many."""
+    first, last, step = found.groups()
+    return f"{first}-{last}" if _number(first) == _number(last) and int(step) else found[0]
+
+
+def _number(name: str) -> int:
+    return int(name) if name.isdecimal() else _NAMES.get(name, -1)
 
 
 @lru_cache(maxsize=1024)
 def _probe(text: str) -> None:
-    from cronsim import CronSim, CronSimError  # a program without schedules does without
+    from cronsim import CronSim  # a program without schedules does without
 
-    fields = fields_of(text)
+    _check(text)
+    if _next(CronSim(" ".join(fields_of(text)), PROBE)) is None:
+        raise InvalidInput("cron", f"{text!r} names no day that ever comes")
+
+
+@lru_cache(maxsize=1024)
+def _check(text: str) -> None:
+    """That it is an expression; not that it has any times."""
+    from cronsim import CronSim, CronSimError
+
+    fields = _written(text)
     if text.startswith("@") and text.lower() not in ALIASES:
         hint = did_you_mean(text, ALIASES)
         raise InvalidInput("cron", f"{text!r} is not known{hint}; use one of {', '.join(ALIASES)}, or 'every 15m'")
@@ -145,11 +176,9 @@ def _probe(text: str) -> None:
         if any(int(step) > most for step in _STEP.findall(value)):
             raise InvalidInput("cron", f"{text!r}: the step of the {name} in {value!r} is longer than the field, {most}")
     try:
-        found = next(CronSim(" ".join(fields), PROBE), None)
+        CronSim(" ".join(fields_of(text)), PROBE)
     except (CronSimError, AssertionError, ValueError) as error:
         raise InvalidInput("cron", f"{text!r}: {_blamed(fields, str(error))}") from None
-    if found is None:
-        raise InvalidInput("cron", f"{text!r} names no day that ever comes")
 
 
 def _blamed(fields: list[str], said: str) -> str:
@@ -180,7 +209,9 @@ def _no_zone(name: str) -> str:
 
 
 def _walk(text: str, zone: tzinfo, start: Micros, *, reverse: bool) -> Iterator[Micros]:
-    """Times of a cron expression as they follow each other on the wall: not always in the order of time."""
+    """Times of a cron expression as they follow each other on the wall: not always in the order of time. A stored rule may
+    be a hand's, or a newer version's: `InvalidInput` says what is wrong with it, as it did to whoever wrote it."""
+    _check(text)
     fields = fields_of(text)
     rule, minute, hour = " ".join(fields), fields[-5], fields[-4]
     start = min(start, END + 2 * DAY)  # past the end on every wall, and with room for the hours that are added to it
@@ -202,8 +233,8 @@ def _rhythm(rule: str, zone: tzinfo, start: Micros, *, reverse: bool) -> Iterato
         first = at != start and not reverse  # the instant at which a stretch begins is part of it
         wall = moment(at + offset - (SECOND if first else 0)).replace(tzinfo=None)
         here, at = at, None
-        for shown in _by_the_wall(rule, wall, reverse=reverse):
-            found = instant(shown.replace(tzinfo=UTC)) - offset
+        for seen in _by_the_wall(rule, wall, reverse=reverse):
+            found = instant(seen.replace(tzinfo=UTC)) - offset
             change = _change(zone, here, found)
             if change is not None:
                 at = change - 1 if reverse else change
@@ -246,7 +277,7 @@ def _next(times: Iterator[datetime]) -> datetime | None:
         at = next(times, None)
     except (OverflowError, ValueError):  # the calendar has an end
         return None
-    return None if at is None or not 1970 < at.year < LAST_YEAR else at
+    return None if at is None or not FIRST_YEAR <= at.year < LAST_YEAR else at
 
 
 def _on_the_wall(at: datetime, zone: tzinfo) -> datetime:

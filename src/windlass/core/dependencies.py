@@ -24,7 +24,8 @@ from windlass.errors import DuplicateJob, InvalidInput
 from windlass.types import TERMINAL, AfterRule, Job, Micros, NewGroup, NewJob, Run, State
 
 INLINE: Final = 500  # edges that are told in the transaction of an end; the rest is left to the sweep
-SWEPT: Final = 5_000  # edges that one sweep tells
+SWEPT: Final = 5_000  # edges that a sweep tells in one transaction
+BITES: Final = 10  # such transactions of one sweep, while there is more
 FAILED_BEFORE: Final = "predecessor failed"
 
 Verdict = Literal["waits", "done", "cancel"]
@@ -73,8 +74,8 @@ def check_links(jobs: Sequence[NewJob]) -> None:
 
 
 def edges_of(jobs: Sequence[NewJob]) -> list[Edge]:
-    """Who waits for whom: each member of a sequential group for the one before it, by the group's rule; then what each
-    job says itself. The first word on a pair holds."""
+    """The dependencies of new jobs: that of each member of a sequential group on the one before it, by the rule of the
+    group; then those that each job names itself. If a pair is named twice, the first rule holds."""
     rules: dict[tuple[str, str], AfterRule] = {}
     for group, members in groups_of(jobs).values():
         if group.mode == "sequential":

@@ -16,6 +16,8 @@ class Prune(Named, frozen=True, kw_only=True):
     """Delete finished jobs, with their runs, that are older than their state's retention, counted from `finished_at`;
     None = kept for ever. At most `limit` chains, the oldest first. A chain goes as one, by its last link's rule and date;
     members of a group go only when all of them may, and the group's row with the last of them. Idempotency keys stay.
+    A store may look at so many jobs at a time: then it says that there is more, also where none went, and the next bite
+    with the same rules goes on from there.
 
     A run that the usage roll-up has not counted keeps its job, once there has been a roll-up at all: a store in which
     nobody counts would otherwise never forget."""
@@ -42,7 +44,7 @@ class RemoveDeadWorkers(Named, frozen=True, kw_only=True):
 class SampleQueues(Named, frozen=True, kw_only=True):
     """Write one row of `queue_stats` per queue (declared, with jobs, or with runs that ended) for the minute that has
     just ended, unless that minute has rows already; drop rows of minutes that began longer than `keep` ago. `Done.rows`
-    are those written. A queue that was well in its last sample and is not in this one is announced (`queue.unhealthy`)
+    are those written. A queue that is not well, and of which that was not told yet, is announced (`queue.unhealthy`)
     where a webhook asks for it: a job has waited for `waits_over`, or half of the runs have failed (core: health)."""
 
     keep: Micros
@@ -77,7 +79,8 @@ class ReturnSpace(Named, frozen=True, kw_only=True):
 class RecountLimits(Named, frozen=True, kw_only=True):
     """Where the permits of a limit are not those of the jobs that run, count again: every running job that it concerns
     holds one, nobody else does. Those who wait for a key that has room may try again; jobs that were written by others
-    into a fair queue get their turn. At most `limit` limits."""
+    into a fair queue get their turn. At most `limit` limits, so many of those who wait for a key that bars nobody, and so
+    many of those without a turn."""
 
     limit: int = 1_000
 
@@ -101,7 +104,10 @@ class AgeJobs(Named, frozen=True, kw_only=True):
 class Mend(Named, frozen=True, kw_only=True):
     """Put rows right that contradict each other (`windlass.core.queries.Faults`), as far as no decision is needed: a run
     without a job is deleted, a running job without its run is given one that is open, permits are counted anew and who
-    waits for them is let through. `Done.rows` are the rows put right. What becomes of the jobs is settled afterwards."""
+    waits for them is let through. At most `limit` rows of a kind, and of one kind at a time; while there is more, others
+    go on in between. `Done.rows` are the rows put right. What becomes of the jobs is settled afterwards."""
+
+    limit: int = 1_000
 
 
 class FanOut(Named, frozen=True, kw_only=True):
@@ -139,7 +145,9 @@ Duty: TypeAlias = (
 
 class Done(Struct, frozen=True, gc=False):
     """How many rows a duty removed or wrote (of usage: how many runs it counted), and whether its bite was full, so that
-    there may be more at once."""
+    there may be more at once. `refused`: in the store's words, why rows of others that refer to some keep
+    them."""
 
     rows: int
     more: bool = False
+    refused: str = ""

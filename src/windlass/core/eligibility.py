@@ -16,6 +16,8 @@ from typing import Final
 from windlass.types import Job, Label, Micros
 
 PROMOTE_BITE: Final = 1_000  # rows per promotion statement; a claim promotes until a bite is not full
+GOES_STALE: Final = 6  # times as long as a claim may go on at the moment at which it began, a lease is at least
+AT_ONCE: Final = 10_000  # rows that one transaction of a claim promotes or takes back: the next goes on from there
 
 
 def dispatch_order(job: Job) -> tuple[int, int, Micros, int]:
@@ -26,6 +28,12 @@ def first_share(limit: int, queues: int) -> int:
     """How many of each queue a claim over several looks at first. They share the limit, mostly: of a thousand queues
     few have more than these among the first five hundred, and of those the rest is looked at then."""
     return min(limit, max(4, -(-2 * limit // max(queues, 1))))
+
+
+def goes_on_at(now: Micros, lease_for: Micros, took: Micros) -> Micros:
+    """The moment of a claim that goes on in another transaction, so long after `now`: the same, if that is no large part of
+    the lease. Else what it takes would be leased for too short a time, or no longer, when somebody hears of it."""
+    return now + took if took > lease_for // GOES_STALE else now
 
 
 def is_due(run_at: Micros | None, now: Micros) -> bool:

@@ -102,9 +102,9 @@ def comes_back(change: Settlement) -> bool:
 
 
 def announced(webhooks: Collection[Webhook], job: Claimed, change: Settlement, *, recovers: bool = False) -> Settlement:
-    """The same settlement with its events as riders. One that brings the job back may be turned into a cancellation where
-    it is applied, so it carries that event as well; `true_of` keeps what came true. `recovers`: it takes the job back,
-    although its lease has not lapsed."""
+    """The settlement with its events as riders. A settlement that brings the job back may become a cancellation where it
+    is applied, so it carries that event too; `true_of` keeps those that came true. `recovers`: the job is taken back
+    although its lease has not expired."""
     if not webhooks:
         return change
     names = {event_of(change)}
@@ -232,5 +232,5 @@ def _short(text: str | None) -> str | None:
 
 
 def _iso(at: Micros | None) -> str | None:
-    """None also for what lies beyond every calendar: a delay of centuries."""
-    return None if at is None or at > LAST_INSTANT else moment(at).isoformat().replace("+00:00", "Z")
+    """None also for what lies beyond every calendar: a delay of centuries, a time that a hand wrote."""
+    return None if at is None or not 0 <= at <= LAST_INSTANT else moment(at).isoformat().replace("+00:00", "Z")

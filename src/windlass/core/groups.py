@@ -36,7 +36,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 def sequence_rule(on_failure: OnFailure) -> AfterRule:
-    """Of a member that waits for the one before it."""
+    """The rule by which a member of a sequential group waits for the one before it."""
     return "cancel" if on_failure == "stop" else "continue"
 
 

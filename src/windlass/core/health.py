@@ -1,4 +1,4 @@
-"""When a queue is not well, from two minutes of it. What it did before says whether that is news."""
+"""When a queue is unhealthy, judged from one of its minutes. What was told of it before says whether that is news."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from windlass.records import QueueSample
 from windlass.types import Micros
 
-EARLIER: Final = 600_000_000  # microseconds before it in which a sample says how a queue was
+EARLIER: Final = 600_000_000  # microseconds for which it is known how a queue was
 FEWEST: Final = 10  # runs that ended within the minute, of which at least half failed
 WAITS: Final = ("queued", "scheduled", "blocked", "parked")
 
@@ -21,6 +21,13 @@ class Trouble(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     waiting: int
     oldest: Micros
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """Queues that were not well in the samples of a minute, as was told by then."""
+
+    minute: Micros = 0
+    queues: tuple[str, ...] = ()
 
 
 def reasons_of(sample: QueueSample, waits_over: Micros) -> tuple[str, ...]:
@@ -35,20 +42,20 @@ def reasons_of(sample: QueueSample, waits_over: Micros) -> tuple[str, ...]:
 
 
 def troubles(
-    samples: Iterable[QueueSample], before: Iterable[QueueSample], resting: Collection[str], waits_over: Micros
-) -> list[Trouble]:
-    """What is news in these samples. `before`: earlier ones, in the order of their minutes; of each queue the last one
-    counts. `resting`: queues that somebody has paused, in which nothing is supposed to run."""
-    last = {sample.queue: sample for sample in before}
+    samples: Iterable[QueueSample], told: Told, resting: Collection[str], waits_over: Micros
+) -> tuple[list[Trouble], Told]:
+    """What is news in the samples of a minute, and whom there is nothing new to tell of in the next. `resting`: queues that
+    somebody has paused or holds, in which nothing is supposed to run; what waits there is news once that is over."""
     found: list[Trouble] = []
+    minute, unwell = 0, list[str]()
     for sample in samples:
-        reasons, earlier = reasons_of(sample, waits_over), last.get(sample.queue)
-        was_well = earlier is None or not reasons_of(earlier, waits_over)
-        if reasons and was_well and sample.queue not in resting:
+        minute, reasons = sample.minute, reasons_of(sample, waits_over)
+        if not reasons or sample.queue in resting:
+            continue
+        unwell.append(sample.queue)
+        if sample.queue not in told.queues or abs(minute - told.minute) > EARLIER:
             waiting = sum(sample.depth.get(label, 0) for label in WAITS)
             found.append(
-                Trouble(
-                    queue=sample.queue, minute=sample.minute, reasons=reasons, waiting=waiting, oldest=sample.oldest or 0
-                )
+                Trouble(queue=sample.queue, minute=minute, reasons=reasons, waiting=waiting, oldest=sample.oldest or 0)
             )
-    return found
+    return found, Told(minute=minute, queues=tuple(unwell))

@@ -15,11 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
-from windlass.core.admission import check_limit
 from windlass.core.changes import Ack, Settlement
+from windlass.core.fields import check_limit
 from windlass.core.rows import run_id_of, run_of
 from windlass.core.usage import duration, hour_of, late_until
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.records import Usage
 from windlass.types import Job, Micros, Run
 
@@ -40,7 +40,7 @@ def check_page(before: object, limit: object) -> None:
     """Of the executions of a job."""
     check_limit(limit)
     if before is not None and (not isinstance(before, int) or isinstance(before, bool) or not 1 <= before <= BEYOND):
-        raise InvalidInput("before", f"must be the number of an execution, got {before!r:.80}")
+        raise InvalidInput("before", f"must be the number of an execution, got {shown(before)}")
 
 
 def is_last(kept: Sequence[Run], job: Job) -> bool:

@@ -32,8 +32,8 @@ def acquired(change: Acquire, now: Micros) -> Hold:
 
 
 def renewed(hold: Hold, expires_in: Micros, now: Micros, *, granted: bool) -> Hold:
-    """Its time begins afresh, also at the grant. A renewal that was overtaken on its way shortens nothing: its holder
-    counts on a later one."""
+    """The hold with its time beginning anew, also when it is granted. A renewal that was overtaken shortens nothing,
+    because its holder relies on a later one."""
     granted_at = hold.granted_at if hold.granted_at is not None or not granted else now
     return replace(hold, expires_at=max(hold.expires_at, now + expires_in), granted_at=granted_at)
 
@@ -43,7 +43,7 @@ def ended(hold: Hold, status: HoldStatus, now: Micros) -> Hold:
 
 
 def line_of(hold: Hold, action: str, actor: str, now: Micros) -> AuditLine:
-    """For the audit log: whose hold it was, and when its time was over."""
+    """The line of the audit log: whose hold it was, and when its time was over."""
     detail = {"hold_id": hold.hold_id, "by": hold.by, "granted_at": hold.granted_at, "expires_at": hold.expires_at}
     return AuditLine(
         at=now, actor=actor, action=action, subject=f"queue:{hold.queue}", detail=msgspec.json.encode(detail).decode()

@@ -1,9 +1,9 @@
-"""Who leads. A leader's term has a number, the epoch, that fences everything done in its name.
+"""Leadership. The term of a leader has a number, the epoch, which everything done in its name must carry.
 
-Two conditions grant leadership to a registered worker: nobody leads at this moment, or it leads itself still. A leader
-that comes back after its term has lapsed is like anybody else: was it to go on under its old epoch, it would do so beside
-work that it began before, of which it cannot know whether somebody has repeated it. SQL drivers say the same in the one
-statement `lead`.
+Leadership is granted to a registered worker in two cases: nobody leads at this moment, or it is still the leader itself.
+A leader that comes back after its term has expired is like any other worker: under its old epoch it would go on beside
+work that it began before, without knowing whether another leader has repeated it. SQL drivers express the same rule in
+the one statement `lead`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from windlass.clock import SECOND
 from windlass.core.alterations import PutLimit
 from windlass.core.counters import refill, wait_for
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.types import Limit, Micros
 
 GLOBAL: Final = "global"
@@ -23,12 +23,13 @@ KINDS: Final = ("queue", "type", "key", "tag", "org")
 _DERIVED: Final = ("queue:", "type:", "tag:", "org:")  # those a job has by what it is
 LOOK_AGAIN: Final = SECOND  # after which a claim lets those through who could not be
 PARK_BITE: Final = 500  # how many jobs a claim parks before it keeps what it did and lets others at the rows
+UNPARK_BITE: Final = 5_000  # how many that wait may try again at a time; the others are let through a little later
 
 
 def limit_key(text: object, field: str = "limit") -> str:
     """A key as people write it: `gpu` stands for `key:gpu`."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput(field, f"must be text such as 'gpu', 'type:render' or 'org:acme', got {text!r}")
+        raise InvalidInput(field, f"must be text such as 'gpu', 'type:render' or 'org:acme', got {shown(text)}")
     if text == GLOBAL:
         return text
     kind, colon, name = text.partition(":")
@@ -46,7 +47,7 @@ def is_derived(key: str) -> bool:
 
 
 def kind_of(key: str) -> tuple[str, str]:
-    """By what a key concerns jobs: `global`; `queue`, `type`, `tag` or `org` and a name; or `key`, because they name it."""
+    """How a key concerns jobs: `global`; `queue`, `type`, `tag` or `org` and a name; or `key`, because jobs name it."""
     if key == GLOBAL:
         return GLOBAL, ""
     if key.startswith(_DERIVED):
@@ -80,7 +81,7 @@ def concerns(
 
 
 def tokens_at(limit: Limit, now: Micros) -> float:
-    """Of a limit with a rate."""
+    """How many tokens the bucket of a limit with a rate holds at a moment."""
     assert limit.tokens is not None, "no rate"
     assert limit.burst is not None, "no rate"
     assert limit.per_second is not None, "no rate"
@@ -120,14 +121,14 @@ def taken(limit: Limit, now: Micros, count: int = 1) -> Limit:
 
 
 def next_token(limit: Limit, now: Micros) -> Micros:
-    """When there is one more whole token than now, should nobody take any; as if the bucket had no brim."""
+    """When there will be one more whole token than now if nobody takes any, as if the bucket had no upper bound."""
     assert limit.per_second is not None, "no rate"
     tokens = tokens_at(limit, now)
     return max(now, limit.refilled_at or 0) + wait_for(tokens, limit.per_second, int(tokens) + 1.0)
 
 
 def parked(limit: Limit, now: Micros) -> Limit:
-    """Somebody waits for it from now on."""
+    """The limit with one more job that waits for it."""
     if has_rate(limit) and not is_shut(limit) and limit.wake_at is None:
         return replace(limit, wake_at=next_token(limit, now))
     return limit
@@ -147,7 +148,7 @@ def let_through(limit: Limit, now: Micros, *, waiting: bool, missed: bool = Fals
 
 
 def is_overlooked(limit: Limit | None, now: Micros) -> bool:
-    """Of a key that somebody waits for: there is room, and no claim is going to look at it by itself."""
+    """Whether jobs wait for a key although there is room, and no claim is going to look at it by itself."""
     return room(limit, now) != 0 and (limit is None or limit.wake_at is None)
 
 
@@ -185,7 +186,7 @@ def described(limit: Limit, change: PutLimit, now: Micros) -> Limit:
 
 
 def next_refill(limits: Iterable[Limit], now: Micros) -> Micros | None:
-    """When a claim may find a token that it, or those who are parked, found missing."""
+    """When a claim may find a token that it, or the parked jobs, found missing."""
     at = [limit.wake_at for limit in limits if limit.wake_at is not None]
     at += [
         next_token(limit, now) for limit in limits

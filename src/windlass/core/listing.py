@@ -16,25 +16,37 @@ belongs.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
-from windlass.core.admission import BATCH_LIMIT, check_id, check_limit, check_name, check_one_of
 from windlass.core.eligibility import label_of
 from windlass.core.failures import error_of, fingerprint, is_like, may_be_fingerprint
+from windlass.core.fields import (
+    BATCH_LIMIT,
+    LARGEST,
+    check_flag,
+    check_id,
+    check_limit,
+    check_name,
+    check_number,
+    check_one_of,
+)
 from windlass.core.queries import Query
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.types import ACTIVE, LABELS, TERMINAL, DeadKind, Job, Label, Micros, State
 
 Path = Literal["ids", "group", "schedule", "ended", "living", "all"]
 Direction = Literal["newest", "oldest"]
 
 BUDGET: Final = 50_000  # jobs that one search looks at
+DIRECTIONS: Final = frozenset(get_args(Direction))
+DEAD_KINDS: Final = frozenset(get_args(DeadKind))
 SLACK: Final = 10_000
 TEXT_LIMIT: Final = 1_000
 FIRST_SAID: Final = -62_135_683_200_000_000  # what a datetime can say in any time zone: the years 1 to 9999, and a day
 LAST_SAID: Final = 253_402_387_199_999_999
+LATEST_END: Final = 2**61  # of a job, in any store
 STATE_OF: Final[dict[Label, State]] = {
     "queued": "queued", "scheduled": "queued", "blocked": "queued", "parked": "queued", "claimed": "running",
     "running": "running", "succeeded": "succeeded", "dead": "dead", "cancelled": "cancelled",
@@ -91,7 +103,7 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 
 class Glimpse(Struct, frozen=True, kw_only=True, gc=False):
-    """As much of a job as tells it apart. `updated_at` doubles as its revision."""
+    """The part of a job that tells it from others. `updated_at` serves as its revision."""
 
     id: str
     type: str
@@ -128,7 +140,7 @@ class ListJobs(Query[Listed], frozen=True, kw_only=True):
 
 
 class GlimpseJobs(Query[Glimpsed], frozen=True, kw_only=True):
-    """The same, with as much of each job as tells it apart."""
+    """`ListJobs` with a `Glimpse` of each job."""
 
     wish: Wish
     first: Direction = "newest"
@@ -225,34 +237,67 @@ def is_past(wish: Wish, first: Direction, earliest: Micros, latest: Micros) -> b
 
 def check_search(query: ListJobs | GlimpseJobs | TallyJobs) -> None:
     check_wish(query.wish)
-    if type(query.budget) is not int or query.budget < 1:
-        raise InvalidInput("budget", f"must be at least 1, got {query.budget!r}")
+    if type(query.budget) is not int or not 1 <= query.budget <= LARGEST:
+        raise InvalidInput("budget", f"must be at least 1, got {shown(query.budget)}")
     if not isinstance(query, TallyJobs):
         check_limit(query.limit)
-        check_one_of("first", query.first, frozenset(("newest", "oldest")))
+        check_one_of("first", query.first, DIRECTIONS)
+        if query.after is not None:
+            check_place(query.after)
 
 
-def check_wish(wish: Wish) -> None:
+def check_place(place: object) -> None:
+    if not isinstance(place, Place):
+        raise InvalidInput("after", f"must be the place that an answer names, got {shown(place)}")
+    check_number("after", place.seq)
+    if place.at is not None and (type(place.at) is not int or not -LATEST_END < place.at < LATEST_END):
+        raise InvalidInput("after", f"must be at the end of a job, in microseconds since 1970, got {shown(place.at)}")
+
+
+def check_wish(wish: object) -> None:
+    if not isinstance(wish, Wish):
+        raise InvalidInput("wish", f"must be a Wish, which says what jobs are meant, got {shown(wish)}")
+    for field in ("ids", "kinds", "queues", "types"):
+        values: object = getattr(wish, field)
+        if not isinstance(values, tuple | list):  # a text is a sequence of characters
+            raise InvalidInput(field, f"must be a sequence, got {shown(values)}")
     if len(wish.ids) > BATCH_LIMIT:
         raise InvalidInput("ids", f"are {len(wish.ids):,}, the limit is {BATCH_LIMIT:,}")
     for job_id in wish.ids:
         check_id(job_id)
     for kind in wish.kinds:
-        check_one_of("label", kind.label, frozenset(LABELS))
+        check_kind(kind)
     for field in ("queues", "types"):
         for name in getattr(wish, field):
             check_name(field.removesuffix("s"), name)
     for field in ("org_id", "tag", "group_id", "schedule_id", "worker_id"):
         if getattr(wish, field) is not None:
             check_name(field, getattr(wish, field))
-    for field in ("now", "created_from", "created_until", "finished_from", "finished_until", "failed_from", "quiet_since"):
-        at = getattr(wish, field)
-        if at is not None and (type(at) is not int or not FIRST_SAID <= at <= LAST_SAID):
-            raise InvalidInput(field, f"must be microseconds since 1970, got {at!r}")
+    check_said("now", wish.now)
+    for field in ("created_from", "created_until", "finished_from", "finished_until", "failed_from", "quiet_since"):
+        if getattr(wish, field) is not None:
+            check_said(field, getattr(wish, field))
     if wish.error is not None:
         check_part_of_text("error", wish.error)
-    if wish.fingerprint is not None and not may_be_fingerprint(wish.fingerprint):
-        raise InvalidInput("fingerprint", f"must be eight hexadecimal digits, got {wish.fingerprint!r}")
+    digits: object = wish.fingerprint
+    if digits is not None and not (isinstance(digits, str) and may_be_fingerprint(digits)):
+        raise InvalidInput("fingerprint", f"must be eight hexadecimal digits, got {shown(digits)}")
+    check_flag("superseded", wish.superseded)
+
+
+def check_kind(kind: object) -> None:
+    if not isinstance(kind, Kind):
+        raise InvalidInput("kinds", f"must be of Kind, a label and what is asked for beyond it, got {shown(kind)}")
+    check_one_of("label", kind.label, frozenset(LABELS))
+    if kind.dead_kind is not None:
+        check_one_of("dead_kind", kind.dead_kind, DEAD_KINDS)
+    if kind.ran is not None:
+        check_flag("ran", kind.ran)
+
+
+def check_said(field: str, at: object) -> None:
+    if type(at) is not int or not FIRST_SAID <= at <= LAST_SAID:
+        raise InvalidInput(field, f"must be microseconds since 1970, got {shown(at)}")
 
 
 def check_part_of_text(field: str, text: object) -> None:

@@ -1,7 +1,7 @@
 """What the samples of a queue say about its pace: how many runs come due, how many end, how long one takes.
 
-Nobody counts arrivals. They follow from what is counted: what came due in a minute is what ended in it and what more waits
-or runs at its end than at its beginning. A retry that comes due again counts again, because it takes a slot again.
+Arrivals are not counted; they follow from what is counted. What came due in a minute is what ended in it, plus what waits
+or runs more at its end than at its beginning. A retry that comes due again counts again, because it takes a slot again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True, gc=False):
-    """From one sample to the next."""
+    """The difference between one sample and the next."""
 
     seconds: float
     came: float  # runs

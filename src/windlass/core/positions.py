@@ -26,7 +26,8 @@ def tail(seq: int) -> int:
 
 
 def dense(last: int | None) -> int:
-    """At the end of what can be counted all stand at one place, in the order in which they came, until they are spread."""
+    """Of a new job. At the end of what can be counted all stand at one place, in the order in which they came, until they
+    are spread; a job that is moved there is older than some of them, and needs `between`."""
     return GAP if last is None else min(last + GAP, FURTHEST)
 
 

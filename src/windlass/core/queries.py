@@ -1,6 +1,7 @@
 """What can be read of a store besides jobs, as values: a new noun adds a query, not a method.
 
-`Driver.read` answers each of them with rows as they stand, sorted as said here."""
+`Driver.read` answers each of them with rows, sorted as said here.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class GroupMembers(Query[Job], frozen=True, kw_only=True):
 
 
 class GroupsById(Query[Group], frozen=True, kw_only=True):
-    """Those of these groups that there are, sorted by id."""
+    """The groups with these ids that exist, sorted by id."""
 
     ids: tuple[str, ...]
 
@@ -79,7 +80,7 @@ class MembersOf(Query[MemberCount], frozen=True, kw_only=True):
 
 
 class OwnersOf(Query[GroupOwner], frozen=True, kw_only=True):
-    """Of which orgs and queues the members of these groups are, sorted by group, org (none first) and queue."""
+    """The orgs and queues of the members of these groups, sorted by group, org (none first) and queue."""
 
     ids: tuple[str, ...]
 
@@ -92,7 +93,7 @@ class ParentsOf(Query[Dependency], frozen=True, kw_only=True):
 
 
 class DependantsOf(Query[Dependency], frozen=True, kw_only=True):
-    """Who waits for a job, or has waited for it or for an earlier link of its chain, oldest first."""
+    """The jobs that wait for a job, or have waited for it or for an earlier link of its chain, oldest first."""
 
     job_id: str
     limit: int = 100
@@ -112,22 +113,23 @@ class AllLimits(Query[Limit], frozen=True):
 
 
 class LimitUses(Query[LimitUse], frozen=True, kw_only=True):
-    """Who waits for limits and who holds their permits, sorted by key; at most `limit` holders of each, the oldest
-    first."""
+    """The jobs that wait for limits and those that hold their permits, sorted by key; at most `limit` holders of each,
+    the oldest first."""
 
     keys: tuple[str, ...]
     limit: int = 10
 
 
 class NextRefill(Query[Micros], frozen=True, kw_only=True):
-    """When a claim of these queues may find a token that is missing now, if jobs wait for one: one instant, or none."""
+    """When a claim of these queues may find a token that is missing now, if jobs of theirs are due that wait for one: one
+    instant, or none."""
 
     queues: tuple[str, ...]
     now: Micros
 
 
 class AllWebhooks(Query[Webhook], frozen=True):
-    """Who subscribed to events, sorted by id."""
+    """The webhooks, sorted by id."""
 
 
 class AllEvents(Query[Event], frozen=True):
@@ -176,7 +178,7 @@ class SamplesSince(Query[QueueSample], frozen=True, kw_only=True):
 
 
 class SamplesAt(Query[QueueSample], frozen=True, kw_only=True):
-    """The same of these minutes only."""
+    """What `SampleQueues` wrote, of these minutes only."""
 
     minutes: tuple[Micros, ...]
 

@@ -1,4 +1,4 @@
-"""What becomes of a schedule's row, and which jobs it makes when its time has come. Pure: the time is given."""
+"""What happens to the row of a schedule when its time has come, and which jobs it makes. Pure: the time is a parameter."""
 
 from __future__ import annotations
 
@@ -117,6 +117,12 @@ def missed_by(
     return Missed(times=max(len(late), 1), first=first, last=max(late, default=first), made=done)
 
 
+def came_of(late: Missed, made: Iterable[Micros]) -> Missed:
+    """What is announced, once it is known for which times jobs were made: some are there already, some are held back by the
+    overlap rule."""
+    return replace(late, made=sum(at <= late.last for at in made))
+
+
 def templates_of(change: Fire) -> set[str]:
     return {job.template_id for job in change.jobs if job.template_id is not None}
 
@@ -133,7 +139,8 @@ def is_stale(change: Fire, schedule: Schedule, newest: Mapping[str, Template]) -
 
 
 def wanted_times(schedule: Schedule, first: Micros, now: Micros) -> list[Micros]:
-    """Of the times that have come, those that are to be fired: what is on time, and of the rest what catch_up says."""
+    """The times, of those that have come, that are to be fired: those that are on time, and of the others what `catch_up`
+    says."""
     most = max(MOST_ON_TIME, schedule.catch_up_cap)
     due = due_times(schedule.cron_expression, schedule.timezone, first, now, most, schedule.created_at)
     on_time = [at for at in due if at > now - ON_TIME]
@@ -157,7 +164,15 @@ def straightened(schedule: Schedule, now: Micros) -> Fire | None:
     soon = next_after(*rule, now + SLACK, anchor)
     if next_after(*rule, there - 1, anchor) == there and (soon is None or there <= soon):
         return None
-    return Fire(schedule_id=schedule.schedule_id, expected=there, next_trigger_at=next_time(schedule, now))
+    return moved_on(schedule, now)
+
+
+def moved_on(schedule: Schedule, now: Micros) -> Fire:
+    """To its next time, without a job; not where somebody has changed it meanwhile."""
+    return Fire(
+        schedule_id=schedule.schedule_id, expected=schedule.next_trigger_at or 0, next_trigger_at=next_time(schedule, now),
+        as_of=schedule.updated_at,
+    )  # fmt: skip
 
 
 def job_at(schedule: Schedule, template: Template, at: Micros, job_id: str) -> NewJob:
@@ -167,7 +182,7 @@ def job_at(schedule: Schedule, template: Template, at: Micros, job_id: str) -> N
 
 
 def job_by_hand(schedule: Schedule, template: Template, job_id: str) -> NewJob:
-    """One more, outside the rhythm: it has no fire time, and says so by a tag."""
+    """One job more, whatever the rule says: it has no fire time, and a tag says so."""
     job = made_of(template, job_id, schedule.param_overrides)
     tags = job.tags if BY_HAND in job.tags else (*job.tags, BY_HAND)
     return replace(job, schedule_id=schedule.schedule_id, tags=tags)
@@ -183,7 +198,7 @@ def jitter_of(schedule_id: str, at: Micros, most: Micros) -> Micros:
 
 
 def fingerprint(*parts: object) -> str:
-    """Of a declaration in code: equal as long as the code says the same."""
+    """A fingerprint of a declaration in code, which is equal as long as the code says the same."""
     return hashlib.blake2b(msgspec.json.encode(parts), digest_size=12).hexdigest()
 
 

@@ -59,7 +59,8 @@ class Released(Struct, frozen=True):
 
 
 class WasCancelled(Struct, frozen=True):
-    """By its handler, who says why; or by whoever asked for it, and then the row has the reason."""
+    """The execution was cancelled: by its handler, who gives the reason; or by somebody who asked for it, and the row has
+    theirs."""
 
     reason: str | None = None
 

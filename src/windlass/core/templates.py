@@ -1,4 +1,6 @@
-"""What a template says of its jobs, and the job that is made of it: a snapshot, which later versions do not touch."""
+"""Templates: what they say of their jobs, and the jobs made of them, which are snapshots that later versions do not
+change.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,15 @@ def policies_of(job: NewJob) -> Policies:
     return Policies(**{name: getattr(job, name) for name in Policies.__struct_fields__})
 
 
-def decode_policies(text: str | None) -> Policies:
-    return Policies() if text is None else msgspec.json.decode(text, type=Policies)
+def decode_policies(template: Template | PutTemplate) -> Policies:
+    """The policies of a template, as they are stored (perhaps by hand or by a newer version) or are to be stored."""
+    text = template.settings
+    try:
+        return Policies() if text is None else msgspec.json.decode(text, type=Policies)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidInput(
+            "settings", f"of the template {template.name!r} are no policies that this version knows ({error!s:.200})"
+        ) from None
 
 
 def params_in(field: str, stored: object) -> dict[str, Any]:
@@ -52,7 +61,7 @@ def params_in(field: str, stored: object) -> dict[str, Any]:
         raise InvalidInput(field, f"must be bytes, got {type(stored).__name__}")
     try:
         return _object.decode(stored)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(field, f"must be a JSON object of arguments by name ({error})") from None
 
 
@@ -68,7 +77,7 @@ def made_of(template: Template, job_id: str, overrides: bytes | None = None) -> 
     return NewJob(
         id=job_id, type=template.type, queue=template.queue, template_id=template.template_id,
         template_version=template.version, payload=merged(template.params, overrides),
-        **asdict(decode_policies(template.settings)),
+        **asdict(decode_policies(template)),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Tokens for programs that call from outside: when one is good, and when its use is written down."""
+"""Tokens for programs that call from outside: when one is valid, and when its use is noted."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def added(numbers: Iterable[Mapping[K, int]]) -> dict[K, int]:
 
 
 def failed_share(ended: Mapping[str, int]) -> float | None:
-    """Of the runs that came to an end of their own: those that were snoozed or released say nothing."""
+    """The share of failures among the runs that ended by themselves. Snoozed and released runs do not count."""
     whole = ended.get("completed", 0) + ended.get("failed", 0)
     return ended.get("failed", 0) / whole if whole else None
 
@@ -151,7 +151,7 @@ def percentiles(histogram: Mapping[int, int]) -> Percentiles | None:
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> Micros:
-    """As if the durations of a bucket lay evenly between its bounds."""
+    """A percentile, as if the durations of a bucket lay evenly between its bounds."""
     rank = share * sum(histogram.values())
     before = 0
     for bucket in sorted(histogram):

@@ -1,4 +1,4 @@
-"""Which queues need somebody, and why: the weightiest reason first."""
+"""Which queues need attention, and why, the most important reason first."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RECENT: Final = 600 * SECOND
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """`since`: when it began, of a pause or a hold; `number`: microseconds of `late`, the share of `failing`, jobs of the
-    others."""
+    """A problem of a queue. `since`: when a pause or a hold began. `number`: microseconds for `late`, a share for
+    `failing`, jobs for the others."""
 
     kind: TroubleKind
     since: Micros | None = None
@@ -34,7 +34,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
 def troubles(
     samples: Sequence[QueueSample], row: Queue | None, hold: Hold | None, living: Collection[WorkerInfo]
 ) -> list[Trouble]:  # fmt: skip
-    """Of one queue. `samples`: its last ones, oldest first; `hold`: one that is valid."""
+    """The problems of one queue. `samples` are its last ones, oldest first; `hold` is a valid one."""
     last = samples[-1] if samples else None
     depth = last.depth if last is not None else {}
     waiting = depth.get("queued", 0)

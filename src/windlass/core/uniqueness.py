@@ -34,7 +34,8 @@ def dedupe_key(type: str, org_id: str | None, payload: Any) -> str:  # noqa: A00
 
 
 def stored_dedupe_key(type: str, org_id: str | None, payload: Any) -> str:  # noqa: A002
-    """The same meaning without its collisions: an organisation called `global`, a `::` inside a name, endless length."""
+    """The stored form of the default dedupe key. Its parts are escaped, so that keys cannot collide: an organisation
+    called `global`, a `::` inside a name, endless length."""
     return bounded("::".join([_escape(type), "" if org_id is None else "=" + _escape(org_id), stable_json(payload)]))
 
 

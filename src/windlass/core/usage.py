@@ -46,7 +46,7 @@ def day_of(at: Micros) -> Micros:
 
 
 def month_of(at: Micros) -> Micros:
-    """When the month of this moment began, in UTC."""
+    """The beginning of the month of this moment, in UTC."""
     first = datetime.fromtimestamp(day_of(at) // SECOND, UTC).replace(day=1)
     return int(first.timestamp()) * SECOND
 

@@ -74,7 +74,7 @@ def delivery_of(webhook_id: str, event: Event, now: Micros) -> Delivery:
 
 
 def message_id(delivery: Delivery) -> str:
-    """The same for every attempt and every replay: by it a receiver knows what it has seen."""
+    """The id of a message. It is the same for every attempt and every replay, so that a receiver knows what it has seen."""
     return f"{delivery.webhook_id}_{delivery.event_id}"
 
 
@@ -115,7 +115,7 @@ def _begins_well(secret: object) -> bool:
 
 
 def secrets_at(webhook: Webhook, now: Micros) -> list[str]:
-    """Those that sign now: after a change, for a while, the old one too."""
+    """The secrets that sign now: after a change, for a while, the old one too."""
     old = webhook.old_secret if webhook.old_until is not None and now < webhook.old_until else None
     return [webhook.secret] if old is None else [webhook.secret, old]
 
@@ -221,7 +221,7 @@ def is_being_sent(delivery: Delivery, now: Micros) -> bool:
 
 
 def disabled(change: EndDelivery, now: Micros) -> AuditLine:
-    """For the audit log: nobody switched the webhook off, and somebody will ask why it is."""
+    """The line of the audit log for a webhook that nobody switched off by hand."""
     return AuditLine(
         at=now, actor="windlass", action="webhook.disabled", subject=f"webhook:{change.webhook_id}",
         detail=json.dumps({"reason": change.disable}),

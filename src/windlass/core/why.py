@@ -126,7 +126,7 @@ def _not_taken(job: Job, facts: Facts, now: Micros, *, forbidden: bool) -> Itera
 
 
 def expected_at(ahead: int, samples: Sequence[QueueSample], now: Micros) -> Micros | None:
-    """When it would be its turn if its queue went on as in the minutes that were sampled; None when nothing ended then."""
+    """When it would be the job's turn if its queue went on as in the sampled minutes; None if nothing ended then."""
     ended = sum(sum(sample.finished.values()) for sample in samples)
     if not ended:
         return None

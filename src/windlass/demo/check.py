@@ -16,7 +16,7 @@ from windlass.client import Client
 from windlass.core.changes import EXPIRED
 from windlass.core.recovery import CRASH_ERROR
 from windlass.drivers.paging import every_run
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.types import TERMINAL, Job, Run
 
 NEVER_TWICE = "ledger"

@@ -21,6 +21,7 @@ from windlass.core.sampling import MINUTE
 from windlass.core.usage import LATE
 from windlass.demo.check import Verdict, compare
 from windlass.tasks import PreparedJob
+from windlass.urls import url_of_file
 
 QUEUES: Final = {"mail": 500, "images": 300, "ledger": 200}
 TOTAL: Final = sum(QUEUES.values())
@@ -78,7 +79,7 @@ def display() -> Iterator[Display]:
 
 def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="windlass-demo-"))
-    url = f"sqlite:///{directory / 'demo.db'}"
+    url = url_of_file(directory / "demo.db")
     log = directory / "handlers.log"
     log.touch()
     os.environ |= {"WINDLASS_URL": url, "WINDLASS_DEMO_LOG": str(log)}

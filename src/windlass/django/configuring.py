@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from windlass.config import settings_from
 from windlass.errors import InvalidInput
+from windlass.urls import url_of_file
 
 OWN: Final = frozenset({"DATABASE", "URL", "DASHBOARD"})
 # What libpq knows of what a project may give to psycopg; the rest is Django's, or is about its own connections.
@@ -66,7 +67,7 @@ def url_of(database: Mapping[str, Any], alias: str) -> str:
     if kind == "sqlite":
         if name == ":memory:" or "mode=memory" in name:
             return "memory://"
-        return f"sqlite:///{quote(os.path.abspath(name))}"
+        return url_of_file(os.path.abspath(name))
     if kind is None:
         raise ImproperlyConfigured(
             f"WINDLASS: database {alias!r} is {database.get('ENGINE')!r}, and jobs are kept in PostgreSQL or SQLite; say "

@@ -19,7 +19,7 @@ from windlass.client import Client, joined
 from windlass.config import Settings
 from windlass.context import Context
 from windlass.django.configuring import Configured, configured, url_of
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.errors import WindlassError
 from windlass.types import Micros, NewJob
 from windlass.worker import Worker

@@ -1,26 +1,26 @@
-"""Where jobs are stored. Drivers provide storage and primitive transitions; every decision is made in core."""
+"""Drivers: where jobs are stored. They provide storage and primitive transitions; every decision is made in core."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from windlass.drivers.migrations import Status
 from windlass.drivers.protocol import Driver
 from windlass.errors import StoreUnavailable, UnknownStore
-from windlass.urls import redacted, scheme_of
+from windlass.urls import IN_MEMORY, file_of, redacted, scheme_of
 
 KNOWN: Final = (
     "memory://, sqlite:///jobs.db (relative), sqlite:////var/lib/jobs.db (absolute), "
     "postgresql://user@host:5432/database or https://TOKEN@host/ (a store that is served)"
 )
+ODD: Final = "sqlite:///what%3F%23.db for a file what?#.db, memory:// for what ends with the process"
 POSTGRES: Final = ("postgresql", "postgres")
 HTTP: Final = ("http", "https")
 
 
 def open_driver(url: str, **options: Any) -> Driver:
-    """The driver that a URL names, opened. Its module is imported only now; `options` are the driver's own."""
+    """Open the driver that a URL names. Its module is imported only now; `options` are passed to the driver."""
     scheme = scheme_of(url)
     if scheme == "memory":
         from windlass.drivers.memory import MemoryDriver
@@ -47,7 +47,7 @@ def open_driver(url: str, **options: Any) -> Driver:
 
 
 def migrations_of(url: str, **options: Any) -> Status:
-    """Where a URL leads, and its schema steps with whether each was applied. Changes nothing, creates no file."""
+    """The schema steps of the store at a URL, and which of them are applied. Changes nothing, creates no file."""
     scheme = scheme_of(url)
     if scheme == "memory":
         return Status(url)
@@ -83,10 +83,10 @@ def migrate(url: str, **options: Any) -> list[str]:
 
 
 def _file(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc or len(parts.path) < 2:
-        raise UnknownStore(url, KNOWN)
-    return unquote(parts.path[1:])
+    path = file_of(url)
+    if path is None:
+        raise UnknownStore(url, ODD if any(part in url for part in ("?", "#", "%", IN_MEMORY)) else KNOWN)
+    return path
 
 
 def _check_httpx(url: str) -> None:

@@ -1,4 +1,4 @@
-"""One end of a copy, whatever kind of store it is. Blocking: a copy is one thing after the other."""
+"""One end of a copy of a store, for every kind of store. The calls block, because a copy does one thing after the other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.statement import Op, T
 from windlass.errors import UnknownStore
 from windlass.types import Micros
-from windlass.urls import redacted, scheme_of
+from windlass.urls import redacted, scheme_of, url_of_file
 
 
 class Holds(Protocol):
-    """What it needs of a driver."""
+    """What a copy needs of a driver."""
 
     @property
     def clock(self) -> Clock: ...
@@ -127,7 +127,7 @@ def open_end(url: str, **options: Any) -> End:
         from windlass.drivers.sqlite.copying import HAND as SQLITE
 
         assert isinstance(driver, SqliteDriver)
-        return End(f"sqlite:///{driver.path}", driver, SQLITE, dialect.DIALECT)
+        return End(url_of_file(driver.path), driver, SQLITE, dialect.DIALECT)
     from windlass.drivers.postgres import PostgresDriver
     from windlass.drivers.postgres.copying import HAND
     from windlass.drivers.postgres.dialect import DIALECT

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from windlass.drivers.protocol import JobQuery
 from windlass.drivers.statement import Statement
+from windlass.drivers.values import JobQuery
 
 SQLITE = ("?", "is not")  # the mark of a parameter, and "is different from" where null is a value
 POSTGRES = ("$", "is distinct from")
@@ -33,7 +33,7 @@ _PARTS: Final = {  # what the predicates of the partial indexes say; together th
 
 
 def find_statement(get_jobs: str, query: JobQuery, dialect: tuple[str, str] = SQLITE) -> Statement:
-    """One row more than the page holds, to know whether there is another."""
+    """The statement of a page. It reads one row more than the page holds, to know whether there is another."""
     params: list[Any] = []
 
     def bound(value: Any) -> str:

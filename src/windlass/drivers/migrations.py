@@ -7,8 +7,7 @@ transaction.
 from __future__ import annotations
 
 import hashlib
-import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final
 
@@ -62,16 +61,3 @@ def missing(steps: list[Migration], applied: Mapping[int, str], where: str) -> l
         if step.version in applied and applied[step.version] != step.checksum:
             raise MigrationChanged(where, step.label)
     return [step for step in steps if step.version not in applied]
-
-
-def statements(text: str) -> Iterator[str]:
-    """One statement at a time; a trigger's body belongs to its statement."""
-    gathered = ""
-    for line in text.splitlines(keepends=True):
-        gathered += line
-        if sqlite3.complete_statement(gathered):
-            yield gathered
-            gathered = ""
-    assert not gathered.strip() or all(not line.strip() or line.startswith("--") for line in gathered.splitlines()), (
-        "the text ends inside a statement"
-    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,6 +14,9 @@ from windlass.core.rows import run_id_of
 from windlass.drivers.statement import Row
 from windlass.records import ApiToken, Delivery, Event, QueueSample, Try, Webhook, WorkerInfo
 from windlass.types import Claimed, Dependency, Handle, Job, MemberCount, RetryMode, Run, Schedule, State
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 _encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -66,7 +69,8 @@ def strings_in(text: str | None) -> tuple[str, ...]:
     try:
         return _strings(text)
     except msgspec.DecodeError:
-        return tuple(map(_whole, json.loads(text)))
+        said = _by_hand(text)
+        return tuple(map(_whole, said)) if isinstance(said, list) else ()
 
 
 def mapping_in(text: str | None) -> dict[str, str]:
@@ -75,7 +79,27 @@ def mapping_in(text: str | None) -> dict[str, str]:
     try:
         return _mapping(text)
     except msgspec.DecodeError:
-        return {_whole(name): _whole(value) for name, value in json.loads(text).items()}
+        said = _by_hand(text)
+        return {_whole(name): _whole(value) for name, value in said.items()} if isinstance(said, dict) else {}
+
+
+def note_in(text: str, kind: type[T]) -> T | None:
+    """How far a duty has come, as it noted it. None where this version cannot read it: then it begins anew, as if there
+    were no note. A duty that ends there ends all that a leader does."""
+    return _or(None, lambda: msgspec.json.decode(text, type=kind))
+
+
+def _by_hand(text: str) -> object:
+    """None where it is not even JSON: in such a column nothing is said."""
+    return _or(None, lambda: json.loads(text))
+
+
+def _or(otherwise: D, read: Callable[[], T]) -> T | D:
+    """Rows beside the jobs may hold what a hand or a newer version wrote. Whoever reads it reads that of others too."""
+    try:
+        return read()
+    except (ValueError, RecursionError):  # of which those of msgspec and json are kinds
+        return otherwise
 
 
 def _whole(value: object) -> str:
@@ -134,7 +158,8 @@ def event_in(row: Row) -> Event:
 
 def delivery_in(row: Row) -> Delivery:
     fields = dict(zip(Delivery.__struct_fields__, row, strict=True))
-    tries = _tries(fields.pop("log") or "[]")
+    text = fields.pop("log")
+    tries = _or([], lambda: _tries(text or "[]"))
     return Delivery(taken=bool(fields.pop("taken")), log=tuple(Try(*one) for one in tries), **fields)
 
 
@@ -148,9 +173,11 @@ def member_count_in(row: Row) -> MemberCount:
 
 def sample_in(row: Row) -> QueueSample:
     queue, minute, depth, oldest, finished, waits, runs = row
+    none = dict[Any, int]()
     return QueueSample(
-        queue=queue, minute=minute, depth=_numbers(depth), oldest=oldest, finished=_numbers(finished),
-        waits=_histogram(waits), runs=_histogram(runs),
+        queue=queue, minute=minute, depth=_or(none, lambda: _numbers(depth)), oldest=oldest,
+        finished=_or(none, lambda: _numbers(finished)), waits=_or(none, lambda: _histogram(waits)),
+        runs=_or(none, lambda: _histogram(runs)),
     )  # fmt: skip
 
 
@@ -160,8 +187,8 @@ def seen_in(row: Row) -> Seen:
 
 
 def claimed_in(row: Row, run_id: str, token: str, claimed_at: int, expires_at: int) -> Claimed:
-    """From the columns of `picked` and `undecided`, which follow the fields of Claimed: seq first, then those, of which the
-    last are json, then the history."""
+    """A claimed job from the columns of `picked` and `undecided`: seq, the fields of Claimed in their order (the last
+    ones are json), then the history."""
     headers, permits, history = row[-3:]
     decoded = (mapping_in(headers), strings_in(permits))
     handle = (row[0], row[EXECUTIONS], *((LEAN,) if history else ()), *((LIMITED,) if permits else ()))
@@ -177,7 +204,7 @@ def undecided_in(row: Row) -> Claimed:
 def all_claimed_in(
     rows: list[Row], prefix: str, token: str, claimed_at: int, expires_at: int, *, first: int = 0
 ) -> list[Claimed]:
-    """The same for a whole claim, whose rows begin at column `first`, without a call for each plain row: this is the
+    """`claimed_in` for a whole claim whose rows begin at column `first`, without a call for each plain row: this is the
     hottest Python of a driver."""
     place, rest = first + EXECUTIONS, first + 1
     return [
@@ -192,7 +219,7 @@ def all_claimed_in(
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
-    """What `core.guards.judge` and `core.settle.honour_cancel` look at, and whether others wait for the job."""
+    """The columns that `core.guards.judge` and `core.settle.honour_cancel` look at, and whether others wait for the job."""
 
     seq: int
     state: State

@@ -18,7 +18,8 @@ from windlass.core.groups import comes_back, stays
 from windlass.core.listing import Listed
 from windlass.core.queries import Query, R
 from windlass.core.uniqueness import is_by_arguments
-from windlass.drivers.protocol import Claim, Driver, Enqueued, JobQuery, Page, Transaction
+from windlass.drivers.protocol import Driver, Transaction
+from windlass.drivers.values import Claim, Enqueued, JobQuery, Page
 from windlass.errors import InvalidInput, Undecodable
 from windlass.sealing import SEALED, KeyRing, is_sealed
 from windlass.types import Claimed, Job, Micros, NewJob
@@ -27,7 +28,7 @@ A = TypeVar("A", Claimed, Job)
 
 
 class SealedDriver:
-    """What is not named here is the driver's own."""
+    """A driver that encrypts and decrypts. Calls that are not defined here go to the driver inside."""
 
     def __init__(self, inner: Driver, ring: KeyRing) -> None:
         self._inner = inner
@@ -134,7 +135,7 @@ def _sealed(ring: KeyRing, job: NewJob) -> NewJob:
 
 
 def opened(ring: KeyRing, job: A) -> A:
-    """With what could be opened; the rest stays as it is stored."""
+    """The jobs with payloads and results decrypted; what cannot be decrypted stays as it is stored."""
     changes: dict[str, Any] = {}
     if job.codec == SEALED:
         with suppress(Undecodable):

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from windlass.core.changes import Ack, Answer, Ending, Fail, Retry, Rider, Settlement
 from windlass.core.settle import riders_of
-from windlass.drivers.protocol import Claim, Driver, Enqueued, Renewal
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim, Enqueued, Renewal
 from windlass.errors import JobNotInflight, LeaseExpired, LeaseMismatch, NeverTwice
 from windlass.types import Claimed, Micros, NewJob
 
@@ -24,7 +25,7 @@ class Lease(Struct, frozen=True):
 
 
 class RetryUpdate(Struct, frozen=True):
-    """What TaskHarbor stores with a retry, as given: core counted, the driver persists."""
+    """What TaskHarbor stores with a retry: core has counted, the driver stores it as given."""
 
     attempts: int
     last_error: str = ""
@@ -44,7 +45,7 @@ async def enqueue(driver: Driver, job: NewJob, *, now: Micros) -> Enqueued:
 async def reserve(
     driver: Driver, queue: str, *, now: Micros, lease_for: Micros, worker_id: str = "singular"
 ) -> Claimed | None:
-    """One runnable job, or None."""
+    """Claim one job that is due; None if there is none."""
     claim = Claim(queues=(queue,), limit=1, lease_for=lease_for, worker_id=worker_id, token=new_token())
     jobs = await driver.claim(claim, now=now)
     return jobs[0] if jobs else None
@@ -83,7 +84,7 @@ async def fail(driver: Driver, job_id: str, token: str, reason: str, *, now: Mic
 
 
 async def _riders(driver: Driver, job_id: str, ending: Ending | None) -> tuple[Rider, ...]:
-    """What rides with the settlement rests on columns that never change, so reading them first is no race."""
+    """The riders of a settlement. They depend only on columns that never change, so reading those first is no race."""
     [job] = await driver.get([job_id])
     return () if job is None else riders_of(job, ending)
 

@@ -1,7 +1,8 @@
 """A SQL statement is a value; an operation is a generator of them. Neither does IO.
 
 SQL lives in `.sql` files, one per noun, in blocks named after what they do; every SQL driver has the same names. Loading
-them drops comments and turns `:name` into the client's positional parameter, and does nothing else.
+them drops comments, puts the pieces that several blocks share (`-- piece: name`) where they stand as `<name>`, and turns
+`:name` into the client's positional parameter. It does nothing else.
 
 An operation yields statements and is sent their rows, so the same code serves the writer thread, a blocking client and
 the caller's own transaction on whatever connection they hold:
@@ -21,6 +22,7 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -32,26 +34,43 @@ class Statement(Struct, frozen=True):
     sql: str
     params: Sequence[Any]
     many: bool = False
+    counted: bool = False  # the answer is one row: how many were changed
 
 
 BULK = 20
 
 Op: TypeAlias = Generator[Statement, list[Row], T]
 
-_BLOCK = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_BLOCK = re.compile(r"^-- (name|piece): (\w+)\n", re.MULTILINE)
+_PIECE = re.compile(r"<([a-z_]+)>")
 _NUMBERED = re.compile(r"\?(\d+)")
 _COMMENT = re.compile(r"--.*")
 _PARAMETER = re.compile(r"(?<![\w:']):([a-z_]+)")
 
 
+def blocks_of(package: str) -> Iterator[tuple[str, str, str]]:
+    """(file, name, text) of each block, whole and without comments."""
+    pieces, found = dict[str, str](), list[tuple[str, str, str]]()
+    for file in sorted(files(package).iterdir(), key=lambda f: f.name):
+        parts = _BLOCK.split(file.read_text("utf-8")) if file.name.endswith(".sql") else []
+        for kind, name, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            text = _COMMENT.sub("", body).strip().rstrip(";")
+            if kind == "piece":
+                pieces[name] = text
+            else:
+                found.append((file.name, name, text))
+    for where, name, text in found:
+        yield where, name, _PIECE.sub(lambda match: pieces[match[1]], text)
+
+
 class Block:
-    """A named piece of SQL. Called with its parameters it makes a statement."""
+    """A named statement of SQL. Called with its parameters it makes a `Statement`."""
 
     def __init__(self, name: str, text: str, mark: str = "?") -> None:
         self.name = name
         self.names: list[str] = []
         self._mark = mark
-        self.sql = _PARAMETER.sub(self._number, _COMMENT.sub("", text).strip().rstrip(";"))
+        self.sql = _PARAMETER.sub(self._number, text)
         self._takes = frozenset(self.names)
 
     def _number(self, match: re.Match[str]) -> str:
@@ -64,6 +83,11 @@ class Block:
         if params.keys() != self._takes:
             raise TypeError(f"block {self.name} takes {sorted(self.names)}, got {sorted(params)}")
         return Statement(self.sql, tuple(map(params.__getitem__, self.names)))
+
+    def counted(self, **params: Any) -> Statement:
+        """Answered with how many rows it has changed. Asking for that by a statement of its own makes a thread that works
+        beside a busy one wait for it twice more."""
+        return replace(self(**params), counted=True)
 
     def many(self, rows: Iterable[Row]) -> Statement:
         """One execution per row; a row gives the parameters in the order in which they first appear in the text."""
@@ -93,17 +117,10 @@ class Blocks:
 
     def __init__(self, package: str, mark: str = "?") -> None:
         self._blocks: dict[str, Block] = {}
-        self._mark = mark
-        for file in sorted(files(package).iterdir(), key=lambda f: f.name):
-            if file.name.endswith(".sql"):
-                self._load(file.name, file.read_text("utf-8"))
-
-    def _load(self, file: str, text: str) -> None:
-        parts = _BLOCK.split(text)
-        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        for file, name, text in blocks_of(package):
             if name in self._blocks:
                 raise ValueError(f"{file}: the block {name} exists twice")
-            self._blocks[name] = Block(name, body, self._mark)
+            self._blocks[name] = Block(name, text, mark)
 
     def __getattr__(self, name: str) -> Block:
         try:

@@ -1,4 +1,4 @@
-"""How a SQL dialect says what a statement needs that is put together at run time."""
+"""The differences between SQL dialects in statements that are put together at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drivers and transactions inherit that have less than the contract allows. Part of `windlass.drivers.protocol`."""
+"""Base classes for drivers and transactions that offer less than the contract allows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.types import Micros, NewJob
 
 
 class WithoutNetwork:
-    """What a transaction inherits whose store is in this process."""
+    """Base of a transaction whose store is in this process, so that its calls never wait for a network."""
 
     @property
     def connection(self) -> Any:
@@ -25,7 +25,7 @@ class WithoutNetwork:
 
 
 def no_async_connection(given: object) -> WrongConnection:
-    """For stores that share none."""
+    """The error of a store that cannot use a connection whose calls are awaited."""
     return WrongConnection(
         f"enqueue() takes an async connection, and this store shares none: got {type(given).__module__}."
         f"{type(given).__qualname__}; inside a sqlite3 transaction call enqueue_sync(), else enqueue after your own commit"
@@ -33,7 +33,7 @@ def no_async_connection(given: object) -> WrongConnection:
 
 
 class Untransactional:
-    """What a driver with `transactional=False` inherits."""
+    """Base of a driver with `transactional=False`."""
 
     def transaction(self) -> NoReturn:
         raise WrongConnection(f"{type(self).__name__} has no transactions; settle, and enqueue what follows before that")

@@ -54,13 +54,13 @@ def is_public(address: Address) -> bool:
 class Networks:
     """Networks that may be called although not everybody may reach them: `10.0.0.0/8,192.168.7.4`."""
 
-    def __init__(self, text: str = "none", field: str = "webhook_networks") -> None:
+    def __init__(self, text: str = "none") -> None:
         self._allowed: list[IPv4Network | IPv6Network] = []
         for part in pieces(text):
             try:
                 self._allowed.append(ip_network(part))
             except ValueError:
-                raise InvalidInput(field, f"must be networks such as 10.0.0.0/8, got {part!r}") from None
+                raise InvalidInput("webhook_networks", f"must be networks such as 10.0.0.0/8, got {part!r}") from None
 
     def lists(self, address: Address) -> bool:
         """Whether the operator named it, by what it stands for: a disguise leads neither in nor out."""

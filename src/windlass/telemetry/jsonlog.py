@@ -36,7 +36,7 @@ class About:
 
 
 def about(job: Claimed) -> dict[str, About]:
-    """For `extra=`: this line is about that job."""
+    """The `extra=` of a log line about this job."""
     return {JOB: About(job)}
 
 
@@ -91,6 +91,6 @@ def _of(job: Claimed) -> dict[str, Any]:
 
 
 def trace_id_of(headers: dict[str, str]) -> str | None:
-    """Of the producer, from the `traceparent` that it left: version-trace-span-flags."""
+    """The trace id of the producer, from the `traceparent` that it left: version-trace-span-flags."""
     parts = headers.get("traceparent", "").split("-")
     return parts[1] if len(parts) == 4 and len(parts[1]) == 32 else None

@@ -45,7 +45,7 @@ _propagator: Final = TraceContextTextMapPropagator()
 
 
 def trace_jobs(app: Windlass, provider: trace.TracerProvider | None = None) -> None:
-    """From now on. `provider`: the global one unless given."""
+    """Trace the jobs of this app from now on. `provider`: default the global one."""
     app.client.tracing = Tracing(provider)
 
 

@@ -34,7 +34,8 @@ from windlass.client import Client, joined
 from windlass.clock import ManualClock, SystemClock, duration, instant
 from windlass.context import current
 from windlass.core.queries import AllSchedules
-from windlass.drivers.protocol import Driver, Enqueued, JobQuery
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Enqueued, JobQuery
 from windlass.errors import InvalidInput, NoCurrentJob, WindlassError
 from windlass.policies import Duration
 from windlass.schedules import declare
@@ -43,6 +44,7 @@ from windlass.testing.enqueued import EnqueuedJob, Wanted, nearest, read
 from windlass.testing.faults import Faults, WorkerDied
 from windlass.testing.faulty import Faulty
 from windlass.types import Job, Micros, NewJob
+from windlass.urls import url_of_file
 from windlass.worker import Stats, Worker
 from windlass.worker.recovering import take_back
 
@@ -57,17 +59,18 @@ def testing(
     app: Windlass, *, store: Literal["memory", "sqlite"] = "memory", inline: bool = False, raise_errors: bool = False,
     now: datetime | None = None,
 ) -> Iterator[Testing]:  # fmt: skip
-    """Give the app an empty store and a frozen clock for the block; its own are back afterwards, untouched.
+    """Give the app an empty store and a clock that stands still, for as long as the block lasts. After it the app has its
+    own store back, unchanged.
 
-    `now`: where the clock stands, else at the present moment. `inline`: each enqueue runs what is due before it returns;
-    a handler's exception is recorded as ever, and with `raise_errors` also raised by the enqueue that ran it."""
+    `now` is where the clock stands; default: the present time. With `inline`, each enqueue runs what is due before it
+    returns. An exception of a handler is recorded as usual; with `raise_errors`, the enqueue that ran it raises it too."""
     if store not in ("memory", "sqlite"):
         raise InvalidInput("store", f"must be 'memory' or 'sqlite', got {store!r}")
     if raise_errors and not inline:
         raise InvalidInput("raise_errors", "errors can be raised by the enqueue that runs a job: add inline=True")
     clock = ManualClock(SystemClock().now() if now is None else instant(now))
     with tempfile.TemporaryDirectory(prefix="windlass-") as directory:
-        url = "memory://" if store == "memory" else f"sqlite:///{Path(directory) / 'jobs.db'}"
+        url = "memory://" if store == "memory" else url_of_file(Path(directory) / "jobs.db")
         before, declared = app.client, len(app.declared)
         test = Testing(app, clock, raise_errors=raise_errors)
         client = InlineClient if inline else TestClient
@@ -89,7 +92,7 @@ vars(testing)["__test__"] = False  # as with the class below: its name makes tes
 
 
 class Testing:
-    """What `testing(app)` gives."""
+    """What `testing(app)` returns, and what the pytest fixture `windlass` is."""
 
     __test__ = False
 
@@ -102,7 +105,7 @@ class Testing:
     # ------------------------------------------------------------------------------------------------------------- time
 
     def advance(self, by: Duration) -> None:
-        """Let time pass: `advance("5m")`. What is due by then runs with the next drain, schedules too."""
+        """Let time pass: `advance("5m")`. The next drain runs what is due by then, including schedules."""
         self._advance(duration(by, field="advance"))
 
     def _advance(self, by: Micros) -> None:
@@ -111,8 +114,8 @@ class Testing:
         self.clock.advance(by)
 
     async def run_for(self, time: Duration) -> Stats:
-        """Let so much time pass, and run everything at the moment at which it is due: a day of an hourly schedule is
-        twenty-four jobs. Delays, retries and schedules alike."""
+        """Let time pass, and run each job at the moment at which it is due, including delays, retries and schedules: a
+        day of an hourly schedule is twenty-four jobs."""
         end = self.clock.now() + duration(time, field="run_for")
         self._advance(0)
         total = await self.drain()
@@ -126,11 +129,11 @@ class Testing:
         raise AssertionError(f"after {MOMENTS:,} moments there is still something due; let less time pass")
 
     def run_for_sync(self, time: Duration) -> Stats:
-        """The same, blocking."""
+        """The blocking form of `run_for`."""
         return apart(lambda: self.run_for(time))
 
     async def _next_due(self) -> Micros | None:
-        """The first moment after this one at which something is to happen. What is due already waits for something else."""
+        """The next moment at which something is to happen. What is due already waits for something else."""
         moments = [job.run_at for job in await self._queued()]
         moments += [row.next_trigger_at for row in await self._store.read(AllSchedules())]
         return min((at for at in moments if at is not None and at > self.clock.now()), default=None)
@@ -138,9 +141,9 @@ class Testing:
     # ---------------------------------------------------------------------------------------------------------- running
 
     async def drain(self, *, retries: bool = False, twice: bool = False) -> Stats:
-        """Run what is due, and what that enqueues, until nothing is. With `retries`, let the time pass until failed jobs
-        are due again, until all have succeeded or are dead. With `twice`, every job that ends well is run once more, as if
-        its worker had died before it could say so: a handler that can bear this is idempotent."""
+        """Run what is due, and what that enqueues, until nothing is due. With `retries`, also let time pass until failed
+        jobs are due again, until all have succeeded or are dead. With `twice`, run every job that ends well a second
+        time, as if its worker had died before it could say so: a handler that can bear this is idempotent."""
         with self.faults.twice() if twice else nullcontext():
             return await self._drain_all(retries)
 
@@ -157,11 +160,12 @@ class Testing:
         return total
 
     def drain_sync(self, *, retries: bool = False, twice: bool = False) -> Stats:
-        """The same, blocking. It has an event loop of its own, also where one is running already."""
+        """The blocking form of `drain`. It has an event loop of its own, so it also works where one is running already."""
         return apart(lambda: self.drain(retries=retries, twice=twice))
 
     async def _drain(self, tasks: Mapping[str, Task[..., Any]]) -> Stats:
-        """A worker only serves the queues it was told of, so look whether jobs have gone to others."""
+        """Drain all queues. A worker serves only the queues that it was told of, so look whether jobs have gone to
+        others."""
         self.faults.check_reachable()
         total, served, died = Stats(), set[str](), False
         while True:
@@ -182,7 +186,7 @@ class Testing:
             _add(total, worker.stats)
 
     async def _lives(self, worker: Worker) -> bool:
-        """Run it to its end. Should it die on the way, what it held is taken back, as a supervisor does."""
+        """Run a worker to its end. If it dies, what it held is taken back, as a supervisor does it."""
         loop = asyncio.get_running_loop()
         running = loop.create_task(worker.run(drain=True))
 
@@ -201,7 +205,7 @@ class Testing:
 
     @property
     def _store(self) -> Driver:
-        """The store itself: whatever is wrong with the way to it, the test may look."""
+        """The store itself, which the test may read whatever fault is in the way."""
         driver = self.app.client.driver
         return driver.driver if isinstance(driver, Faulty) else driver
 
@@ -209,7 +213,7 @@ class Testing:
         return await self._find(JobQuery(states=("queued",), limit=PAGE))
 
     async def _lapsed(self) -> bool:
-        """Whether somebody has let a lease run out, which a worker on its way out may not have decided about."""
+        """Whether a lease has run out that a worker on its way out may not have decided about."""
         running = await self._find(JobQuery(states=("running",), limit=PAGE))
         return any(job.lease_expires_at is not None and job.lease_expires_at <= self.clock.now() for job in running)
 
@@ -227,7 +231,7 @@ class Testing:
     # ---------------------------------------------------------------------------------------------------------- looking
 
     def jobs(self) -> list[Job]:
-        """Every row of the store, in the order of their creation, retries of `new_job` tasks included."""
+        """All jobs of the store in the order of their creation. A retry of a `new_job` task is a job of its own."""
         return apart(lambda: self._find(JobQuery(superseded=True, limit=PAGE)))
 
     async def _find(self, query: JobQuery) -> list[Job]:
@@ -241,7 +245,7 @@ class Testing:
                 return found[::-1]
 
     def enqueued(self, task: Task[..., Any] | None = None) -> list[EnqueuedJob]:
-        """What was enqueued so far, in order, whether it has run by now or not."""
+        """The jobs that were enqueued so far, in order, whether they have run or not."""
         return [
             read(job, self.app.tasks)
             for job in self.jobs()
@@ -251,9 +255,8 @@ class Testing:
     def assert_enqueued(
         self, task: Task[..., Any], /, *args: Any, using: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> EnqueuedJob:
-        """Fail unless a job of the task was enqueued with these arguments and options; those not named may be anything.
-
-        Answers the last one that fits."""
+        """Fail unless a job of the task was enqueued with these arguments and options; those that are not given may be
+        anything. Returns the last job that matches."""
         __tracebackhide__ = True
         wanted, enqueued = Wanted(task, args, kwargs, using, self.clock.now()), self.enqueued()
         fitting = [one for one in enqueued if not wanted.differences(one)]
@@ -273,7 +276,7 @@ class Testing:
 
 
 class TestClient(Client):
-    """On a store that faults stand before."""
+    """A client whose store the faults of a test stand in front of."""
 
     __test__ = False
     faults: Faults
@@ -285,8 +288,8 @@ class TestClient(Client):
 
 
 class InlineClient(TestClient):
-    """Runs what is due before an enqueue returns, unless that would be inside a handler or an open transaction: then
-    whoever runs the handler, or the next enqueue after the commit, does."""
+    """A client that runs what is due before an enqueue returns. Inside a handler or an open transaction it does not; then
+    the code that runs the handler does, or the next enqueue after the commit."""
 
     run_due: Callable[[Sequence[str]], Coroutine[Any, Any, None]]
 
@@ -312,7 +315,7 @@ def _may_run(conn: object) -> bool:
 
 
 def _telling(task: Task[..., Any], tell: Callable[[Exception], None]) -> Task[..., Any]:
-    """The same task, which also tells of its handler's exceptions."""
+    """The task, with a handler that also reports its exceptions."""
     function = task.handler
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""Jobs as a test asks for them: by task and arguments, instead of by rows and bytes."""
+"""Jobs as a test sees them: by task and arguments instead of rows and bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True)
 class EnqueuedJob:
-    """A stored job with its arguments as its handler gets them. `args` is None when the task no longer takes them."""
+    """A stored job with its arguments as its handler gets them. `args` is None if the task no longer takes them."""
 
     task: str
     args: tuple[Any, ...] | None
@@ -57,7 +57,7 @@ def read(job: Job, tasks: Mapping[str, Task[..., Any]]) -> EnqueuedJob:
 
 
 class Wanted:
-    """What a test expects: a task, some or all of its arguments, some options. What is not said may be anything."""
+    """What a test expects: a task, some or all of its arguments, some options. What is not given may be anything."""
 
     def __init__(
         self, task: Task[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], using: Mapping[str, Any] | None,
@@ -85,7 +85,7 @@ class Wanted:
         return self._task.name
 
     def differences(self, found: EnqueuedJob) -> list[str]:
-        """What is not as wanted; nothing when it is."""
+        """How the job differs from what is wanted; empty if it does not."""
         if found.task != self._task.name:
             return [f"is a {found.task}"]
         if found.args is None:
@@ -100,7 +100,7 @@ class Wanted:
         return wrong + self._other_options(found)
 
     def _same(self, bound: inspect.BoundArguments, name: str, value: Any) -> bool:
-        """Equal, or equal once stored: where no type says otherwise, a tuple comes back as a list."""
+        """Whether values are equal, or are equal once stored: if no type says otherwise, a tuple comes back as a list."""
         if bound.arguments[name] == value:
             return True
         other = inspect.BoundArguments(self._signature, {**bound.arguments, name: value})
@@ -125,7 +125,7 @@ class Wanted:
 
 
 def nearest(wanted: Wanted, enqueued: Sequence[EnqueuedJob]) -> str:
-    """What was enqueued instead, with what is wrong about it, the most alike first."""
+    """The jobs that were enqueued instead, the most similar first, each with its differences."""
     if not enqueued:
         return "nothing was enqueued at all"
     found = [(wanted.differences(one), one) for one in enqueued]

@@ -1,11 +1,12 @@
-"""What can go wrong around a handler, said in a test: `test.faults.crash("after_handler")`.
+"""Faults: a test says what goes wrong around a handler, for example `test.faults.crash("after_handler")`.
 
-Each fault is armed for the next time that its moment comes, happens there on the real store, and is over. One that never
-happened fails the test: it proved nothing. A worker that dies here says nothing more to the store, nor does any handler
-that it ran; `drain` then does as a supervisor does: it takes back what the dead one held, and starts another.
+A fault is armed for the next time that its moment comes; then it happens, on the real store, and is over. If it never
+happens, the test fails, because it tested nothing. A worker that dies this way sends nothing more to the store, nor do
+the handlers that it ran. `drain` then does what a supervisor does: it takes back what the dead worker held, and starts
+another.
 
-A thread cannot be killed and a coroutine has its `finally`: of a real death those see nothing. Whoever tests what happens
-to a process should kill one.
+A thread cannot be killed, and the `finally` of a coroutine runs; in a real death neither happens. To test what happens to
+a process, kill one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from windlass.apart import apart
 from windlass.clock import LONGEST, ManualClock
 from windlass.context import Running, running_now
 from windlass.core.changes import Ack, Settlement
-from windlass.drivers.protocol import Driver, Renewal
-from windlass.errors import InvalidInput, OutcomeUnknown, StoreUnreachable
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Renewal
+from windlass.errors import InvalidInput, OutcomeUnknown, StoreUnreachable, shown
 from windlass.tasks import Task
 from windlass.testing.faulty import Call, at_once, away
 from windlass.types import Claimed, Micros
@@ -54,12 +56,12 @@ _MISSED: Final[dict[Operation, str]] = {
 
 
 class WorkerDied(BaseException):
-    """Raised in a handler whose worker has died at this point. No `except Exception` sees it, as none sees a death."""
+    """Raised in a handler whose worker has died. `except Exception` does not catch it."""
 
 
 @dataclass
 class Armed:
-    """One fault, as the test said it, and how often it is still to happen."""
+    """One fault as the test asked for it, and how often it is still to happen."""
 
     said: str
     operation: Operation
@@ -77,8 +79,8 @@ class Armed:
 
 @dataclass(eq=False)
 class Life:
-    """One worker, from its begin to its end. `over`: it came too soon, or is about to: what the store is told now are its
-    last words, and it does nothing more, not even what those words bring about. `killed`: it came, and stays."""
+    """One worker from its start to its end. `over`: it is about to die, or its kill came too early; what it tells the
+    store now is the last thing, and it does nothing that follows from it. `killed`: it has died."""
 
     kill: Callable[[], object]
     over: bool = False
@@ -86,7 +88,7 @@ class Life:
 
 
 class Faults:
-    """What `test.faults` is."""
+    """The faults that a test can arm: `test.faults`."""
 
     def __init__(self, clock: ManualClock, driver: Callable[[], Driver]) -> None:
         self.happened: Final[list[str]] = []  # what was armed and has struck, in order
@@ -102,18 +104,19 @@ class Faults:
     # ------------------------------------------------------------------------------------------------ said by a test
 
     def crash(self, point: Point, *, task: Task[..., Any] | None = None, times: int = 1) -> None:
-        """The worker dies when a job, or a job of this task, comes to this point.
+        """Let the worker die when a job, or a job of this task, comes to a point.
 
-        before_handler: claimed, and nothing else. after_handler: it has returned, and the store does not know.
-        after_settle: the store knows, and the worker never hears of it. before_enqueue, after_enqueue: at an enqueue of the
-        handler's. before_commit, after_commit: at the end of its `ctx.transaction()`."""
+        `before_handler`: the job is claimed, nothing else. `after_handler`: the handler has returned, and the store does
+        not know. `after_settle`: the store knows, and the worker does not hear of it. `before_enqueue`, `after_enqueue`:
+        at an enqueue of the handler. `before_commit`, `after_commit`: at the end of its `ctx.transaction()`."""
         if point not in _POINTS:
             raise InvalidInput("point", f"must be one of {', '.join(_POINTS)}, got {point!r}{did_you_mean(point, _POINTS)}")
         operation, act = _POINTS[point]
         self._arm(f"crash({point!r}{_of(task)})", operation, act, task, times)
 
     def die(self, *_: object, **__: object) -> NoReturn:
-        """The worker dies here, in the middle of a handler: put this in the place of something that it calls."""
+        """Let the worker die here, in the middle of a handler: put this in the place of something that the handler
+        calls."""
         running = running_now()
         if running is None or not self._lives:
             raise AssertionError("faults.die() was called outside of a job that drain() runs")
@@ -122,20 +125,21 @@ class Faults:
         raise WorkerDied
 
     def lose_lease(self, *, task: Task[..., Any] | None = None, times: int = 1) -> None:
-        """The next job that ends well was too slow: its lease is over, somebody else may run it, and its end is refused."""
+        """Let the next job that ends well be too slow: its lease is over, another worker may run it, and its end is
+        refused."""
         self._arm(f"lose_lease({_of(task)[2:]})", "settle", "lose_lease", task, times)
 
     def refuse(self, operation: Operation, *, times: int = 1) -> None:
-        """The next call of this kind raises `StoreUnreachable`, and nothing of it is stored."""
+        """Let the next call of this kind raise `StoreUnreachable`; nothing of it is stored."""
         self._arm(f"refuse({operation!r})", operation, "refuse", None, times)
 
     def lose_reply(self, operation: Operation, *, times: int = 1) -> None:
-        """The next call of this kind is stored, and whoever made it hears `OutcomeUnknown`."""
+        """Let the next call of this kind be stored, and its caller get `OutcomeUnknown`."""
         self._arm(f"lose_reply({operation!r})", operation, "lose_reply", None, times)
 
     @contextmanager
     def store_away(self) -> Iterator[None]:
-        """In this block every call raises `StoreUnreachable`. The test itself can still look at what is stored."""
+        """Let every call raise `StoreUnreachable` inside this block. The test itself can still read the store."""
         self._away = True
         try:
             yield
@@ -144,8 +148,8 @@ class Faults:
 
     @contextmanager
     def twice(self) -> Iterator[None]:
-        """In this block every job that ends well loses its lease once, and is run once more. Not those that promise never
-        to run twice."""
+        """Let every job inside this block that ends well lose its lease once, and run a second time. Jobs that must never
+        run twice are left out."""
         armed = Armed("twice", "settle", "lose_lease", left=1 << 62, expected=False, spared=set())
         self._armed.append(armed)
         try:
@@ -154,25 +158,25 @@ class Faults:
             self._armed.remove(armed)
 
     def check(self) -> None:
-        """Fail if a fault that was armed has not happened. `testing` and the plugin look at the end of a test."""
+        """Fail if an armed fault has not happened. `testing` and the plugin call this at the end of a test."""
         __tracebackhide__ = True
         if (missed := self.missed()) is not None:
             raise AssertionError(missed)
 
     def missed(self) -> str | None:
-        """What was armed and has not happened, in words."""
+        """A text that names the armed faults that have not happened; None if there are none."""
         missed = [f"{one.said}: {_MISSED[one.operation]}" for one in self._armed if one.left > 0 and one.expected]
         return "\n  ".join(["these faults never happened, so nothing was tested:", *missed]) if missed else None
 
     def clear(self) -> None:
-        """Disarm what has not happened."""
+        """Disarm all faults that have not happened."""
         self._armed.clear()
 
     def _arm(self, said: str, operation: Operation, act: Act, task: Task[..., Any] | None, times: int) -> None:
         if operation not in get_args(Operation):
             raise InvalidInput("operation", f"must be one of {', '.join(get_args(Operation))}, got {operation!r}")
         if type(times) is not int or times < 1:
-            raise InvalidInput("times", f"must be a whole number of at least 1, got {times!r}")
+            raise InvalidInput("times", f"must be a whole number of at least 1, got {shown(times)}")
         self._armed.append(Armed(f"faults.{said}", operation, act, None if task is None else task.name, times))
 
     # ------------------------------------------------------------------------------------------------ met by the store
@@ -336,7 +340,7 @@ class Faults:
 
 
 class FaultyTransaction:
-    """A handler's own transaction, of the real store."""
+    """A transaction of a handler on the real store, with faults at its commit."""
 
     def __init__(self, transaction: Any, faults: Faults, running: Running | None) -> None:
         self._transaction = transaction

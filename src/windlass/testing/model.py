@@ -48,7 +48,8 @@ from windlass.core.settle import (
     WasCancelled,
     settle,
 )
-from windlass.drivers.protocol import Claim, Driver, Renewal
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim, Renewal
 from windlass.policies import Retry, fixed
 from windlass.policies import rule as error_rule
 from windlass.testing.comparison import difference, ranked

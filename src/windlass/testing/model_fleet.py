@@ -27,7 +27,7 @@ from windlass.core.duties import (
 from windlass.core.history import MINUTE, keeps_run
 from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
 from windlass.core.usage import DAY, LATE
-from windlass.drivers.protocol import Leadership
+from windlass.drivers.values import Leadership
 from windlass.records import Usage, WorkerInfo
 from windlass.testing.model_machine import Machine
 from windlass.types import Micros, Run

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine
 from windlass.clock import SECOND
 from windlass.core.changes import Settlement
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Driver, JobQuery
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import JobQuery
 from windlass.errors import WindlassError
 from windlass.testing.comparison import shown
 from windlass.types import Claimed, Job, Positions, Run

@@ -44,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def windlass_app(request: pytest.FixtureRequest) -> Windlass:
-    """Your app, as `@pytest.mark.windlass(app=...)`, `--windlass-app` or the setting `windlass_app` name it. Else a new
-    one, on which a test declares its tasks. Write a fixture of this name to say it in another way."""
+    """The app under test: the one that `@pytest.mark.windlass(app=...)`, `--windlass-app` or the setting `windlass_app`
+    names, else a new one, on which a test declares its tasks. Override this fixture to choose another."""
     from windlass.app import Windlass
     from windlass.errors import WindlassError
     from windlass.loading import load_app
@@ -64,7 +64,7 @@ def windlass_app(request: pytest.FixtureRequest) -> Windlass:
 
 @pytest.fixture
 def windlass(request: pytest.FixtureRequest, windlass_app: Windlass) -> Iterator[Testing]:
-    """The app under test: `windlass.testing.Testing`. Its own store is back afterwards, untouched."""
+    """The app under test, as a `windlass.testing.Testing`. Afterwards the app has its own store back, unchanged."""
     from windlass.testing.app import testing
 
     options = {name: value for name, value in _marked(request).items() if name != "app"}
@@ -80,7 +80,7 @@ def windlass(request: pytest.FixtureRequest, windlass_app: Windlass) -> Iterator
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A fault that was armed and never happened fails the test, unless something else has."""
+    """Fail a test whose armed faults never happened, unless it has failed already."""
     answer = yield
     test: Any = getattr(item, "funcargs", {}).get(FIXTURE)
     missed = test.faults.missed() if hasattr(test, "faults") else None
@@ -90,7 +90,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """An async test with the fixture runs also where no plugin for async tests is there, or wants it."""
+    """Run an async test that uses the fixture, even if no plugin for async tests does."""
     if FIXTURE not in pyfuncitem.fixturenames or not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = pyfuncitem._fixtureinfo.argnames
@@ -99,14 +99,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def _said(config: pytest.Config, name: str) -> str | None:
-    """On the command line, else in the settings."""
+    """An option of the command line, or else of the settings."""
     typed: str | None = config.getoption(name)
     written: str | None = config.getini(name)
     return typed or written
 
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the markers say, the nearest first."""
+    """The arguments of the markers; the nearest one wins."""
     said: dict[str, Any] = {}
     for marker in request.node.iter_markers("windlass"):
         if marker.args or not set(marker.kwargs) <= set(MARKED):

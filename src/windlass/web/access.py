@@ -1,4 +1,4 @@
-"""Who may come in, as the one who serves says it."""
+"""Who may use the API and the dashboard, as configured by whoever serves them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Authenticate = Callable[[HttpRequest], Awaitable[Principal | None]]
 
 
 def is_closed(made: TokenList) -> bool:
-    """Whether somebody made a token, and did not take it back. That one has expired opens no door."""
+    """Whether there is a token that is not revoked. An expired one counts: it must not open the door to everybody."""
     return any(token.state != "revoked" for token in made.tokens)
 
 
 @dataclass(frozen=True)
 class Access:
-    """API tokens of the store always count. `authenticate` asks the program around us (its own users, a proxy) who a
-    request comes from. `anonymous` is who a caller without credentials is; None: nobody, it is refused. With `until_token`
-    that ends as soon as the store has a token. `hosts` are the names by which we may be called, without a port: a page of
-    another name that resolves to us is not us; "*": any."""
+    """Who is let in. API tokens of the store always are. `authenticate` asks the surrounding program (its own users, a
+    proxy) who a request comes from. `anonymous` is who a caller without credentials is; None: such callers are refused.
+    With `until_token`, `anonymous` ends as soon as the store has a token. `hosts` are the names, without a port, by which
+    this server may be called; "*": any. A page under another name that resolves to this address is refused."""
 
     anonymous: Principal | None = None
     until_token: bool = False

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from windlass.web.answers import Answer, Events, Page, Redirect, Text
 from windlass.web.encoding import encoded
 from windlass.web.gate import log, problem_response
-from windlass.web.identity import NOBODY, Caller, admitted, caller_of, check_origin
+from windlass.web.identity import NOBODY, Caller, admitted, caller_of, check_fetched, check_origin
 from windlass.web.problems import Trouble, problem_of, trouble_of
 from windlass.web.reading import FORM, form_pairs, media_type, raw_body, read_json, read_pairs, read_query
 from windlass.web.request import Request
@@ -37,8 +37,9 @@ async def answered(site: Site, route: Route, path: Mapping[str, str], http: Http
 
 async def _request(site: Site, route: Route, path: Mapping[str, str], http: HttpRequest, csrf: str) -> Request[Any, Any]:
     caller = await caller_of(site, http) if route.scope is not None else Caller(None, ambient=route.is_page)
+    check_fetched(http, caller)  # before it is counted: another site's page must not use up what is the caller's
     site.pace.take(
-        f"as {caller.principal.actor}" if caller.principal else f"from {http.client.host if http.client else ''}",
+        caller.principal.who if caller.principal else http.client.host if http.client else "",
         site.bounds.work_cost if route.scope == "work" else 1.0,
     )
     principal = admitted(route, caller.principal)
@@ -51,17 +52,16 @@ async def _request(site: Site, route: Route, path: Mapping[str, str], http: Http
 
 
 async def _body(site: Site, route: Route, http: HttpRequest, caller: Caller, csrf: str) -> Any:
-    raw, given = (
-        await raw_body(http, site.bounds.work_body if route.scope == "work" else site.bounds.body),
-        media_type(http),
-    )
-    form = form_pairs(raw) if route.is_page and given == FORM else ()
+    bounds, given = site.bounds, media_type(http)
+    size, objects = (bounds.work_body, bounds.work_objects) if route.scope == "work" else (bounds.body, bounds.objects)
+    raw = await raw_body(http, size)
+    form = form_pairs(raw, bounds.fields) if route.is_page and given == FORM else ()
     check_origin(http, caller, form, csrf, is_page=route.is_page)
     if route.body is None:
         return None
     if route.is_page:
         return read_pairs([pair for pair in form if pair[0] != "csrf"], route.body, "form")
-    return read_json(raw, route.body, site.bounds, given)
+    return read_json(raw, route.body, bounds, given, objects)
 
 
 def _response(site: Site, route: Route, request: Request[Any, Any], answer: Any, visit: str) -> Response:

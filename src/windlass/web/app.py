@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -18,21 +16,21 @@ from windlass.web.bounds import Bounds
 from windlass.web.dispatch import Dispatch
 from windlass.web.gate import Gate, problem_response
 from windlass.web.rendering import HERE, environment
-from windlass.web.route import Route
 from windlass.web.routes import ROUTES
 from windlass.web.site import Site
 
 
 def web_app(
     app: Windlass, *, access: Access | None = None, base_path: str = "", bounds: Bounds | None = None,
-    routes: Sequence[Route] = ROUTES, trust_now: bool = False,
+    trust_now: bool = False,
 ) -> Starlette:  # fmt: skip
-    """Serve it at `base_path`, or leave that out and mount it: `Mount("/jobs", web_app(app, access=…))`.
+    """Make the ASGI application. Serve it at `base_path`, or leave that out and mount it: `Mount("/jobs", web_app(app,
+    access=…))`.
 
-    Without `access` only API tokens of the store come in, and only by a name of this machine.
+    Without `access` only callers with an API token of the store are let in, and only by a name of this machine.
 
-    `trust_now` is for tests of remote workers: what time it is, is said by whoever asks."""
-    site = Site(app, access or Access(), bounds or Bounds(), routes, environment(), trust_now)
+    `trust_now` is for tests of remote workers: requests say what time it is."""
+    site = Site(app, access or Access(), bounds or Bounds(), ROUTES, environment(), trust_now)
     paths: list[BaseRoute] = [
         Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
         Mount("/", Dispatch(site)),

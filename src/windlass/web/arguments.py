@@ -10,13 +10,16 @@ from windlass.errors import InvalidInput
 from windlass.redaction import is_redacted
 from windlass.urls import HIDDEN
 from windlass.web.bounds import Bounds
-from windlass.web.reading import depth_of
+from windlass.web.reading import shape_of
 
 
 def decoded(text: str, bounds: Bounds) -> Any:
     """Those of a form, as JSON; nothing stands for none."""
-    if depth_of(text.encode()) > bounds.depth:
+    depth, many = shape_of(text.encode(), bounds.depth, bounds.objects)
+    if depth > bounds.depth:
         raise InvalidInput("params", f"may be nested {bounds.depth} levels deep")
+    if many > bounds.objects:
+        raise InvalidInput("params", f"may hold {bounds.objects:,} objects and lists")
     try:
         return msgspec.json.decode(text) if text.strip() else {}
     except msgspec.DecodeError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -20,6 +20,9 @@ class Bounds:
     body: int = 1 << 20  # bytes of a request
     work_body: int = 16 << 20  # of one of a worker: it carries payloads and results
     depth: int = 64  # of JSON
+    objects: int = 100_000  # and lists, of JSON in a request: each costs many times its bytes
+    work_objects: int = 1_000_000  # of one of a worker
+    fields: int = 1_000  # of a form
     batch: int = 1_000  # jobs that one request enqueues
     sweep: int = 10_000  # jobs that one bulk action changes
     page: int = 200  # rows of a list
@@ -42,9 +45,9 @@ class Pace:
     def __init__(self, bounds: Bounds, now: Callable[[], Micros]) -> None:
         self._bounds = bounds
         self._now = now
-        self._callers: OrderedDict[str, tuple[float, Micros]] = OrderedDict()
+        self._callers: OrderedDict[Hashable, tuple[float, Micros]] = OrderedDict()
 
-    def take(self, caller: str, cost: float = 1.0) -> None:
+    def take(self, caller: Hashable, cost: float = 1.0) -> None:
         """Count a request, or refuse it."""
         bounds, now = self._bounds, self._now()
         left, at = self._callers.pop(caller, (float(bounds.burst), now))

@@ -59,6 +59,8 @@ class Gate:
         try:
             if not self._is_ours(headers.get("host", "")):
                 raise Trouble(421, "unknown-host", "this server does not go by that name; its operator can add it")
+            if not scope.get("query_string", b"").isascii():
+                raise Trouble(400, "malformed-query", "what is not ASCII in a query string is written as %C3%A9")
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if begun:

@@ -57,6 +57,14 @@ def is_narrow(principal: Principal) -> bool:
     return principal.org_id is not None or principal.queues is not None
 
 
+def check_fetched(http: HttpRequest, caller: Caller) -> None:
+    """Refuse what a page of another site fetches with a credential that is not its own. It could not read the answer; it
+    could open all streams that there may be. A link may lead here."""
+    site, mode = http.headers.get("sec-fetch-site"), http.headers.get("sec-fetch-mode")
+    if caller.ambient and caller.principal is not None and site in ("cross-site", "same-site") and mode != "navigate":
+        raise Trouble(403, "cross-site", "a page of another site cannot do this")
+
+
 def check_origin(http: HttpRequest, caller: Caller, form: Sequence[tuple[str, str]], csrf: str, *, is_page: bool) -> None:
     """Refuse what another site's page made a browser send. A browser says where an unsafe request comes from, and only a
     page of ours knows what belongs to its cookie. Other programs say neither; nobody can make them act for another."""

@@ -74,6 +74,7 @@ _STATUS: Final[dict[type[WindlassError], int]] = {
 }  # fmt: skip
 _TITLES: Final = {
     400: "Bad request", 401: "Who are you?", 403: "Not allowed", 404: "Not found", 405: "No such method here",
+    408: "Too slow",
     409: "Not possible now", 413: "Too large", 414: "Too long", 415: "Wrong content type", 421: "Not this host",
     422: "Not acceptable as it is", 429: "Too many requests", 500: "Something went wrong here", 503: "Not available now",
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,48 +20,58 @@ from windlass.words import did_you_mean
 
 T = TypeVar("T")
 FORM: Final = "application/x-www-form-urlencoded"
-# A string, or what is left of one that nobody ends, or a bracket. It always matches at once what begins with a quotation
-# mark: a search that fails and begins anew a byte later takes time by the square of the length.
-_QUOTE: Final = ord('"')
-_MARKS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.S)
+# Up to the next bracket, or to the end: strings, or what is left of one that nobody ends, are passed over. It matches
+# wherever it begins: a search that fails and begins anew a byte later takes time by the square of the length.
+_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)*+([\[\]{}]|\Z)', re.S)
+PATIENCE: Final = 60.0  # seconds that a body has to arrive: one that comes a byte at a time keeps its place for ever
+DIGITS: Final = 18  # of a Content-Length, and no body has so many bytes
 Pairs = Sequence[tuple[str, str]]
 
 
 async def raw_body(http: HttpRequest, most: int) -> bytes:
     """Not a byte more than the bound is kept."""
     said = http.headers.get("content-length", "0")
-    if not said.isascii() or not said.isdigit():
-        raise Trouble(400, "malformed-request", "Content-Length is no number")
-    found, size = list[bytes](), int(said)
+    if not said.isascii() or not said.isdigit() or len(said) > DIGITS:
+        raise Trouble(400, "malformed-request", "Content-Length is no number of bytes")
+    found, size = bytearray(), int(said)
     if size <= most:
         size = 0
         try:
-            async for piece in http.stream():
-                size += len(piece)
-                if size > most:
-                    break
-                found.append(piece)
+            async with asyncio.timeout(PATIENCE):
+                async for piece in http.stream():
+                    size += len(piece)
+                    if size > most:
+                        break
+                    found += piece
         except ClientDisconnect:
             raise Trouble(400, "malformed-request", "the request ended early") from None
+        except TimeoutError:
+            raise Trouble(408, "too-slow", f"a request has {PATIENCE:g} s to arrive") from None
     if size > most:
         raise Trouble(413, "too-large", f"a request may hold {most:,} bytes")
-    return b"".join(found)
+    return bytes(found)
 
 
 def media_type(http: HttpRequest) -> str:
     return http.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def form_pairs(raw: bytes) -> Pairs:
-    return parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True)
+def form_pairs(raw: bytes, most: int) -> Pairs:
+    try:
+        return parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=most)
+    except ValueError:
+        raise Trouble(413, "too-large", f"a form may hold {most:,} fields") from None
 
 
-def read_json(raw: bytes, kind: type[T], bounds: Bounds, given: str) -> T:
+def read_json(raw: bytes, kind: type[T], bounds: Bounds, given: str, objects: int) -> T:
     """An empty body stands for one that says nothing, where that is enough."""
     if raw and given != "application/json":
         raise Trouble(415, "wrong-content-type", "send JSON, with Content-Type: application/json")
-    if depth_of(raw) > bounds.depth:
+    depth, many = shape_of(raw, bounds.depth, objects)
+    if depth > bounds.depth:
         raise Trouble(400, "too-deep", f"JSON may be nested {bounds.depth} levels deep")
+    if many > objects:
+        raise Trouble(413, "too-large", f"a request may hold {objects:,} objects and lists of JSON")
     try:
         value = msgspec.json.decode(raw or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -71,14 +82,21 @@ def read_json(raw: bytes, kind: type[T], bounds: Bounds, given: str) -> T:
         raise Trouble(400, "not-as-described", f"the body is not as described: {error}", field=field_in(error)) from None
 
 
-def depth_of(raw: bytes) -> int:
-    deepest = depth = 0
-    for found in _MARKS.finditer(raw):
-        mark = raw[found.start()]
-        if mark != _QUOTE:
-            depth += 1 if mark in b"[{" else -1
-            deepest = max(deepest, depth)
-    return deepest
+def shape_of(raw: bytes, depth: int, objects: int) -> tuple[int, int]:
+    """How deep JSON is nested and how many objects and lists it holds, before anything is made of it. It is not looked at
+    any further than it takes to know that one is more than is let through, or that it is no JSON."""
+    deepest = level = many = 0
+    if raw.count(b"{") + raw.count(b"[") <= min(depth, objects):
+        return 0, 0
+    for found in _BRACKET.finditer(raw):
+        if found[1] in (b"{", b"["):
+            level, many = level + 1, many + 1
+            deepest = max(deepest, level)
+        else:
+            level -= 1
+        if level < 0 or deepest > depth or many > objects:
+            break
+    return deepest, many
 
 
 def whole_numbers(value: Any, kind: Any) -> Any:

@@ -8,12 +8,13 @@ will hear of, and their leases lapse.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeAlias
 
 from windlass.core.queries import LeasedUnder
 from windlass.core.rows import as_claimed, run_id_of
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim
 from windlass.types import Claimed, Job, Micros
 
 Answer: TypeAlias = "asyncio.Task[list[Claimed]]"
@@ -22,18 +23,18 @@ Ask: TypeAlias = Callable[[], Coroutine[Any, Any, list[Claimed]]]
 
 class Replies:
     def __init__(self) -> None:
-        self._under_way: dict[tuple[str, Claim], Answer] = {}  # by who asked, and what for
+        self._under_way: dict[tuple[Hashable, Claim], Answer] = {}  # by who asked, and what for
 
-    async def once(self, actor: str, claim: Claim, ask: Ask) -> list[Claimed]:
+    async def once(self, who: Hashable, claim: Claim, ask: Ask) -> list[Claimed]:
         """It goes on when whoever asked is gone."""
-        key = (actor, claim)
+        key = (who, claim)
         answer = self._under_way.get(key)
         if answer is None:
             answer = self._under_way[key] = asyncio.create_task(ask(), name="windlass-claim")
             answer.add_done_callback(lambda done: self._ended(key, done))
         return await asyncio.shield(answer)
 
-    def _ended(self, key: tuple[str, Claim], done: Answer) -> None:
+    def _ended(self, key: tuple[Hashable, Claim], done: Answer) -> None:
         del self._under_way[key]
         if not done.cancelled():
             done.exception()  # whoever asked may be gone

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from windlass.admin import Admin
-from windlass.errors import InvalidInput
+from windlass.errors import InvalidInput, shown
 from windlass.urls import is_loopback
 from windlass.web.access import LOCAL, LOOPBACK, Access, is_closed
 
@@ -26,6 +27,14 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class Tls:
     certificate: str
     key: str
+
+    def check(self) -> None:
+        """Whoever is told an address may use it at once."""
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+        except OSError as error:
+            why = error.strerror or getattr(error, "reason", None) or error
+            raise InvalidInput("tls-cert", f"{self.certificate} with {self.key} cannot be used: {why}") from None
 
 
 async def guarded(admin: Admin, host: str, names: Sequence[str] = ()) -> Access:
@@ -43,10 +52,12 @@ async def guarded(admin: Admin, host: str, names: Sequence[str] = ()) -> Access:
 
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens there. Port 0 is any that is free."""
+    if not 0 <= port <= 65_535:
+        raise InvalidInput("port", f"must be a whole number from 0 to 65,535, got {shown(port)}")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=128)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise InvalidInput("host", f"cannot listen on {host}:{port}: {error}") from None
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,7 @@ from windlass.principal import Principal
 from windlass.types import Micros
 
 LIFE: Final = 12 * 3600 * 1_000_000
-MOST: Final = 1_000  # the oldest makes room
+MOST: Final = 1_000  # the oldest of the token that has most of them makes room: nobody signs out others by signing in
 SESSION_COOKIES: Final = ("__Host-windlass", "windlass")
 
 Verify = Callable[[str], Awaitable[Principal | None]]
@@ -41,7 +42,8 @@ class Sessions:
         name = new_name()
         self._known[name] = Session(token, self._now() + LIFE)
         if len(self._known) > MOST:
-            del self._known[next(iter(self._known))]
+            [(crowd, _)] = Counter(session.token for session in self._known.values()).most_common(1)
+            del self._known[next(name for name, session in self._known.items() if session.token == crowd)]
         return name
 
     async def who(self, name: str) -> Principal | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from jinja2 import Environment
 from starlette.requests import Request as HttpRequest
@@ -24,6 +24,7 @@ from windlass.web.wakeups import Wakeups
 if TYPE_CHECKING:
     from windlass.web.route import Route
 
+Who: TypeAlias = tuple[str | None, str]  # `Principal.who`
 ADMINS: Final = 256  # that are kept; the one that was not asked for longest makes room
 
 
@@ -45,7 +46,7 @@ class Site:
         self.pulse: Final = Pulse(self.admin())
         self.wakeups: Final = Wakeups(lambda: app.client.driver)
         self.replies: Final = Replies()
-        self.streams: Final[Counter[str]] = Counter()  # open ones, by who reads them
+        self.streams: Final[Counter[Who]] = Counter()  # open ones, by who reads them
         self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # by method, path of the route and status
 
     def admin(self, principal: Principal | None = None) -> Admin:

@@ -1,6 +1,7 @@
-"""The two ends of calling a handler: its arguments from the row, and its return value as an outcome.
+"""Calling a handler: from the row to its arguments, and from its return value to an outcome.
 
-The same in the worker's own process and in a child of it."""
+Used in the worker's own process and in its children.
+"""
 
 from __future__ import annotations
 

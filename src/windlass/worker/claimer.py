@@ -18,25 +18,27 @@ from windlass.client import Client
 from windlass.clock import SECOND, ticking
 from windlass.copy_errors import StoreMoved, StoreMoving
 from windlass.core.queries import NextRefill
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import StoreError
 from windlass.tasks import Task
 from windlass.telemetry.measures import Measures
-from windlass.types import Claimed, Micros
+from windlass.types import Micros
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.pace import Pace
 from windlass.worker.settler import Settler
 from windlass.worker.stats import Stats
+from windlass.worker.suspects import Suspects
 
 LARGEST: Final = 500  # jobs of one claim: what is urgent waits for the one that is under way
 LARGEST_OF_MANY: Final = 1_000  # where there are as many queues, each of which costs a claim a look
 REST: Final = 20  # times as long as looking in vain took: at most a twentieth of the time goes into it
 LONGEST_REST: Final = 1.0  # seconds, of one who was robbed
+FIRST_VAIN: Final = 0.05  # seconds until a token is looked for again that is said to be there and was not found
 log: Final = logging.getLogger("windlass.worker")
 
 
 class Runner(Protocol):
-    """Where claimed jobs go: `Slots` or `Threads`."""
+    """Where claimed jobs go: `Slots`, `Threads` or `Processes`."""
 
     @property
     def free(self) -> int: ...
@@ -49,13 +51,8 @@ class Runner(Protocol):
     def accept(self, jobs: Sequence[Held], *, first: bool = False) -> None: ...
 
 
-def is_suspect(job: Claimed) -> bool:
-    """One more loss and it is dead. It may be what killed its workers, or have been near it each time."""
-    return job.lost > 0 and 0 < job.max_lost <= job.lost + 1
-
-
 class Wish(NamedTuple):
-    """So many jobs of these types."""
+    """How many jobs to claim, and of which types."""
 
     types: tuple[str, ...]
     room: int
@@ -63,7 +60,7 @@ class Wish(NamedTuple):
 
 
 class Group:
-    """The tasks of one runner."""
+    """A runner with the tasks that it runs."""
 
     def __init__(self, runner: Runner, tasks: Sequence[Task[..., Any]]) -> None:
         self.runner = runner
@@ -104,7 +101,7 @@ class Claimer:
         self._queues = queues
         self._worker_id = worker_id
         self._hand_back = hand_back
-        self._put_off = put_off
+        self._suspects = Suspects(holdings, put_off)
         self._lose = lose
         self._be_heard = be_heard
         self._measures = measures
@@ -112,6 +109,8 @@ class Claimer:
         self._largest = max(LARGEST, min(len(queues), LARGEST_OF_MANY))
         self._changed = asyncio.Event()  # a slot fell free, a settlement was confirmed, somebody wants us to stop
         self._next_due: Micros | None = None
+        self._looked_at: Micros = 0  # by the last claims
+        self._vain: float | None = None  # seconds to the next look for a token that they did not find
         self._waiting: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._told_to_stop = asyncio.Event()
@@ -170,6 +169,7 @@ class Claimer:
                 backoff.reset()
                 self._rest(None)
                 if found or self.stopping:
+                    self._vain = None
                     continue
                 throttled = await self._ask_for_refill()
                 if until_empty and alone and (self._most is not None or not throttled):
@@ -215,6 +215,7 @@ class Claimer:
         A group that found nothing rests for some time if another did: looking for its types among a hundred thousand
         jobs of other types is slow, and must not keep those from running."""
         loop = asyncio.get_running_loop()
+        self._looked_at = self._client.now()
         due = self._next_due if self._must_be_sure() else None
         resting, empty = list[Group](), list[tuple[Group, float]]()
         found = False
@@ -273,12 +274,15 @@ class Claimer:
             if before is not None and not before.ended:
                 self._lose(before)
                 robbed = True
-        suspects = [one for one in held if is_suspect(one.job)]
+        suspects = self._suspects.among(held)
         group.runner.accept(self._kept([one for one in held if one not in suspects]), first=wish.first)
-        self._one_by_one = bool(suspects)
-        for one in suspects[1:]:
-            self._hand_back(one)
-        if suspects:
+        hopeless = self._suspects.wait_in_vain()
+        for one in suspects if hopeless else ():
+            self._suspects.put_off(one)
+        self._one_by_one = bool(suspects) and not hopeless
+        if self._one_by_one:
+            for one in suspects[1:]:
+                self._hand_back(one)
             await self._run_alone(group.runner, suspects[0])
         elif robbed:
             await self._rest_a_while()
@@ -291,13 +295,11 @@ class Claimer:
         return self._until_empty or (self._next_due is not None and self._next_due <= self._client.now())
 
     async def _run_alone(self, runner: Runner, suspect: Held) -> None:
-        """Should it be what kills workers, it takes no neighbour along; should it be such a neighbour, it is safe now.
-        Others that run here are waited for, though not for ever."""
         if await self._once(lambda: len(self._holdings) <= 1):  # none when it was lost while it waited
             runner.accept(self._kept([suspect]), first=True)
             await self._once(lambda: self._holdings.get(suspect.job.id) is not suspect)
-        elif not suspect.ended:
-            self._put_off(suspect)
+        else:
+            self._suspects.has_waited_in_vain(suspect)
 
     async def _rest_a_while(self) -> None:
         """Somebody took back what is held here, and may do so again: whose clock is ahead by more than a lease does it at
@@ -325,13 +327,18 @@ class Claimer:
         return [held for held in claimed if not held.can_be_handed_back]
 
     async def _ask_for_refill(self) -> bool:
-        """Jobs may wait for a token of their rate, which nobody tells of: it is there at a certain time."""
+        """Jobs may wait for a token of their rate, which nobody tells of: it is there at a certain time. One that was there
+        already when we looked is for somebody else, or cannot be had: to look at once, each time, would be to spin."""
         try:
             found = await self._client.driver.read(NextRefill(queues=self._queues, now=self._client.now()))
         except StoreError:
             return False
+        before, self._vain = self._vain, None
         for at in found:
-            self._next_due = at if self._next_due is None else min(at, self._next_due)
+            if at > self._looked_at:
+                self._next_due = at if self._next_due is None else min(at, self._next_due)
+            else:
+                self._vain = FIRST_VAIN if before is None else min(2 * before, self._client.settings.poll / SECOND)
         return bool(found)
 
     async def _wait(self, until_empty: bool) -> None:
@@ -342,6 +349,8 @@ class Claimer:
             pause = max(min(pause, until / SECOND), 0)
             if until <= 0:
                 self._next_due = None
+        if self._vain is not None:
+            pause = min(pause, self._vain)
         if until_empty:  # what is held may enqueue more, or come back at once
             pause = min(pause, 0.05)
         if self._waiting is None or self._waiting.done():
@@ -352,9 +361,11 @@ class Claimer:
             await self._changed_within(pause)
 
     async def _until_told(self) -> None:
-        """By the store. It says so itself, since whoever waits for the end of a task is called a turn of the loop later."""
+        """By the store, however long that takes: to look again after a while is not up to it. It says so itself, since
+        whoever waits for the end of a task is called a turn of the loop later."""
         try:
-            await self._client.driver.wait(timeout=self._client.settings.poll / SECOND)
+            while not await self._client.driver.wait(timeout=self._client.settings.poll / SECOND):
+                pass
         finally:
             self._changed.set()
 

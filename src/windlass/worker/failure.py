@@ -1,7 +1,7 @@
-"""Any exception as a failure that can be stored, whatever its author did to it.
+"""Turns any exception into a failure that can be stored, whatever its author did.
 
 A handler may raise anything: SystemExit, a group of groups, an error whose text is endless or cannot be made. None of it
-may harm the worker, and all of it must leave words that help.
+may harm the worker, and each of them must leave words that help.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a handler, however it came, as a settlement on its way to the store."""
+"""The end of a handler, in whatever way it came, as a settlement on its way to the store."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Finisher:
         self._settler = settler
         self._stats = stats
         self._result_limit = client.settings.result_limit
+        self.stuck: Final[set[Held]] = set()  # whose handlers do not stop
 
     # ------------------------------------------------------------------------------------------------ a handler's begin
 
@@ -137,8 +138,8 @@ class Finisher:
         """It was asked to stop and has not: its run ends without it, its slot stays taken until it returns."""
         if held.ended:
             return
-        held.stuck = True
-        self._stats.stuck += 1
+        self.stuck.add(held)
+        self._stats.stuck = len(self.stuck)
         log.error(
             "job %s (%s): its handler does not stop; its slot stays taken",
             held.job.id, held.task.name, extra=about(held.job),
@@ -156,7 +157,7 @@ class Finisher:
     # ------------------------------------------------------------------------------------------------------------ both
 
     def _put(self, held: Held, outcome: Outcome, traceback: str | None = None) -> None:
-        held.ended = True
+        self._holdings.stopped(held)
         if held.timer is not None:
             held.timer.cancel()
         held.close_log()
@@ -201,9 +202,9 @@ class Finisher:
         held.close_log()
         if held.timer is not None:
             held.timer.cancel()
-        if held.stuck:
-            held.stuck = False
-            self._stats.stuck -= 1
+        if held in self.stuck:
+            self.stuck.discard(held)
+            self._stats.stuck = len(self.stuck)
             log.warning("job %s (%s): its handler has stopped at last", held.job.id, held.task.name, extra=about(held.job))
         elif error is not None and held.done and held.why != "lost":
             said = held.scrub(trace(error) or describe(error))

@@ -1,6 +1,6 @@
-"""What a worker holds: every job from its claim until its settlement is confirmed.
+"""The holdings: every job of a worker from its claim until its settlement is stored.
 
-Prefetched, running, finished but unsettled: whoever is in here has a lease that must be renewed.
+Whether it waits for a slot, runs, or has finished and is not settled yet: each has a lease that must be renewed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _OPENING: Final = threading.Lock()
 
 
 class Held:
-    """One leased job and how far it has come."""
+    """One leased job, and how far it has come."""
 
     __slots__ = (
         "_client", "_context", "_log", "_scrub", "cancel", "done", "ended", "granted_at", "job", "kit", "measured",
-        "refused", "reported", "span", "started_at", "stuck", "task", "timer", "told_start", "why",
+        "refused", "reported", "span", "started_at", "task", "timer", "told_start", "why",
     )  # fmt: skip
 
     def __init__(self, client: Client, job: Claimed, task: Task[..., Any], *, begun: bool, kit: Kit = NOTHING) -> None:
@@ -53,7 +53,6 @@ class Held:
         self.ended = False  # its outcome is known, or somebody else has settled it
         self.done = False  # nothing is left to do: the settlement was confirmed
         self.refused = False  # no store takes its outcome
-        self.stuck = False  # its run was ended from outside and its handler does not stop
         self.span: Consumes | None = None  # where executions are traced
         self.reported: tuple[float | None, str | None] = (None, None)
 
@@ -137,6 +136,11 @@ class Held:
         """Before its handler began. A job whose id must never run twice is not: it would end as interrupted."""
         return self.job.retry_mode != "new_job"
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing of it is left but its outcome. A handler whose own transaction has settled its job may go on."""
+        return self.ended and not self.done
+
     def interrupt(self, why: Why) -> None:
         """Ask the handler to stop. The first reason stands, but for the loss of the lease, which no outcome survives."""
         if self.why is None or why == "lost":
@@ -171,13 +175,12 @@ class Held:
 
 
 class Holdings:
-    """All of them, by job id."""
+    """All leased jobs of a worker, by job id."""
 
     def __init__(self, kit: Kit = NOTHING) -> None:
         self.kit: Final = kit  # what their handlers share
         self._held: Final[dict[str, Held]] = {}
-        self._emptied = asyncio.Event()
-        self._emptied.set()
+        self._fewer_run = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -192,7 +195,6 @@ class Holdings:
         """Answers what was held of the same job until now: its lease lapsed unnoticed, and came back to this worker."""
         before = self._held.get(held.job.id)
         self._held[held.job.id] = held
-        self._emptied.clear()
         return before
 
     def drop(self, held: Held) -> None:
@@ -200,8 +202,19 @@ class Holdings:
         again meanwhile, so only this very lease is dropped."""
         if self._held.get(held.job.id) is held:
             del self._held[held.job.id]
-            if not self._held:
-                self._emptied.set()
+            self._fewer_run.set()
 
-    async def emptied(self) -> None:
-        await self._emptied.wait()
+    def stopped(self, held: Held) -> None:
+        """Its outcome is known, and is on its way to the store."""
+        held.ended = True
+        self._fewer_run.set()
+
+    @property
+    def running(self) -> int:
+        return sum(not held.is_over for held in self)
+
+    async def at_rest(self) -> None:
+        """Return once no handler runs. Outcomes may still wait to be stored."""
+        while self.running:
+            self._fewer_run.clear()
+            await self._fewer_run.wait()

@@ -15,7 +15,7 @@ def _urgency(held: Held) -> tuple[bool, int]:
 
 
 class Lineup:
-    """What `Slots` and `Processes` have in common: `size` handlers, some of them busy, and a line before them."""
+    """The part that `Slots` and `Processes` share: `size` handlers, some of them busy, and a queue of jobs before them."""
 
     def __init__(self, size: int) -> None:
         self.size = size

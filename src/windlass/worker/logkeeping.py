@@ -1,11 +1,12 @@
-"""Logs go with their jobs. Retention is the leader's duty, and the leader may be on another machine, so each worker looks
-through the logs of its own machine now and then: the log of a job that the store does not know any more is removed.
+"""Removes logs whose jobs are gone. Retention is a duty of the leader, which may be on another machine, so each worker
+looks through the logs on its own machine now and then, and removes those of jobs that the store does not know any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -14,17 +15,19 @@ from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND, wall
-from windlass.runlogs import job_of
+from windlass.runlogs import job_of, stem_of
 from windlass.types import Micros
 
 EVERY: Final[Micros] = 3_600 * SECOND
 YOUNG: Final[Micros] = 3_600 * SECOND  # so long a log is left alone, whatever the store says
 BITE: Final = 200
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 SHORTEST: Final[Micros] = SECOND // 20
 
 
 class LogKeeping:
-    """A tick looks at a bite of files. `root` must belong to this store alone."""
+    """Each tick looks at some of the files. `root` must belong to this store alone. What is not named as a log of a run is
+    left alone: it may be anybody's."""
 
     name: Final = "logs"
     patience: Final[Micros] = 60 * SECOND
@@ -55,10 +58,11 @@ class LogKeeping:
         """Day by day, the oldest first."""
         before = wall() - YOUNG
         with suppress(OSError):  # there are none yet, or somebody clears the place
-            for day in sorted(path for path in self._root.iterdir() if path.is_dir()):
-                for file in sorted(day.glob("*.log")):
-                    if _changed_at(file) < before:
-                        yield file
+            for day in sorted(path for path in self._root.iterdir() if _DAY.fullmatch(path.name) and _is_own(path)):
+                with suppress(OSError):
+                    for file in sorted(day.iterdir()):
+                        if stem_of(file.name) is not None and _changed_at(file) < before:
+                            yield file
                 with suppress(OSError):
                     day.rmdir()  # only when it is empty
 
@@ -67,6 +71,10 @@ class LogKeeping:
         for file in (*gone, *(file for file in unnamed if _changed_at(file) < before)):
             with suppress(OSError):
                 os.unlink(file)
+
+
+def _is_own(directory: Path) -> bool:
+    return directory.is_dir() and not directory.is_symlink()
 
 
 def _changed_at(file: Path) -> Micros:

@@ -22,7 +22,7 @@ MEASURED: Final = 100  # runs after one that took long enough
 
 
 class Meter:
-    """The CPU of the calls that go through it, all of them in one thread."""
+    """Measures the CPU of the calls that go through it, all in one thread."""
 
     __slots__ = ("_through", "cpu")
 

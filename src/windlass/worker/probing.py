@@ -1,6 +1,8 @@
 """The port of a worker: `/metrics`, `/livez`, `/readyz`. A hundred lines instead of a web server in every worker.
 
-On the loopback interface unless another address is said: it asks for no token, and tells the names of queues and tasks."""
+It listens on the loopback interface unless another address is given, because it asks for no token and shows the names of
+queues and tasks.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ HEAD: Final = 8_192
 log: Final = logging.getLogger("windlass.worker")
 
 
-def place_of(text: str, *, field: str = "metrics", offset: int = 0) -> tuple[str, int]:
+def place_of(text: str, *, offset: int = 0) -> tuple[str, int]:
     """`9187` or `0.0.0.0:9187`. `offset`: of one of several processes; 0 stays any port that is free."""
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdecimal() or int(port[:6]) + offset > 65_535:
-        raise InvalidInput(field, f"must be a port such as 9187, or an address such as 0.0.0.0:9187, got {text!r:.80}")
+        raise InvalidInput("metrics", f"must be a port such as 9187, or an address such as 0.0.0.0:9187, got {text!r:.80}")
     return host.strip("[]") or LOOPBACK, int(port) + offset if int(port) else 0
 
 
@@ -54,7 +56,7 @@ def _families(worker: Worker) -> Iterator[str]:
 
 
 class Probe:
-    """`port`: the one that it got."""
+    """The listening port. `port` is its number."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

@@ -1,4 +1,4 @@
-"""A worker in the foreground of a process: signals stop it, a second one forces it."""
+"""Runs a worker in the foreground of a process: a signal stops it, a second one interrupts its handlers."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def driven(
 
 
 class Slots(Lineup):
-    """`concurrency` handlers at once in this event loop."""
+    """`concurrency` async handlers at once in this event loop."""
 
     def __init__(
         self, client: Client, finisher: Finisher, settler: Settler, *, size: int, prefetch: int,

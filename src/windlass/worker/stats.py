@@ -1,4 +1,4 @@
-"""What a worker has done so far, in plain numbers."""
+"""Counters of what a worker has done so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every worker does for all: take back what dead workers left, meet jobs nobody handles."""
+"""The sweeper of a worker: takes back what dead workers left, and deals with jobs of types that nobody handles."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND
-from windlass.core.admission import BATCH_LIMIT
 from windlass.core.events import announced
+from windlass.core.fields import BATCH_LIMIT
 from windlass.core.settle import Execution, Rejected, settle
-from windlass.drivers.protocol import Claim, WaitingType
+from windlass.drivers.values import Claim, WaitingType
 from windlass.errors import StoreError
 from windlass.types import Micros
-from windlass.worker.recovering import BITE, recover_lapsed
+from windlass.worker.recovering import BITE, recover_lapsed, settle_all
 from windlass.worker.stats import Stats
 
 HEAD: Final = 200  # ready jobs of each queue that are looked at for types that nobody here handles
 REMEASURE_EVERY: Final = 30 * SECOND
 HINT_EVERY: Final = 300 * SECOND
+HINTS: Final = 1_000  # in that time: whoever enqueues may invent names
 JUMP: Final = 1 * SECOND
 log: Final = logging.getLogger("windlass.worker")
 
@@ -39,6 +40,7 @@ class Sweeper:
         self._distrust = distrust  # told whether leases may be taken back
         self._trusts_again_at: Micros | None = None
         self._last: dict[str, Micros] = {}
+        self._hinted: dict[tuple[str, str], Micros] = {}
         self.swept: Final = asyncio.Event()  # once, or tried to
 
     async def run(self) -> None:
@@ -70,6 +72,15 @@ class Sweeper:
         if self.trusts:
             self._stats.recovered += await recover_lapsed(self._client)
 
+    async def pay(self) -> None:
+        """What ended jobs owe to those that wait for them, because it did not fit into the transaction of their end: for
+        who drains, and would be gone before the next sweep."""
+        try:
+            await self.recover()
+        except StoreError as error:
+            self._stats.store_errors += 1
+            log.warning("what waits for ended jobs is left to the next sweep: %s", error)
+
     def _is_time(self, what: str, every: Micros, now: Micros) -> bool:
         if what in self._last and now - self._last[what] < every:
             return False
@@ -94,8 +105,11 @@ class Sweeper:
         doomed = tuple(sorted({entry.type for entry in unknown if entry.on_unknown == "dead"}))
         if doomed:
             await self._reject(doomed)
+        self._hinted = {name: at for name, at in self._hinted.items() if now - at < HINT_EVERY}
         for entry in unknown:
-            if entry.on_unknown == "wait" and self._is_time(f"hint:{entry.queue}:{entry.type}", HINT_EVERY, now):
+            name = (entry.queue, entry.type)
+            if entry.on_unknown == "wait" and name not in self._hinted and len(self._hinted) < HINTS:
+                self._hinted[name] = now
                 log.warning(
                     "queue %s: jobs of type %r wait, and this worker has no task of that name; import the module that "
                     "declares it, or start a worker that does", entry.queue, entry.type,
@@ -133,9 +147,9 @@ class Sweeper:
         jobs = await self._client.driver.claim(wish, now=now)
         if jobs:
             webhooks = await self._client.subscriptions.current()
-            changes = [announced(webhooks, job, settle(job, _unknown(job.type), Execution(now))) for job in jobs]
-            await self._client.driver.settle(changes, now=now)
-            self._stats.dead += len(changes)
+            ends = [(job, announced(webhooks, job, settle(job, _unknown(job.type), Execution(now)))) for job in jobs]
+            answers = await settle_all(self._client, ends, now=now)
+            self._stats.dead += sum(answer in ("applied", "repeated") for answer in answers.values())
 
 
 def _unknown(kind: str) -> Rejected:

@@ -1,8 +1,8 @@
-"""Blocking handlers: a few long-lived threads that pull claimed jobs from a queue.
+"""Blocking handlers: a few long-lived threads that take claimed jobs from a queue.
 
-A thread cannot be stopped from outside. When its time is over `ctx.cancelled` turns true; a little later its run is ended
-without it, and its slot stays taken until it returns, because a second copy beside it would hide what is going on.
-The threads are daemons: a process that has been told to stop does not wait for a handler that never looks.
+A thread cannot be stopped from outside. When its time is over, `ctx.cancelled` becomes true; a little later its run is
+ended without it. Its slot stays taken until it returns, because a second handler beside it would hide what is going on.
+The threads are daemons: a process that is told to stop does not wait for a handler that never checks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ended = tuple[Held, Any, BaseException | None, bool]  # value or error, and whet
 
 
 class Threads:
-    """`threads` handlers at once. The same face as `Slots`."""
+    """`threads` handlers at once. Same interface as `Slots`."""
 
     def __init__(
         self, client: Client, finisher: Finisher, settler: Settler, *, size: int, prefetch: int,

@@ -1,4 +1,4 @@
-"""A worker: the parts put together, started in order and stopped in the opposite one."""
+"""The worker itself: it puts the parts together, starts them in order and stops them in the opposite order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ log: Final = logging.getLogger("windlass.worker")
 
 
 class Worker:
-    """Runs jobs of the tasks given, until it is stopped or (with `drain`) until nothing is due."""
+    """Runs jobs of the given tasks until it is stopped, or with `drain` until no job is due. Made by `app.worker()`; can
+    be run once."""
 
     def __init__(
         self, client: Client, tasks: Mapping[str, Task[..., Any]], *, queues: Sequence[str] | None = None,
@@ -84,7 +85,7 @@ class Worker:
     # ---------------------------------------------------------------------------------------------------- from outside
 
     def stop(self) -> None:
-        """Once: claim nothing more, let handlers finish within the grace. Twice: interrupt them now."""
+        """Claim nothing more, and let running handlers finish within the grace. A second call interrupts them now."""
         if self._stop_asked.is_set():
             self._forced.set()
         self._stop_asked.set()
@@ -100,21 +101,24 @@ class Worker:
 
     @property
     def size(self) -> int:
-        """Slots of all kinds. None before it runs."""
+        """The number of slots of all kinds; 0 before it runs."""
         return sum(runner.size for runner in self._runners)
 
     @property
     def holding(self) -> int:
+        """How many jobs it has a lease of."""
         return len(self._holdings)
 
     @property
     def reachable(self) -> bool:
-        """Whether the store takes outcomes, as far as was tried."""
+        """Whether the store accepts outcomes, as far as was tried."""
         return not self.started.is_set() or self._settler.reachable
 
     # ---------------------------------------------------------------------------------------------------------- the run
 
     async def run(self, *, drain: bool = False) -> Stats:
+        """Run until `stop`, with `drain` until no job is due, and return what was done. Raises what a failed part
+        raised."""
         if self._ending:
             raise InvalidInput("worker", "has run already; make another one with app.worker()")
         with captured():
@@ -136,9 +140,10 @@ class Worker:
         keeping = [
             loop.create_task(part, name=f"windlass-{name}")
             for name, part in (
-                ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("fence", self._keeper.fence()),
-                ("sweeper", self._sweeper.run()), ("watch", self._watch()), *self._coordinator.parts(stays=not until_empty),
-                *self._log_keeping(stays=not until_empty), *self._delivering(),
+                ("settler", self._settler.run()), ("renew", self._keeper.renew()), ("look", self._keeper.look()),
+                ("fence", self._keeper.fence()), ("sweeper", self._sweeper.run()), ("watch", self._watch()),
+                *self._coordinator.parts(stays=not until_empty), *self._log_keeping(stays=not until_empty),
+                *self._delivering(),
             )
         ]  # fmt: skip
         claiming = loop.create_task(self._claim(until_empty=until_empty), name="windlass-claimer")
@@ -162,18 +167,18 @@ class Worker:
         return self.stats
 
     def _log_keeping(self, *, stays: bool) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Of those that come for a moment only, one in many sees to it."""
+        """The part that removes old logs. Of workers that end soon, only one in many does it."""
         root = self._client.run_logs.root
         if root is not None and (stays or self._client.ids.random.random() * ONE_IN < 1):
             yield "logs", keep_ticking(LogKeeping(self._client, root), self._client, self.stats)
 
     def _delivering(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Of what is under way to webhooks, as much as it gets to."""
+        """The part that sends to webhooks. A worker that ends soon sends as much as it gets to."""
         if self._client.settings.webhook_concurrency:
             yield self._deliverer.name, keep_ticking(self._deliverer, self._client, self.stats)
 
     async def _let_go(self) -> None:
-        """What follows from the jobs has a moment more: messages that are being sent, hooks that run."""
+        """Give messages that are being sent, and hooks that run, a moment to finish."""
         await self._within(STOPS, self._deliverer.idle())
         await self._deliverer.stop()
         self._tell("worker.stopped")
@@ -186,16 +191,21 @@ class Worker:
             self._hooks.happened(WorkerEvent(event=event, worker_id=self.id, queues=self.queues))
 
     async def _claim(self, *, until_empty: bool) -> None:
-        """Who comes for a moment only must not go before it has seen to what dead workers left and to what schedules
-        are to make: that is due as well."""
+        """Claim until told to stop, or until no job is due. Before a worker that ends soon may end, it takes back what
+        dead workers left and fires schedules, because these jobs are due as well."""
         if until_empty:
             await self._sweeper.swept.wait()
             await fire_all(self._client)
-        await self._claimer.run(until_empty=until_empty)
+        while True:
+            before = self.stats.claimed
+            await self._claimer.run(until_empty=until_empty)
+            if self._claimer.stopping or self.stats.claimed == before:
+                return
+            await self._sweeper.pay()
 
     def _part_ended(self, part: asyncio.Task[None]) -> None:
-        """A part that fails is a bug, or a store that was closed: the worker ends at once and says why, because half of
-        a worker does harm."""
+        """End the worker if one of its parts has failed. That is a bug, or the store was closed; half a worker does
+        harm."""
         error = RuntimeError(f"{part.get_name()} was cancelled from outside") if part.cancelled() else part.exception()
         if error is not None and not self._ending:
             log.error("%s has failed; this worker ends", part.get_name(), exc_info=error)
@@ -260,14 +270,16 @@ class Worker:
 
     async def _watch(self) -> None:
         """Slow handlers must not keep for themselves what others could run: what was prefetched and has not begun within
-        a second goes back. A worker whose every slot is taken by a handler that does not stop ends, to be replaced."""
+        a second goes back. A worker whose every slot is taken by a handler that does not stop ends, to be replaced; a
+        process is made to stop, which may take longer than a handler is given."""
         while True:
             await asyncio.sleep(WATCH_EVERY)
             before = self._client.now() - SECOND
             if any(held.started_at is None and held.job.claimed_at < before and not held.ended for held in self._holdings):
                 self._hand_back(before)
-            ours = [runner for runner in self._runners if not isinstance(runner, Processes)]  # a process is made to stop
-            if self.stats.stuck and self.stats.stuck >= sum(runner.size for runner in ours):
+            ours = [runner for runner in self._runners if not isinstance(runner, Processes)]
+            stuck = sum(held.task.run != "process" for held in self._finisher.stuck)
+            if stuck and stuck >= sum(runner.size for runner in ours):
                 log.error("every slot is taken by a handler that does not stop; this worker ends")
                 self.all_stuck = True
                 self.stop()
@@ -276,7 +288,7 @@ class Worker:
                 return
 
     def _hand_back(self, claimed_before: Micros | None = None) -> None:
-        """What waits for a slot here, and has been waiting since then."""
+        """Hand back jobs that wait for a slot here and were claimed before that time."""
         for runner in self._runners:
             kept: list[Held] = []
             for held in runner.take_back():
@@ -296,14 +308,14 @@ class Worker:
         if self._forced.is_set() and not forced:  # what a claim brings should go back, not lapse
             await self._within(self._patience, asyncio.wait({claiming}))
         self._hand_back()
-        if len(self._holdings):
-            log.info("stopping: %d jobs are running, they have %g s", len(self._holdings), self._grace / SECOND)
-            await self._within(self._grace, self._holdings.emptied(), or_forced=True)
+        if count := self._holdings.running:
+            log.info("stopping: %d jobs are running, they have %g s", count, self._grace / SECOND)
+            await self._within(self._grace, self._holdings.at_rest(), or_forced=True)
         running = [held for held in self._holdings if not held.ended]
         for held in running:
             held.interrupt("shutdown")
         if running and not settling.done():
-            await self._within(STOPS, self._holdings.emptied())
+            await self._within(STOPS, self._holdings.at_rest())
             for held in self._holdings:
                 self._finisher.end(held, Released())
         if not settling.done():

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.types import NewJob
 
 NOW = 1_900_000_000_000_000

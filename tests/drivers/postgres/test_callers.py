@@ -18,7 +18,7 @@ from windlass.core.alterations import PutGroup, PutLimit
 from windlass.core.changes import Settlement
 from windlass.core.settle import Execution, Succeeded, settle
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import DuplicateId, DuplicateJob, InvalidInput, TransactionConflict, WrongConnection
 from windlass.types import Claimed, NewJob
 

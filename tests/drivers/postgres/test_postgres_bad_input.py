@@ -18,7 +18,7 @@ from postgres.server import Server, unique_name
 from windlass.drivers import migrate, open_driver
 from windlass.drivers.postgres import PostgresDriver, schema
 from windlass.drivers.postgres.faults import grants
-from windlass.drivers.protocol import Claim, JobQuery
+from windlass.drivers.values import Claim, JobQuery
 from windlass.errors import (
     InvalidInput,
     StoreForbidden,
@@ -85,6 +85,7 @@ def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
         "postgresql://ada:canary@[::1/db",
         "postgresql://ada:canary%zz@h/db",
         "postgresql://ada:canary\u2100@h:x/db",
+        "postgresql://ada:x@canary@h/db",
     ],
 )
 def test_a_malformed_url_is_refused_without_showing_its_password(url: str) -> None:
@@ -112,7 +113,19 @@ def test_a_scheme_that_nobody_knows_is_refused_without_showing_the_password() ->
         ("postgresql://:secret@h/db", "postgresql://:***@h/db"),
         ("postgresql://a@b:secret@h/db", "postgresql://a@b:***@h/db"),
         ("postgresql://h/db?user=ada&password=secret&sslpassword=other&x=1", "postgresql://h/db?user=ada&password=***&sslpassword=***&x=1"),
+        ("postgresql://ada@h:5432/db?password=sec@ret", "postgresql://ada@h:5432/db?password=***"),
+        ("postgresql://ada:a@h,i:5/db?x=1&password=se cret:@&y=@", "postgresql://ada:***@h,i:5/db?x=1&password=***&y=@"),
+        ("postgresql://ada:a/b@h/db?password=sec@ret", "postgresql://***"),
+        ("postgresql://h/db?pass%77ord=secret", "postgresql://h/db?pass%77ord=***"),
+        ("postgresql://ada:secret/db", "postgresql://ada:***/db"),
+        ("postgresql://h:5432/db", "postgresql://h:5432/db"),
+        ("ada:secret@h:5432/db", "ada:***@h:5432/db"),
         ("host=h password='se cret' user=ada", "host=h password=*** user=ada"),
+        ("host=h password=se\\ cret&x user=ada", "host=h password=*** user=ada"),
+        ("host=h password='se cret", "host=h password=***"),
+        ("DATABASE_PASSWORD=secret", "DATABASE_PASSWORD=***"),
+        ("postgresql://h/db password=secret", "postgresql://h/db password=***"),
+        ("postgresql://h/db?sslmode=a password=secret", "postgresql://h/db?sslmode=a password=***"),
         ("postgresql://ada@[::1]:5432/db", "postgresql://ada@[::1]:5432/db"),
         ("sqlite:////var/lib/jobs.db", "sqlite:////var/lib/jobs.db"),
         ("memory://", "memory://"),

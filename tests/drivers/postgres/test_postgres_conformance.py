@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from postgres.server import Server
 from postgres.shelf import Shelf
+from postgres.suite import PostgresPromises
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Driver
-from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises
+from windlass.testing.conformance import DriverConformance, DurabilityPromises, TransactionPromises
 
 
-class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises, TransactionPromises):
+class TestPostgres(DriverConformance, DurabilityPromises, PostgresPromises, TransactionPromises):
     @pytest.fixture(autouse=True)
     def _server(self, postgres_server: Server, shelf: Shelf) -> Iterator[None]:
         self.dsn = postgres_server.dsn()
@@ -32,24 +31,3 @@ class TestPostgres(DriverConformance, DurabilityPromises, SqlPromises, Transacti
     def another(self, driver: Driver) -> Driver:
         assert isinstance(driver, PostgresDriver)
         return PostgresDriver(self.dsn, schema=driver.place.schema)
-
-    def sql(self, driver: Driver, statement: str) -> Sequence[Sequence[Any]]:
-        assert isinstance(driver, PostgresDriver)
-        with psycopg.connect(self.dsn, autocommit=True, options=f"-c search_path={driver.place.schema}") as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
-
-    def instant(self, micros: int) -> str:
-        return f"at({micros})"
-
-    def later(self, column: str) -> str:
-        return f"{column} + interval '1 microsecond'"
-
-    def dateless(self) -> Sequence[str]:
-        return ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'1969-12-31'", "'294260-01-01'", "'10000-01-02'")
-
-    def endless(self) -> str:
-        return "'infinity'"
-
-    def blob(self, digits: str) -> str:
-        return f"decode('{digits}', 'hex')"

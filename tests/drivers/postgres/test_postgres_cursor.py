@@ -13,7 +13,7 @@ import pytest
 
 from postgres.plans import explained, nodes
 from postgres.programs import NOW as STAGED
-from postgres.programs import check, enqueue, ids, new, one_stage, stage, wish
+from postgres.programs import check, enqueue, ids, new, wish
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.alterations import Move, MoveBeside, Replay, RunNow, SetPriority
@@ -21,11 +21,9 @@ from windlass.core.changes import Ack, Fail, Release, Retry
 from windlass.drivers.postgres import PostgresDriver, cursor, leases
 from windlass.drivers.postgres.claiming import Claiming
 from windlass.drivers.postgres.cursor import ENDS, LONGEST, PROOF, SHORTEST, SLOW, Cursor, Span
-from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Op, Statement
+from windlass.drivers.values import Claim
 from windlass.types import Claimed, NewJob
-
-__all__ = ["one_stage", "stage"]
 
 NOW = 1_800_000_000_000_000
 LEASE = 600 * SECOND

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import LiteralString
@@ -133,7 +132,7 @@ def test_a_server_that_starts_stops_or_is_full_may_be_back_soon(server: Server) 
 
 def test_a_server_that_recovers_is_waited_for(server: Server) -> None:
     with psycopg.connect(server.dsn(), autocommit=True) as doomed:
-        os.kill(doomed.info.backend_pid, 9)
+        server.kill_backend(doomed.info.backend_pid)
     seen, until = set(), time.monotonic() + 10
     while time.monotonic() < until:
         try:

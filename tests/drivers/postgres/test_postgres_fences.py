@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from postgres.programs import LATER, NOW, alter, check, claimed, enqueue, new, one_stage, settle, stage
+from postgres.programs import LATER, NOW, alter, check, claimed, enqueue, new, settle
 from postgres.stepping import Stage
 from windlass.core.alterations import Cancel, PutLimit
 from windlass.core.changes import Ack
 from windlass.core.settle import Execution, Failed, Outcome, Rejected, Succeeded
 from windlass.core.settle import settle as decide
 from windlass.drivers.postgres import settlement
-
-__all__ = ["one_stage", "stage"]
 
 
 def test_a_plain_success_is_fenced(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from postgres.calling import line, new
 from postgres.server import Server
 from windlass.core.alterations import PutQueue
 from windlass.drivers.postgres import PostgresDriver, gathering, jobs
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, WindlassError
 
 

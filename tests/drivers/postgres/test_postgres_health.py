@@ -21,7 +21,7 @@ from windlass.config import Settings
 from windlass.drivers import migrate
 from windlass.drivers.postgres import PostgresDriver, health, place
 from windlass.drivers.postgres.faults import grants
-from windlass.drivers.protocol import Finding
+from windlass.records import Finding
 
 
 def examined(dsn: str, **options: str) -> list[Finding]:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.testing.comparison import difference, ranked
 from windlass.testing.simulator.real import real_worker
 from windlass.testing.simulator.recording import Asked, Different, Recorder, record, replay

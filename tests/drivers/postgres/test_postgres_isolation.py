@@ -17,9 +17,9 @@ from windlass.core.alterations import PutQueue
 from windlass.drivers import migrate
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.protocol import Finding
 from windlass.drivers.statement import Op, Statement
 from windlass.errors import WrongConnection
+from windlass.records import Finding
 from windlass.types import NewJob
 
 LEVEL = Statement("select current_setting('transaction_isolation')", ())

@@ -21,8 +21,8 @@ from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.lane import Lane
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.wire import Wire
-from windlass.drivers.protocol import Renewal
 from windlass.drivers.statement import Op, Statement
+from windlass.drivers.values import Renewal
 from windlass.records import WorkerInfo
 
 SOON = 1.5

@@ -14,7 +14,7 @@ from postgres.stepping import Stage, staged
 from windlass.drivers import filters
 from windlass.drivers.ops import inspect
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.types import Job
 
 ALL: dict[str, tuple[Any, ...]] = {

@@ -16,7 +16,7 @@ from postgres.calling import LEASE, Line, ack, line, new, retry, timed, wish
 from postgres.proxy import COMMIT
 from postgres.server import Server
 from windlass.core.alterations import SetPaused
-from windlass.drivers.protocol import Enqueued, Renewal
+from windlass.drivers.values import Enqueued, Renewal
 from windlass.errors import DuplicateId, DuplicateJob, OutcomeUnknown
 
 Form = Literal["before", "after"]

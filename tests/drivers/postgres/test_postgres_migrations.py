@@ -24,7 +24,7 @@ from windlass.drivers.postgres import PostgresDriver, migrating, schema
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.schema import migrate, own_steps, status
 from windlass.drivers.postgres.splitting import concurrent_statements, statements
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import MigrationChanged, SchemaMissing, SchemaTooNew, SchemaTooOld, StoreBusy, StoreUnavailable
 from windlass.types import NewJob
 

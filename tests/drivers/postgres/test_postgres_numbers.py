@@ -12,7 +12,7 @@ import pytest
 from windlass.clock import LAST_INSTANT, SECOND
 from windlass.core.changes import Ack
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim, JobQuery, Renewal
+from windlass.drivers.values import Claim, JobQuery, Renewal
 from windlass.types import Claimed, NewJob
 
 NOW = 1_800_000_000_000_000

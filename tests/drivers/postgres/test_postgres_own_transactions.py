@@ -18,7 +18,7 @@ from postgres.proxy import Proxy
 from postgres.server import Server
 from windlass.core.changes import Ack
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.errors import OutcomeUnknown, StoreError, StoreUnreachable, TransactionConflict, TransactionOver
 from windlass.types import Claimed, NewJob
 

@@ -21,7 +21,7 @@ from windlass.core.usage import DAY, HOUR
 from windlass.drivers.postgres import PostgresDriver, partitions
 from windlass.drivers.postgres.faults import grants
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.records import Try
 from windlass.types import NewJob
 

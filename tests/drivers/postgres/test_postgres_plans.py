@@ -17,9 +17,9 @@ from windlass.drivers.postgres.jobs import insertion, insertion_of_alike
 from windlass.drivers.postgres.leases import claim_statement, extension
 from windlass.drivers.postgres.settlement import ack, ack_unkept
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Claim, JobQuery, Renewal
 from windlass.drivers.rows import to_json
 from windlass.drivers.statement import Statement
+from windlass.drivers.values import Claim, JobQuery, Renewal
 from windlass.types import NewJob
 
 
@@ -30,7 +30,21 @@ def claim(queues: list[str], limit: int) -> Statement:
 
 def prunable(cutoff: int, watermark: int | None) -> Statement:
     cutoffs = dict.fromkeys(("succeeded", "cancelled", "dead"), cutoff)
-    return SQL.prunable(state="succeeded", **cutoffs, watermark=watermark, limit=100)
+    span = {"after_at": -1, "after_seq": 0, "edge_at": NOW + 10**12, "edge_seq": 2**62}
+    return SQL.prunable(state="succeeded", **cutoffs, watermark=watermark, limit=100, held=Texts(["g1"]), **span)
+
+
+def groups_of_retention(cutoff: int) -> list[Hot]:
+    cutoffs = dict.fromkeys(("succeeded", "cancelled", "dead"), cutoff)
+    groups = Texts([f"g{n}" for n in range(5)])
+    return [
+        ("prune edge", SQL.prune_edge(state="succeeded", **cutoffs, after_at=-1, after_seq=0, visits=100), 100, 8),
+        ("what keeps groups", SQL.kept_by_age(groups=groups, **cutoffs), 50, 12),
+        ("who needs groups", SQL.kept_by_need(groups=groups, watermark=NOW), 50, 20),
+        ("groups doubted", SQL.doubt_groups(ids=Texts([f"job-{n}" for n in range(5)])), 5, 30),
+        ("doubtful groups", SQL.doubtful_groups(seqs=Ints(range(1, 6))), 5, 30),
+        ("keepers", SQL.keepers(seqs=Ints([1, 2, 3]), watermark=NOW, **cutoffs), 3, 20),
+    ]
 
 
 def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
@@ -85,6 +99,7 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
             seqs=Ints(ready), permits=to_json(dict.fromkeys(ready, ("k0",))), token="new", worker_id="w", now=NOW,
             expires_at=NOW, started_at=NOW, prefix="p"), 100, 60),
         ("parked kinds", SQL.parked_kinds(keys=Texts(["k0", "nobody's"])), 40, 60),
+        ("next refill", SQL.refilling(keys=Texts(["global"]), queues=queues, now=NOW), 120, 8),
         ("unpark", SQL.unpark(keys=Texts(["k0"]), queues=Texts(["big"]), types=Texts(["t1"]), rooms=Ints([3]), now=NOW),
          4, 60),
         ("dedupe holder", SQL.dedupe_holder(key="none"), 1, 8),
@@ -96,7 +111,24 @@ def hot_statements(connection: psycopg.Connection[Any]) -> list[Hot]:
         ("chains", SQL.chains(seqs=Ints(range(1, 101))), 100, 12),
         ("delete", SQL.delete_jobs(seqs=Ints([1, 2, 3, 4])), 4, 40),
     ]  # fmt: skip
-    return hot + listings(connection)
+    return hot + groups_of_retention(NOW + 10**12) + turns() + listings(connection)
+
+
+def turns() -> list[Hot]:
+    """What gives turns to jobs that have none, and takes them back."""
+    start = {"queue": "big", "visits": 100, "after": 0}
+    return [
+        ("ready level", SQL.ready_level(queue="big", priority=2**31), 1, 8),
+        ("ready edge", SQL.ready_edge(priority=1, position=50_000, created_at=0, **start), 100, 8),
+        ("ready without turns", SQL.ready_with(shared=False, priority=1, position=50_000, created_at=0, **start), 100, 8),
+        ("waiting edge", SQL.waiting_edge(run_at=-1, **start), 100, 8),
+        ("waiting without turns", SQL.waiting_with(shared=False, run_at=-1, **start), 100, 8),
+        ("blocked without turns", SQL.blocked_with(shared=False, **start), 100, 8),
+        ("parked without turns", SQL.unshared_parked(key="k0", queue="big", type="t1", limit=100), 100, 8),
+        ("parked with turns", SQL.shared_parked(key="k0", queue="big", type="t1", limit=100), 100, 8),
+        ("ready with turns", SQL.shared_ready(queue="big", limit=100), 100, 8),
+        ("queues with turns", SQL.shared_queues(), 1, 8),
+    ]
 
 
 def listings(connection: psycopg.Connection[Any]) -> list[Hot]:
@@ -141,6 +173,11 @@ def check(server: Server, rows: int) -> None:
         connection.execute("analyze windlass.jobs, windlass.runs, windlass.limits, windlass.queues, windlass.groups")
         fill(connection, rows)
         fill_groups(connection, rows // 10)
+        connection.execute(
+            "insert into windlass.limits (key, per_second, burst, tokens, refilled_at, wake_at) "
+            "select 'k' || n, 1, 1, 0, windlass.at(%s), windlass.at(%s) from generate_series(0, 9) as n",
+            (NOW, NOW),
+        )
         hot = hot_statements(connection)
         found = faults(connection, hot, "analysed when empty")
         forget(connection)

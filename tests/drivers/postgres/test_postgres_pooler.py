@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import psycopg
 import pytest
 
 from postgres.pgbouncer import PgBouncer
 from postgres.server import Server, unique_name
+from postgres.suite import PostgresPromises
 from windlass import Windlass
 from windlass.drivers.postgres import PostgresDriver, listening
 from windlass.drivers.postgres.deadlines import Watch
@@ -24,7 +24,7 @@ from windlass.drivers.postgres.sharing import check_own_session
 from windlass.drivers.postgres.wakeups import Notifier
 from windlass.drivers.protocol import Driver
 from windlass.errors import PoolerInTheWay
-from windlass.testing.conformance import DriverConformance, DurabilityPromises, SqlPromises
+from windlass.testing.conformance import DriverConformance, DurabilityPromises
 
 pytestmark = pytest.mark.full
 LENIENT = {"ignore_startup_parameters": "options"}  # as many configure it
@@ -98,7 +98,7 @@ def test_a_listener_that_hears_nothing_is_noticed(
 # ------------------------------------------------------------------------------------------------------- when it was said
 
 
-class TestThroughPgBouncer(DriverConformance, DurabilityPromises, SqlPromises):
+class TestThroughPgBouncer(DriverConformance, DurabilityPromises, PostgresPromises):
     @pytest.fixture(autouse=True)
     def _server(self, postgres_server: Server, bouncer: PgBouncer) -> Iterator[None]:
         self.dsn = postgres_server.dsn()
@@ -116,27 +116,6 @@ class TestThroughPgBouncer(DriverConformance, DurabilityPromises, SqlPromises):
     def another(self, driver: Driver) -> Driver:
         assert isinstance(driver, PostgresDriver)
         return PostgresDriver(self.pooled, schema=driver.place.schema, pooler="transaction")
-
-    def sql(self, driver: Driver, statement: str) -> Sequence[Sequence[Any]]:
-        assert isinstance(driver, PostgresDriver)
-        with psycopg.connect(self.dsn, autocommit=True, options=f"-c search_path={driver.place.schema}") as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
-
-    def instant(self, micros: int) -> str:
-        return f"at({micros})"
-
-    def later(self, column: str) -> str:
-        return f"{column} + interval '1 microsecond'"
-
-    def dateless(self) -> Sequence[str]:
-        return ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'1969-12-31'", "'294260-01-01'", "'10000-01-02'")
-
-    def endless(self) -> str:
-        return "'infinity'"
-
-    def blob(self, digits: str) -> str:
-        return f"decode('{digits}', 'hex')"
 
 
 def test_a_worker_works_through_a_strict_pooler_and_leaves_no_trace_in_its_sessions(

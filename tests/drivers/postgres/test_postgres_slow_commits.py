@@ -15,7 +15,7 @@ from postgres.calling import Line, ack, line, new, timed, wish
 from postgres.server import Server
 from windlass.drivers.postgres.faults import translate
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, OutcomeUnknown, TransactionConflict
 
 PATIENT = 5.0

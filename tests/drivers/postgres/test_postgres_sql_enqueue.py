@@ -18,6 +18,7 @@ from windlass.admin import Admin
 from windlass.admin.enqueueing import Wish
 from windlass.core.alterations import PutQueue
 from windlass.core.positions import FURTHEST
+from windlass.errors import InvalidInput
 
 OWN = {"seq", "id", "position", "created_at", "queued_at", "updated_at", "payload"}  # of one row, compared apart
 
@@ -125,6 +126,25 @@ def test_a_key_makes_one_job_whoever_uses_it(fresh_schema: tuple[str, str]) -> N
     at_a_desk(fresh_schema, story)
 
 
+def test_names_and_keys_are_bounded_as_the_client_bounds_them(fresh_schema: tuple[str, str]) -> None:
+    """In bytes as UTF-8, too."""
+
+    async def story(desk: Desk) -> None:
+        duck, accent = "\N{DUCK}", "\N{LATIN SMALL LETTER E WITH ACUTE}"
+        for name, key, fits in ((duck * 128, accent * 500, True), (duck * 129, "k", False), ("q", accent * 501, False)):
+            words = f"queue => '{name}'", f"idempotency_key => '{key}'"
+            told, _ = await asyncio.to_thread(desk.psql, "'mail'", *words, refused=not fits)
+            assert fits or "bytes" in told
+            if fits:
+                assert desk.row(told)["queue"] == name
+                assert await desk.client("mail", {}, queue=name, idempotency_key=key) == told
+            else:
+                with pytest.raises(InvalidInput, match="bytes as UTF-8"):
+                    await desk.client("mail", {}, queue=name, idempotency_key=key)
+
+    at_a_desk(fresh_schema, story)
+
+
 def test_many_who_race_for_a_key_are_told_one_job(fresh_schema: tuple[str, str]) -> None:
     async def story(desk: Desk) -> None:
         answers = await asyncio.gather(
@@ -193,7 +213,13 @@ def test_a_dense_queue_and_a_fair_one_get_what_they_need(fresh_schema: tuple[str
         (("'mail'", "tags => '{a,a}'"), "tags: names one twice"),
         (("'mail'", "headers => '{\"a\": 1}'"), "headers: must be a JSON object of texts"),
         (("'mail'", "headers => '[]'"), "headers: must be a JSON object of texts"),
-        (("'mail'", "idempotency_key => repeat('x', 1001)"), "at most 1000 characters"),
+        (("'mail'", "idempotency_key => repeat('x', 1001)"), "at most 1000 bytes"),
+        (("'mail'", "idempotency_key => repeat(chr(233), 501)"), "at most 1000 bytes"),
+        (("'mail'", "dedupe_key => repeat(chr(233), 501)"), "at most 1000 bytes"),
+        (
+            ("'mail'", "queue => repeat(chr(129414), 129)"),
+            "queue: must be printable text of at most 200 char",
+        ),
         (("'mail'", "nonsense => 1"), "does not exist"),
     ],
 )

@@ -19,9 +19,7 @@ from postgres.programs import (
     held,
     ids,
     new,
-    one_stage,
     settle,
-    stage,
     sweep,
     wanted,
     whole,
@@ -33,11 +31,8 @@ from windlass.core.changes import Answer
 from windlass.core.recovery import recover
 from windlass.core.settle import Execution, Failed, Succeeded
 from windlass.drivers.postgres import leases, settlement
-from windlass.drivers.protocol import Renewal
 from windlass.drivers.statement import Op
-
-__all__ = ["one_stage", "stage"]
-
+from windlass.drivers.values import Renewal
 
 # -------------------------------------------------------------------------------------------------------- claim and claim
 

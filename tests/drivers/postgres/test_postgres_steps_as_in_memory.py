@@ -11,12 +11,10 @@ import pytest
 from interleaving.programs import CASES, Case
 from interleaving.stores import OnPostgres, state
 from interleaving.walking import Program, in_memory
-from postgres.programs import check, one_stage, stage
+from postgres.programs import check
 from postgres.stepping import ALL, FEW, Stage, drive
 from windlass.drivers.postgres import dialect
 from windlass.testing.comparison import shown
-
-__all__ = ["one_stage", "stage"]
 
 MOST = 1_000
 DRAWN = 300 if ALL else 2 * FEW

@@ -3,12 +3,10 @@ their own name. Who came too late has no line."""
 
 from __future__ import annotations
 
-from postgres.programs import alter, check, enqueue, new, one_stage, stage, wanted
+from postgres.programs import alter, check, enqueue, new, wanted
 from postgres.stepping import Stage
 from windlass.core.acting import By
 from windlass.core.alterations import Cancel, CreateToken, NoteUse, RevokeToken
-
-__all__ = ["one_stage", "stage"]
 
 ADA, BOB = By(actor="ada"), By(actor="bob", org_id="acme")
 

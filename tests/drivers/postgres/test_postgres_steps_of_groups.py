@@ -6,22 +6,7 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import (
-    LATER,
-    LEASE,
-    NOW,
-    alter,
-    check,
-    claimed,
-    enqueue,
-    new,
-    one_stage,
-    settle,
-    stage,
-    sweep,
-    wanted,
-    wish,
-)
+from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.programs import claim as claim_jobs
 from postgres.stepping import Outcome, Stage, transaction
 from windlass.core.alterations import Cancel, CancelGroup, Delete, PutGroup, PutLimit, Replay, RetryGroup
@@ -33,12 +18,10 @@ from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.postgres import linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import ROLLBACK
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Enqueued
 from windlass.errors import InvalidInput, WrongConnection
 from windlass.types import Claimed, NewGroup, NewJob
-
-__all__ = ["one_stage", "stage"]
 
 NO = Rejected("no")
 AGAIN = Failed("boom", retry_in=0)

@@ -10,37 +10,21 @@ import pytest
 
 from postgres.calling import Line, ack, line, retry, timed
 from postgres.calling import new as job_of
-from postgres.programs import (
-    NOW,
-    alter,
-    check,
-    claimed,
-    enqueue,
-    held,
-    new,
-    one_stage,
-    settle,
-    stage,
-    sweep,
-    wanted,
-    whole,
-    wish,
-)  # fmt: skip
+from postgres.programs import NOW, alter, check, claimed, enqueue, held, new, settle, sweep, wanted, whole, wish
 from postgres.server import Server
 from postgres.stepping import Stage, transaction
-from windlass.core.alterations import Alteration, Cancel, PauseLimit, PutGroup, PutLimit, PutQueue
+from windlass.core.alterations import Alteration, Cancel, Delete, PauseLimit, PutGroup, PutLimit, PutQueue
 from windlass.core.changes import Settlement
+from windlass.core.duties import Done, Prune
 from windlass.core.settle import Failed, Succeeded
-from windlass.drivers.postgres import keys, leases, limits, settlement
+from windlass.drivers.postgres import deleting, keys, leases, limits, settlement
 from windlass.drivers.postgres.arrays import Ints
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Enqueued, Renewal
 from windlass.drivers.statement import Op, Statement
+from windlass.drivers.values import Enqueued, Renewal, RowsHeld
 from windlass.errors import StoreBusy, StoreError
 from windlass.types import NewJob
-
-__all__ = ["one_stage", "stage"]
 
 PROMPT = 0.5
 
@@ -122,6 +106,207 @@ def test_a_settlement_does_not_keep_other_settlements_waiting_for_a_row_that_is_
         assert await stuck == ["applied"]
 
     with line(postgres_server, 5) as tried:
+        asyncio.run(play(tried))
+
+
+@pytest.mark.parametrize("end", [ack, retry])
+def test_a_settlement_that_gives_up_waiting_for_a_row_tells_what_became_of_the_others(
+    postgres_server: Server, end: Any
+) -> None:
+    async def play(tried: Line) -> None:
+        jobs = await tried.claimed(3)
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            locker.execute(f"select from {tried.schema}.jobs where id = '{jobs[1].id}' for update".encode())
+            with pytest.raises(RowsHeld) as told:
+                await tried.driver.settle([end(job, tried.now()) for job in jobs], now=tried.now())
+            assert told.value.answers == ["applied", None, "applied"]
+            assert told.value.retryable
+
+    with line(postgres_server, 1) as tried:
+        asyncio.run(play(tried))
+
+
+def test_what_a_settlement_brings_back_is_told_of_although_it_gives_up_waiting_for_another_row(
+    postgres_server: Server,
+) -> None:
+    """Nobody settles those again that were stored, so nobody else would tell."""
+
+    async def play(tried: Line) -> None:
+        back, stuck = await tried.claimed(2)
+        while await tried.direct.wait(timeout=0.3):
+            pass
+        heard = asyncio.create_task(tried.direct.wait(timeout=3))
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            locker.execute(f"select from {tried.schema}.jobs where id = '{stuck.id}' for update".encode())
+            with pytest.raises(RowsHeld):
+                await tried.driver.settle([retry(back, tried.now()), ack(stuck, tried.now())], now=tried.now())
+            assert await heard
+
+    with line(postgres_server, 1) as tried:
+        asyncio.run(play(tried))
+
+
+def test_a_row_of_somebody_else_that_refers_to_a_job_keeps_nobody_from_its_lease_and_its_end(
+    postgres_server: Server,
+) -> None:
+    """A table of the application's with a foreign key to the jobs, written in a transaction that stays open: often that of
+    the very handler."""
+
+    async def play(tried: Line) -> None:
+        acked, failed, lapsing, cancelled = await tried.claimed(4)
+        with Link(tried.direct.place).open() as theirs:
+            theirs.execute(f"create table orders (job bigint references {tried.schema}.jobs (seq))".encode())
+            with theirs.transaction():
+                for job in (acked, failed, lapsing, cancelled):
+                    theirs.execute(f"insert into orders values ({job.handle[0]})".encode())
+                now = tried.now()
+                beats = [Renewal(job.handle, job.token) for job in (acked, failed)]
+                later = now + 2 * 3_600_000_000
+                told = await tried.driver.extend(beats, lease_for=2 * 3_600_000_000, now=now)
+                assert [(one.answer, one.expires_at) for one in told] == [("applied", later)] * 2
+                assert await tried.driver.alter([Cancel(cancelled.id)], now=now) == ["requested"]
+                assert await tried.driver.settle([ack(acked, now), retry(failed, now)], now=now) == ["applied"] * 2
+                back, undecided = await tried.driver.expire(now=lapsing.lease_expires_at, limit=10)
+                assert (back, [job.id for job in undecided]) == (1, [cancelled.id])
+
+    with line(postgres_server, 1) as tried:
+        asyncio.run(play(tried))
+
+
+def test_retention_does_not_wait_for_who_refers_to_a_job(postgres_server: Server) -> None:
+    """What is left out goes with a later bite; waited for, it would keep all others for as long."""
+
+    async def play(tried: Line) -> None:
+        jobs = await tried.claimed(3)
+        assert await tried.driver.settle([ack(job, tried.now()) for job in jobs], now=tried.now()) == ["applied"] * 3
+        everything = Prune(succeeded=0)
+        with Link(tried.direct.place).open() as theirs:
+            table = f"create table bills (job bigint references {tried.schema}.jobs (seq) on delete cascade)"
+            theirs.execute(table.encode())
+            with theirs.transaction():
+                theirs.execute(f"insert into bills values ({jobs[1].handle[0]})".encode())
+                took, done = await timed(tried.driver.maintain(everything, epoch=None, now=tried.now()))
+                assert (done, took < PROMPT) == (Done(2), True)
+        assert await tried.driver.maintain(everything, epoch=None, now=tried.now()) == Done(1)
+
+    with line(postgres_server, 2) as tried:
+        asyncio.run(play(tried))
+
+
+def test_what_somebody_holds_keeps_nothing_behind_it_from_being_pruned(postgres_server: Server) -> None:
+    """However much of it there is: the sweep comes to its end without it, and the next one looks again."""
+
+    async def play(tried: Line) -> None:
+        jobs = await tried.claimed(7)
+        assert await tried.driver.settle([ack(job, tried.now()) for job in jobs], now=tried.now()) == ["applied"] * 7
+
+        async def swept() -> list[Done | None]:
+            bites: list[Done | None] = []
+            while len(bites) < 9 and (not bites or (bites[-1] is not None and bites[-1].more)):
+                bites.append(await tried.driver.maintain(Prune(succeeded=0, limit=2), epoch=None, now=tried.now()))
+            return bites
+
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            oldest = f"(select seq from {tried.schema}.jobs order by finished_at, seq limit 4)"
+            locker.execute(f"select from {tried.schema}.jobs where seq in {oldest} for key share".encode())
+            assert await swept() == [Done(0, more=True)] * 2 + [Done(2, more=True), Done(1)]
+        assert await swept() == [Done(2, more=True)] * 2 + [Done(0)]
+
+    with line(postgres_server, 2) as tried:
+        asyncio.run(play(tried))
+
+
+def test_a_group_that_somebody_holds_keeps_retention_from_nothing_else(postgres_server: Server) -> None:
+    async def play(tried: Line) -> None:
+        now = tried.now()
+        member, other = job_of(group_id="g"), job_of()
+        await tried.driver.alter([PutGroup("g", 1)], now=now)
+        await tried.driver.enqueue([member, other], now=now)
+        assert await tried.driver.alter([Cancel(member.id), Cancel(other.id)], now=now) == ["applied"] * 2
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            locker.execute(f"select from {tried.schema}.groups for no key update".encode())
+            assert await tried.driver.maintain(Prune(cancelled=0), epoch=None, now=now) == Done(1)
+        assert await tried.driver.maintain(Prune(cancelled=0), epoch=None, now=now) == Done(1)
+
+    with line(postgres_server, 2) as tried:
+        asyncio.run(play(tried))
+
+
+@pytest.mark.parametrize("lock", ["key share", "no key update"])
+def test_a_deletion_waits_for_nobody_who_holds_the_row(postgres_server: Server, lock: str) -> None:
+    """Not as long as the store's patience lasts, while it holds rows that others share."""
+
+    async def play(tried: Line) -> None:
+        held, free = await tried.claimed(2)
+        assert (
+            await tried.driver.settle([ack(job, tried.now()) for job in (held, free)], now=tried.now()) == ["applied"] * 2
+        )
+        deletions = [Delete(held.id), Delete(free.id)]
+        with Link(tried.direct.place).open() as locker, locker.transaction():
+            locker.execute(f"select from {tried.schema}.jobs where id = '{held.id}' for {lock}".encode())
+            assert await tried.driver.alter(deletions, now=tried.now()) == ["busy", "applied"]
+        assert await tried.driver.alter(deletions, now=tried.now()) == ["applied", "not_found"]
+
+    with line(postgres_server, 5) as tried:
+        asyncio.run(play(tried))
+
+
+def test_a_foreign_key_that_is_looked_at_late_keeps_only_what_it_refers_to(postgres_server: Server) -> None:
+    """At the commit nobody knows any more which row it was, and all of them would stay: Django makes them so."""
+
+    async def play(tried: Line) -> None:
+        kept, gone, deleted = await tried.claimed(3)
+        ends = [ack(job, tried.now()) for job in (kept, gone, deleted)]
+        assert await tried.driver.settle(ends, now=tried.now()) == ["applied"] * 3
+        with Link(tried.direct.place).open() as theirs:
+            rule = "deferrable initially deferred"
+            theirs.execute(f"create table notes (job text references {tried.schema}.jobs (id) {rule})".encode())
+            theirs.execute(f"insert into notes values ('{kept.id}')".encode())
+        deletions = [Delete(kept.id), Delete(deleted.id)]
+        assert await tried.driver.alter(deletions, now=tried.now()) == ["referred", "applied"]
+        done = await tried.driver.maintain(Prune(succeeded=0), epoch=None, now=tried.now())
+        assert done is not None
+        assert (done.rows, "notes" in done.refused) == (1, True)
+
+    with line(postgres_server, 2) as tried:
+        asyncio.run(play(tried))
+
+
+def test_what_would_go_with_a_job_and_is_held_keeps_no_other_from_being_pruned(postgres_server: Server) -> None:
+    async def play(tried: Line) -> None:
+        jobs = await tried.claimed(5)
+        assert await tried.driver.settle([ack(job, tried.now()) for job in jobs], now=tried.now()) == ["applied"] * 5
+        with Link(tried.direct.place).open() as theirs:
+            key = f"references {tried.schema}.jobs (seq) on delete cascade"
+            theirs.execute(f"create table parcels (job bigint {key}, note text)".encode())
+            theirs.execute(f"insert into parcels values ({jobs[2].handle[0]})".encode())
+            with theirs.transaction():
+                theirs.execute(b"update parcels set note = 'x'")
+                assert await tried.driver.maintain(Prune(succeeded=0), epoch=None, now=tried.now()) == Done(4)
+        assert await tried.driver.maintain(Prune(succeeded=0), epoch=None, now=tried.now()) == Done(1)
+
+    with line(postgres_server, 5) as tried:
+        asyncio.run(play(tried))
+
+
+def test_a_bite_that_is_cut_off_is_told_as_what_may_pass(postgres_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is not asked to undo a part of it: it knows of none any more."""
+    monkeypatch.setattr(deleting, "BRIEFLY", "0")  # for ever
+
+    async def play(tried: Line) -> None:
+        [job] = await tried.claimed()
+        assert await tried.driver.settle([ack(job, tried.now())], now=tried.now()) == ["applied"]
+        with Link(tried.direct.place).open() as theirs:
+            key = f"references {tried.schema}.jobs (seq) on delete cascade"
+            theirs.execute(f"create table boxes (job bigint {key}, note text)".encode())
+            theirs.execute(f"insert into boxes values ({job.handle[0]})".encode())
+            with theirs.transaction():
+                theirs.execute(b"update boxes set note = 'x'")
+                with pytest.raises(StoreError) as told:
+                    await tried.driver.maintain(Prune(succeeded=0), epoch=None, now=tried.now())
+                assert told.value.retryable
+
+    with line(postgres_server, 1) as tried:
         asyncio.run(play(tried))
 
 

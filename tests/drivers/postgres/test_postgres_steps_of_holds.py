@@ -6,23 +6,7 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import (
-    LATER,
-    LEASE,
-    NOW,
-    alter,
-    check,
-    claimed,
-    enqueue,
-    held,
-    ids,
-    new,
-    one_stage,
-    stage,
-    wanted,
-    whole,
-    wish,
-)
+from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, held, ids, new, wanted, whole, wish
 from postgres.stepping import Outcome, Stage, transaction
 from windlass.core.alterations import Acquire, AlterAnswer, Grant, PutLimit, PutQueue, ReleaseHold, Renew
 from windlass.core.settle import Execution, Failed
@@ -30,11 +14,9 @@ from windlass.core.settle import settle as decide
 from windlass.drivers.ops import people
 from windlass.drivers.postgres import dialect, leases, settlement
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.protocol import Renewal
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Renewal
 from windlass.types import Claimed
-
-__all__ = ["one_stage", "stage"]
 
 TERM = 60_000_000
 

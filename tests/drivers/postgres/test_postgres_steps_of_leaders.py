@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postgres.programs import LEASE, NOW, check, claimed, enqueue, new, one_stage, stage
+from postgres.programs import LEASE, NOW, check, claimed, enqueue, new
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.alterations import Leave
@@ -13,11 +13,9 @@ from windlass.core.duties import Done, Prune, RemoveDeadWorkers, RollUpUsage
 from windlass.drivers.ops import duties, fleet, people
 from windlass.drivers.postgres import settlement
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.protocol import Leadership
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Leadership
 from windlass.records import WorkerInfo
-
-__all__ = ["one_stage", "stage"]
 
 TERM = 30 * SECOND
 LAPSED = NOW + TERM  # the instant of expiry is expired

@@ -23,8 +23,6 @@ from postgres.programs import (
     whole,
     wish,
 )
-from postgres.programs import one_stage as one_stage
-from postgres.programs import stage as stage
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, PutQueue, RemoveLimit

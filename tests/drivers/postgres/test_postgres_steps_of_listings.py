@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from postgres.programs import check, claim, claimed, enqueue, new, one_stage, settle, stage, wanted, wish
+from postgres.programs import check, claim, claimed, enqueue, new, settle, wanted, wish
 from postgres.stepping import Stage
 from windlass.core.alterations import Cancel, Unchanged
 from windlass.drivers.ops import inspect
 from windlass.drivers.postgres.dialect import DIALECT
-
-__all__ = ["one_stage", "stage"]
 
 
 def seen(stage: Stage, job_id: str) -> int:

@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import NOW, alter, check, enqueue, held, ids, new, one_stage, stage, wanted, whole, wish
+from postgres.programs import NOW, alter, check, enqueue, held, ids, new, wanted, whole, wish
 from postgres.stepping import Stage, transaction
 from windlass.core.alterations import Alteration, Cancel, Move, MoveBeside, PutQueue, Renormalise, SetPriority, Swap
 from windlass.core.duties import TidyPositions
 from windlass.drivers.ops import duties
 from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Enqueued
 from windlass.types import NewJob
-
-__all__ = ["one_stage", "stage"]
 
 ORDER = "select id from windlass.jobs where state = 'queued' order by priority desc, position, created_at, seq"
 

@@ -9,12 +9,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from postgres.programs import NOW, alter, claim, claimed, enqueue, ids, new, settle, wanted, whole, wish
-from postgres.programs import one_stage as one_stage
-from postgres.programs import stage as stage
 from postgres.stepping import Program, Stage
 from windlass.clock import SECOND
 from windlass.core.alterations import PutLimit, PutQueue
-from windlass.core.duties import RecountLimits
+from windlass.core.duties import Done, RecountLimits
 from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Rejected
 from windlass.drivers.ops import duties
@@ -146,3 +144,24 @@ def test_a_queue_becomes_fair_without_waiting_for_a_job_that_somebody_holds(stag
     somebody.close()
     stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
     assert ids(stage.do(claim(wish("one")))) == ["held", "free"]
+
+
+@pytest.mark.parametrize("where", ["running", "parked without a turn", "parked"])
+def test_a_recount_ends_though_somebody_holds_those_it_came_for(stage: Stage, where: str) -> None:
+    """Else a leader would ask for one bite after the other without a pause, for as long as they are held."""
+    enqueue(stage, new(id="held"))
+    if where == "running":
+        claimed(stage, limit=1)
+    else:
+        share = "''" if where == "parked" else "null"
+        stage.run(f"update windlass.jobs set ready = false, parked_on = 'key:k', share = {share}")
+    queue = "insert into windlass.queues (name, fairness, created_at, updated_at) values ('default', 'fair', now(), now())"
+    stage.run(queue)
+    stage.run(f"insert into windlass.limits (key, max_used) values ('key:k', {5 if where == 'parked' else 0})")
+    somebody = Link(stage.place)
+    somebody.execute(BEGIN)
+    somebody.execute(Statement("select from windlass.jobs for no key update", ()))
+    duty = duties.maintain(DIALECT, RecountLimits(limit=1), None, NOW)
+    done = soon(lambda: drive(duty, stage.own.execute), before=lambda: somebody.execute(ROLLBACK))
+    somebody.close()
+    assert done == Done(0)

@@ -10,22 +10,7 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import (
-    LATER,
-    LEASE,
-    NOW,
-    alter,
-    check,
-    claimed,
-    enqueue,
-    new,
-    one_stage,
-    settle,
-    stage,
-    sweep,
-    wanted,
-    wish,
-)  # fmt: skip
+from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.soundness import assert_sound
 from postgres.stepping import Stage, transaction
 from windlass.core.alterations import (
@@ -40,18 +25,17 @@ from windlass.core.alterations import (
     Revoke,
     SetPaused,
 )
-from windlass.core.duties import Prune
+from windlass.core.duties import Done, Prune
 from windlass.core.settle import Execution, Failed, Rejected, Released, Succeeded
 from windlass.core.settle import settle as decide
-from windlass.drivers.ops import duties
-from windlass.drivers.postgres import keys, leases, settlement
+from windlass.drivers.ops import duties, retention
+from windlass.drivers.postgres import keys, leases, linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.protocol import Enqueued, Renewal
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Enqueued, Renewal
+from windlass.errors import InvalidInput
 from windlass.types import NewJob
-
-__all__ = ["one_stage", "stage"]
 
 KEEP_NOTHING = Prune(succeeded=0, cancelled=0, dead=0, limit=10)
 
@@ -60,8 +44,8 @@ def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
     return (yield from transaction(keys.enqueue(jobs, NOW)))
 
 
-def prune() -> Op[int]:
-    done = yield from transaction(duties.maintain(DIALECT, KEEP_NOTHING, None, NOW))
+def prune(now: int = NOW) -> Op[int]:
+    done = yield from transaction(duties.maintain(DIALECT, KEEP_NOTHING, None, now))
     assert done is not None
     return done.rows
 
@@ -199,6 +183,40 @@ def test_a_group_goes_whole_or_not_at_all(stage: Stage) -> None:
     jobs = [dead(stage, group_id="g") for _ in range(2)]
     for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune()}):
         assert (outcome["one"], outcome["two"]) in ((["applied"], 0), (["not_found"], 2)), outcome
+
+
+def test_it_is_not_remembered_that_a_group_may_go_of_which_one_came_back_meanwhile(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It will end anew, and be kept from then."""
+    monkeypatch.setattr(retention, "LARGE", 1)
+    alter(stage, PutGroup("g", 2))
+    jobs = [dead(stage, group_id="g") for _ in range(2)]
+    for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune(NOW + 1)}):
+        assert outcome["one"] in (["applied"], ["not_found"]), outcome
+        assert stage.ask("select kept_by from windlass.groups where kept_by < 0") == [], outcome
+
+
+def test_who_needs_a_member_while_its_group_goes_is_heard(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a group of which it is believed that nothing keeps it."""
+    monkeypatch.setattr(retention, "LARGE", 1)
+    alter(stage, PutGroup("g", 12))
+    for _ in range(12):
+        dead(stage, group_id="g")
+    assert stage.do(duties.maintain(DIALECT, KEEP_NOTHING, None, NOW + 1)) == Done(10, more=True)
+    [_, (last,)] = stage.ask("select id from windlass.jobs order by seq")
+    needs = new(after=(last,), after_rule="continue")
+
+    def linked() -> Op[list[Enqueued]]:
+        return (yield from transaction(linking.enqueue([needs], NOW)))
+
+    gone = set[int]()
+    for outcome in stage.every(lambda: {"one": linked(), "two": prune(NOW + 1)}):
+        heard = outcome.error("one") is None
+        assert heard or isinstance(outcome.error("one"), InvalidInput), outcome
+        gone |= {outcome["two"]} if heard else set()
+        assert not heard or stage.do(duties.maintain(DIALECT, KEEP_NOTHING, None, NOW + 2)) == Done(0), outcome
+    assert 0 in gone
 
 
 @pytest.mark.parametrize("what", ["prune", "delete"])

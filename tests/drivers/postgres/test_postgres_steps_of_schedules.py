@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import NOW, alter, check, claim, claimed, enqueue, new, one_stage, settle, stage, wanted, wish
+from postgres.programs import NOW, alter, check, claim, claimed, enqueue, new, settle, wanted, wish
 from postgres.stepping import Stage
 from windlass.clock import SECOND
 from windlass.core.alterations import (
@@ -23,8 +23,6 @@ from windlass.core.alterations import (
 )
 from windlass.core.cron import next_after
 from windlass.types import NewJob
-
-__all__ = ["one_stage", "stage"]
 
 HOUR = 3_600 * SECOND
 DUE = next_after("0 * * * *", "UTC", NOW) or 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import NOW, alter, check, claimed, enqueue, new, one_stage, stage, wanted
+from postgres.programs import NOW, alter, check, claimed, enqueue, new, wanted
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
 from windlass.core.alterations import (
@@ -33,8 +33,6 @@ from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.statement import Op
 from windlass.records import Try
 from windlass.types import Claimed, NewGroup
-
-__all__ = ["one_stage", "stage"]
 
 UNTIL = NOW + 60 * SECOND
 SECRETS = ["whsec_" + letter * 32 for letter in "AB"]

@@ -7,8 +7,8 @@ import os
 import sys
 
 from windlass.core.settle import Execution, Failed, Succeeded, settle
-from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 NOW = 10**15

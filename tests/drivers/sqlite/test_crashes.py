@@ -14,8 +14,8 @@ import pytest
 
 from windlass.core.recovery import CRASH_ERROR, recover
 from windlass.core.settle import Execution
-from windlass.drivers.protocol import Claim, JobQuery
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.drivers.values import Claim, JobQuery
 from windlass.types import Job, NewJob, Run
 
 CHILD = Path(__file__).with_name("crash_child.py")

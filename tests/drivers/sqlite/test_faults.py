@@ -18,12 +18,12 @@ import apsw
 import pytest
 
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.files import filesystem_of
 from windlass.drivers.sqlite.library import Library, connect, run
 from windlass.drivers.sqlite.texts import NotText
 from windlass.drivers.statement import Op, Statement
+from windlass.drivers.values import Claim
 from windlass.errors import (
     DriverForked,
     DuplicateId,

@@ -15,7 +15,8 @@ import pytest
 
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.checkpoint import Checkpoint
-from windlass.drivers.sqlite.lane import LIGHT, PROOF, QUICK, Command, Step
+from windlass.drivers.sqlite.command import Command
+from windlass.drivers.sqlite.lane import LIGHT, PROOF, QUICK, Step
 from windlass.drivers.sqlite.library import Library
 from windlass.errors import DriverForked, StoreBusy
 from windlass.types import NewJob

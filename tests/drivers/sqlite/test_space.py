@@ -12,9 +12,9 @@ import pytest
 from windlass.clock import SECOND
 from windlass.core.changes import Ack
 from windlass.core.duties import Done, Prune, ReturnSpace
-from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver, space
 from windlass.drivers.sqlite.library import Library
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 NOW: Final = 1_800_000_000_000_000

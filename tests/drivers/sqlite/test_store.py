@@ -14,14 +14,15 @@ import pytest
 from windlass.clock import SECOND, since_boot, wall
 from windlass.drivers import migrate, open_driver
 from windlass.drivers.memory import MemoryDriver
-from windlass.drivers.migrations import known, missing, statements
-from windlass.drivers.protocol import Claim
+from windlass.drivers.migrations import known, missing
 from windlass.drivers.sqlite import SqliteDriver, jobs
 from windlass.drivers.sqlite.checkpoint import is_affected
 from windlass.drivers.sqlite.library import Library, StdlibConnection, connect, run_within
+from windlass.drivers.sqlite.splitting import statements
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.sqlite.store import Anchor, boot_id, next_anchor
 from windlass.drivers.sqlite.watcher import Watcher
+from windlass.drivers.values import Claim
 from windlass.errors import DuplicateId, StoreUnavailable, UnknownStore
 from windlass.types import NewJob
 
@@ -259,7 +260,10 @@ HOT = """
     ids_in_use dedupe_holder key_holder fire_holder chain_head unpark parked_kinds pick_limited pick_share pick_firsts
     pick_limited_rows pick_firsts_rows anybody_waits leased_under
     count_members uncount_failed keep_runs meter lapsed
-    get_jobs get_runs prunable last_position
+    get_jobs get_runs prunable last_position place_after place_before queue_order
+    prune_edge kept_by_age kept_by_need keepers doubt_groups miscounted unpark_all
+    ready_level ready_edge waiting_edge blocked_edge ready_with waiting_with blocked_with unshared_parked
+    running_with shared_queues shared_parked shared_ready share_these unshare_these
 """
 
 
@@ -277,6 +281,25 @@ def test_hot_statements_are_index_searches(tmp_path: Path) -> None:
                 scans = FULL_SCAN.match(step[3])
                 assert not scans, f"{block.name}: {step[3]}"
     connection.close()
+
+
+@pytest.mark.parametrize("name", ["last_position", "place_after", "place_before", "queue_order"])
+def test_a_place_in_a_queue_costs_the_same_however_many_wait_for_their_time(tmp_path: Path, name: str) -> None:
+    """Each enqueue into a dense queue asks for the last one, while nobody else can write."""
+    block, path = getattr(SQL, name), tmp_path / "jobs.db"
+    close(SqliteDriver(path))
+    theirs = sqlite3.connect(path, isolation_level=None)
+    steps = list[int]()
+    for waiting in (30, 3_000):
+        later = [NewJob(id=f"{waiting}-{n}", type="mail", run_at=NOW + SECOND) for n in range(waiting)]
+        run_within(StdlibConnection(theirs), jobs.enqueue(later, NOW))
+        asked = {"queue": "default", "priority": 0, "position": 500, "created_at": NOW, "number": 5, "seq": 5, "limit": 1}
+        steps.append(0)
+        theirs.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 1)
+        assert theirs.execute(block.sql, [asked[field] for field in block.names]).fetchall()
+        theirs.set_progress_handler(None, 1)
+    theirs.close()
+    assert steps[1] < 2 * steps[0], f"{steps} steps of SQLite's machine, with 30 and 3,000 that wait"
 
 
 def test_the_newest_groups_are_read_off_an_index(tmp_path: Path) -> None:

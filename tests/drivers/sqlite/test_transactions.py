@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from windlass.core.changes import Ack
-from windlass.drivers.protocol import Claim, JobQuery
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.sqlite.library import Library
+from windlass.drivers.values import Claim, JobQuery
 from windlass.errors import (
     DriverForked,
     DuplicateId,
@@ -414,7 +414,7 @@ def test_a_forked_child_cannot_use_it(either: SqliteDriver, monkeypatch: pytest.
 CHILD = """
 import asyncio, os, sys
 from windlass.core.changes import Ack
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.types import NewJob
 

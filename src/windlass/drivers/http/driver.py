@@ -1,7 +1,7 @@
-"""The driver contract over the worker protocol. Every rule is kept by the server, on its store and by its clock.
+"""The driver contract over the worker protocol. The server keeps every rule, on its store and by its clock.
 
-What is wrong with an argument is told before anything is sent. Transactions are not offered: nobody should hold a lock of
-the store across a network that may fail.
+Arguments are checked before anything is sent. Transactions are not offered: nobody should hold a lock of the store across
+a network that may fail.
 """
 
 from __future__ import annotations
@@ -15,33 +15,29 @@ from msgspec.structs import replace
 
 from windlass.clock import StoreClock, ticking
 from windlass.core.acting import By
-from windlass.core.admission import (
-    check_claim,
-    check_job,
-    check_lease,
-    check_limit,
-    check_now,
-    check_progress,
-)
+from windlass.core.admission import check_claim, check_job
 from windlass.core.admission_of_changes import check_alterations
+from windlass.core.admission_of_queries import check_ids, check_query
+from windlass.core.admission_of_settlements import check_renewal, check_settlements
 from windlass.core.admission_of_workers import check_duty, check_worker
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement, stored_report
 from windlass.core.duties import Done, Duty
+from windlass.core.fields import check_characters, check_lease, check_limit, check_name, check_now
 from windlass.core.history import RUNS_LIMIT, check_page
 from windlass.core.queries import Query, R
 from windlass.drivers.http import wire
 from windlass.drivers.http.encoding import decoded, encoded
-from windlass.drivers.http.faults import TooLarge
+from windlass.drivers.http.faults import TooLarge, all_told
 from windlass.drivers.http.link import Link, Lost
+from windlass.drivers.http.looking import is_of
 from windlass.drivers.http.place import Place
-from windlass.drivers.protocol import (
+from windlass.drivers.values import (
     Capabilities,
     Claim,
     Count,
     Enqueued,
     Extended,
-    Finding,
     JobQuery,
     Leadership,
     Page,
@@ -57,7 +53,7 @@ from windlass.errors import (
     StoreUnavailable,
     WrongConnection,
 )
-from windlass.records import WorkerInfo
+from windlass.records import Finding, WorkerInfo
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 if TYPE_CHECKING:
@@ -129,8 +125,8 @@ class HttpDriver:
         return new
 
     async def _enqueue(self, new: tuple[NewJob, ...], now: Micros) -> list[Enqueued]:
-        """All are stored or none is, under ids of ours: after a lost reply these tell which. Those that are not there then
-        were duplicates, and are so again."""
+        """All are stored or none is, under ids of ours: after a lost reply these tell which, if they are the jobs that were
+        asked for. Those that are not there then were duplicates, and are so again."""
         until = ticking() + self._timeout
         is_lost = False
         while True:
@@ -158,7 +154,10 @@ class HttpDriver:
 
     async def _stored(self, new: tuple[NewJob, ...]) -> set[str]:
         rows = await self._ask("driver/get", wire.GetCall(ids=tuple(job.id for job in new)), list[Job | None])
-        return {job.id for job in rows if job is not None}
+        for asked, row in zip(new, rows, strict=True):
+            if row is not None and not is_of(row, asked):  # the try that was lost was refused for it, or will be
+                raise DuplicateId(asked.id)
+        return {row.id for row in rows if row is not None}
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         self._check_open()
@@ -168,8 +167,6 @@ class HttpDriver:
             token=claim.token, types=None if claim.types is None else tuple(claim.types), unhandled=claim.unhandled,
             start=claim.start, reclaim=claim.reclaim, sure=claim.sure, now=now,
         )  # fmt: skip
-        if claim.limit < 1:
-            return []
         taken = await self._call("claim", call, wire.Taken)
         self._wake = taken.wake
         return [wire.claimed_of(work) for work in taken.jobs]
@@ -177,8 +174,9 @@ class HttpDriver:
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
         self._check_open()
         check_lease(lease_for)
+        check_now(now)
         for one in renewals:
-            check_progress(one.progress)
+            check_renewal(one)
         beats = tuple(
             wire.Beat(
                 id=one.handle, token=one.token, started_at=one.started_at, progress=one.progress,
@@ -192,37 +190,44 @@ class HttpDriver:
 
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
         self._check_open()
-        units = tuple(_storable(change) for change in changes)
-        kind: Any = Answer
-        return await self._run(
-            self._in_parts("driver/settle", units, lambda part: wire.SettleCall(changes=part, now=now), kind)
+        units = tuple(changes)
+        check_settlements(units, now)
+        units = tuple(map(_storable, units))
+        kind: Any = Answer | None
+        patience = 2 * self._timeout  # the server may wait as long as we would for a row that somebody holds
+        answers = await self._run(
+            self._in_parts("driver/settle", units, lambda part: wire.SettleCall(changes=part, now=now), kind, patience)
         )
+        return all_told(self.place.where, answers)
 
     async def _in_parts(
-        self, name: str, units: tuple[T, ...], call: Callable[[tuple[T, ...]], wire.Call], kind: type[U]
+        self, name: str, units: tuple[T, ...], call: Callable[[tuple[T, ...]], wire.Call], kind: type[U], within: float = 0
     ) -> list[U]:
-        """One request, or as few as are let through: units are independent, and a repeat is told that it is one."""
+        """Send the units in one request, or in as few as are allowed. Units are independent, and a repeated one is
+        answered as such."""
         body = encoded(call(units))
         if len(body) <= self._store.largest_body or len(units) < 2:
             try:
-                answer = await self._link.ask(f"{wire.ROOT}/{name}", body, self._timeout, again=True)
+                answer = await self._link.ask(f"{wire.ROOT}/{name}", body, within or self._timeout, again=True)
                 return decoded(answer, list[kind])  # type: ignore[valid-type]
             except TooLarge:  # a proxy may take less than the server says of itself
                 if len(units) < 2:
                     raise
         half = len(units) // 2
-        first = await self._in_parts(name, units[:half], call, kind)
-        return [*first, *await self._in_parts(name, units[half:], call, kind)]
+        first = await self._in_parts(name, units[:half], call, kind, within)
+        return [*first, *await self._in_parts(name, units[half:], call, kind, within)]
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         self._check_open()
+        check_now(now)
         check_limit(limit)
-        lapsed = await self._call("driver/expire", wire.ExpireCall(limit=min(limit, 10_000), now=now), wire.Lapsed)
+        lapsed = await self._call("driver/expire", wire.ExpireCall(limit=limit, now=now), wire.Lapsed)
         return lapsed.taken_back, [wire.claimed_of(work) for work in lapsed.undecided]
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
         self._check_open()
         wishes = tuple(changes)
+        check_now(now)
         check_alterations(wishes, by)
         call = wire.AlterCall(changes=wishes, by=by, now=now)
         return await self._call("driver/alter", call, list[AlterAnswer], again=False)
@@ -230,11 +235,14 @@ class HttpDriver:
     async def beat(self, worker: WorkerInfo, *, now: Micros) -> None:
         self._check_open()
         check_worker(worker)
+        check_now(now)
         await self._call("driver/beat", wire.BeatCall(worker=worker, now=now), wire.Beaten)
 
     async def lead(self, worker_id: str, *, lease_for: Micros, now: Micros) -> Leadership:
         self._check_open()
+        check_name("worker_id", worker_id)
         check_lease(lease_for)
+        check_now(now)
         return await self._call(
             "driver/lead", wire.LeadCall(worker_id=worker_id, lease=_time(lease_for), now=now), Leadership
         )
@@ -242,38 +250,48 @@ class HttpDriver:
     async def maintain(self, duty: Duty, *, epoch: int | None, now: Micros) -> Done | None:
         self._check_open()
         check_duty(duty)
+        check_now(now)
         call = wire.MaintainCall(duty=duty, epoch=epoch, now=now)
         return (await self._call("driver/maintain", call, wire.Maintained)).done
 
     # ---------------------------------------------------------------------------------------------------------- reads
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return await self._call("driver/get", wire.GetCall(ids=tuple(ids)), list[Job | None])
+        names = tuple(ids)
+        check_ids(names)
+        return await self._call("driver/get", wire.GetCall(ids=names), list[Job | None])
 
     async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
         self._check_open()
+        check_characters("id", job_id)
         check_page(before, limit)
         return await self._call("driver/runs", wire.RunsCall(job_id=job_id, before=before, limit=limit), list[Run])
 
     async def find(self, query: JobQuery) -> Page:
         self._check_open()
-        check_limit(query.limit)
+        check_query(query)
         return await self._call("driver/find", wire.FindCall(query=query), Page)
 
     async def count(self, *, now: Micros) -> list[Count]:
+        self._check_open()
+        check_now(now)
         return await self._call("driver/count", wire.MomentCall(now=now), list[Count])
 
     async def waiting_types(self, queues: Sequence[str] | None, *, limit: int) -> list[WaitingType]:
         self._check_open()
         check_limit(limit)
         named = None if queues is None else tuple(queues)
-        call = wire.WaitingCall(queues=named, limit=min(limit, 10_000))
+        call = wire.WaitingCall(queues=named, limit=limit)
         return await self._call("driver/waiting-types", call, list[WaitingType])
 
     async def read(self, query: Query[R]) -> list[R]:
+        self._check_open()
+        check_query(query)
         return wire.rows_of(query, await self._call("driver/read", wire.ReadCall(query=query), wire.RawRows))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
+        self._check_open()
+        check_now(now)
         return await self._call("driver/examine", wire.MomentCall(now=now), list[Finding])
 
     # --------------------------------------------------------------------------------------------- what is not offered
@@ -294,7 +312,7 @@ class HttpDriver:
     # ------------------------------------------------------------------------------------------------ time and wake-ups
 
     def remeasure(self) -> Micros:
-        """By how much the server's clock was seen to move since the last call; looks again in the background."""
+        """By how much the clock of the server was seen to move since the last call. Looks again in the background."""
         self._check_open()
         moved, self._moved = self._moved, 0
         self._link.send(self._measure())

@@ -1,13 +1,16 @@
-"""What a server answered instead of what was asked for → the error that the same store would raise in this process."""
+"""The errors in the answers of a server → the errors that the same store would raise in this process."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from windlass.copy_errors import StoreMoved
+from windlass.core.changes import Answer
+from windlass.drivers.values import RowsHeld
 from windlass.errors import (
     DuplicateId,
     DuplicateJob,
@@ -57,7 +60,7 @@ class Problem(Struct, frozen=True):
 
 
 def problem_in(content_type: str, body: bytes) -> Problem | None:
-    """None: somebody else answered, such as a proxy."""
+    """The problem in an answer; None if somebody else answered, such as a proxy."""
     if content_type.partition(";")[0].strip() != PROBLEM:
         return None
     try:
@@ -93,8 +96,16 @@ def error_of(where: str, status: int, problem: Problem | None) -> WindlassError:
             return StoreError(f"{where}: {problem.detail} (HTTP {status}, request {problem.correlation_id})")
 
 
+def all_told(where: str, answers: Sequence[Answer | None]) -> list[Answer]:
+    """The answers to the ends of executions, if all of them were answered."""
+    told = [answer for answer in answers if answer is not None]
+    if len(told) < len(answers):
+        raise RowsHeld(where, answers)
+    return told
+
+
 def _made(kind: type[WindlassError], text: str, **known: Any) -> WindlassError:
-    """As it was raised there, in the words that it had there."""
+    """The error as it was raised at the server, with its words."""
     error = kind.__new__(kind)
     Exception.__init__(error, text)
     for name, value in known.items():

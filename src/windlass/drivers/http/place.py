@@ -1,4 +1,4 @@
-"""Where a served store is, and who asks: the URL taken apart, with the token out of sight."""
+"""The URL of a served store, taken apart: its address, and the token, which is never shown."""
 
 from __future__ import annotations
 

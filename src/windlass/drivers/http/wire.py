@@ -21,7 +21,7 @@ from windlass.core.duties import Done, Duty
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import Query, R
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, CrashPolicy, Micros, NewJob, OnUnknown, RetryMode, State
 
@@ -34,14 +34,14 @@ End = Literal["succeeded", "failed", "rejected", "snoozed", "released", "cancell
 
 
 class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked."""
+    """A request."""
 
 
 # ------------------------------------------------------------------------------------- what a worker in any language says
 
 
 class Store(Struct, frozen=True, kw_only=True):
-    """Who answers. `now` is the time that counts; `wake` is where waiting for work begins."""
+    """The store that answers. `now` is the time that counts; `wake` is where waiting for work begins."""
 
     version: str
     protocol: int
@@ -104,14 +104,14 @@ class Work(Struct, frozen=True):
 
 
 class Taken(Struct, frozen=True):
-    """What was claimed, in the order in which it should run. `wake` is for the wait that follows."""
+    """The jobs that were claimed, in the order in which they should run. `wake` is for the wait that follows."""
 
     jobs: tuple[Work, ...]
     wake: str
 
 
 class Beat(Call, frozen=True, kw_only=True):
-    """One lease that shall go on."""
+    """The renewal of one lease."""
 
     id: str
     token: str
@@ -220,7 +220,7 @@ class MaintainCall(Call, frozen=True, kw_only=True):
 
 
 class Maintained(Struct, frozen=True):
-    """None: refused, because somebody else leads."""
+    """The answer of a duty; None if it was refused because somebody else leads."""
 
     done: Done | None
 
@@ -250,7 +250,7 @@ class Rows(Struct, frozen=True):
 
 
 class RawRows(Struct, frozen=True):
-    """The same as it arrives: which kind of rows these are, the query knows."""
+    """Rows as they arrive. The query knows of which kind they are."""
 
     rows: Raw
 

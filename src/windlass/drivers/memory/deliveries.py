@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import webhooks as rules
-from windlass.core.admission import check_limit
 from windlass.core.alterations import (
     AlterAnswer,
     ChangeWebhook,
@@ -161,13 +160,10 @@ def read(
         case AllEvents():
             return [event for _, event in sorted(tables.outbox.items())]
         case WaitingEvents():
-            check_limit(query.limit)
             return events_waiting(tables, query)
         case DueDeliveries():
-            check_limit(query.each)
             return due(tables, query)
         case DeliveriesOf():
-            check_limit(query.limit)
             return deliveries(tables, query)
         case DeliveryOf():
             found = tables.deliveries.get((query.event_id, query.webhook_id))

@@ -15,7 +15,7 @@ from windlass.core.groups import stops
 from windlass.drivers.memory.events import announce_cancelled, announce_group
 from windlass.drivers.memory.limits import keys_of, let_through
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.errors import InvalidInput
 from windlass.types import TERMINAL, Dependency, Group, Job, Micros, NewJob
 
@@ -36,7 +36,7 @@ def links_before(tables: Tables, job_id: str) -> Iterator[Job]:
 
 
 def edges_before(tables: Tables, job_id: str) -> list[Dependency]:
-    """What a job waits for or has waited for: its own edges, or those of the nearest link before it that has any."""
+    """What a job waits for or has waited for: its own dependencies, or those of the nearest link before it that has any."""
     return next((edges for link in links_before(tables, job_id) if (edges := tables.edges_of(link.seq))), [])
 
 
@@ -136,7 +136,7 @@ def skip(tables: Tables, jobs: Sequence[Job], now: Micros) -> list[str]:
 
 
 def count_in_group(tables: Tables, group_id: str, ending: Ending, now: Micros, members: int) -> None:
-    """So many members have ended. With the last of them the group has."""
+    """Count members of a group that have ended. With the last of them the group has ended."""
     before = tables.groups.get(group_id)
     if before is None:
         return
@@ -158,12 +158,12 @@ def stop(tables: Tables, group_id: str, ending: Ending, now: Micros) -> list[str
 
 
 def pass_on(tables: Tables, cancelled: Sequence[Job], now: Micros) -> None:
-    """One of them may have been the one that was let through to a permit. Who is blocked never is."""
+    """Let another job through if one of these, which will not run, was let through to a permit. Blocked jobs never are."""
     let_through(tables, sorted({key for job in cancelled if job.waiting_on == 0 for key in keys_of(job)}), now)
 
 
 def hand_over(tables: Tables, parent: Job, child_id: str, now: Micros) -> None:
-    """Those who wait for a link of a chain wait for the next one."""
+    """The jobs that wait for a link of a chain wait for the next link instead."""
     edges = [(seq, edge) for seq, edge in tables.edges_to(parent.id) if not edge.done]
     for seq, edge in edges:
         tables.drop_from(tables.edges, (parent.id, seq))
@@ -174,6 +174,6 @@ def hand_over(tables: Tables, parent: Job, child_id: str, now: Micros) -> None:
 
 
 def pay(tables: Tables, now: Micros, budget: int) -> int:
-    """What ended jobs still owe to those who wait for them: the sweep's part."""
+    """Tell waiting jobs what ended jobs still owe them: the part of it that the sweep does."""
     owing = [job for job in tables.jobs.values() if job.awaited and job.finished_at is not None]
     return advance(tables, [job.id for job in sorted(owing, key=lambda job: job.seq)], now, budget)

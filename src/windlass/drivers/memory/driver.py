@@ -9,30 +9,31 @@ from contextlib import suppress
 from typing import TypeVar
 
 from windlass.core.acting import By
+from windlass.core.admission_of_queries import check_ids
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
+from windlass.core.fields import check_now
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
 from windlass.drivers.memory import duties, fleet, inspect, jobs, leases, people, settlement
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.memory.transactions import MemoryTransaction
-from windlass.drivers.protocol import (
+from windlass.drivers.untransactional import no_async_connection
+from windlass.drivers.values import (
     Capabilities,
     Claim,
     Count,
     Enqueued,
     Extended,
-    Finding,
     JobQuery,
     Leadership,
     Page,
     Renewal,
     WaitingType,
-    no_async_connection,
 )
 from windlass.errors import DriverClosed, WrongConnection
-from windlass.records import WorkerInfo
+from windlass.records import Finding, WorkerInfo
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 T = TypeVar("T")
@@ -97,6 +98,7 @@ class MemoryDriver:
         return self._write(lambda tables: duties.maintain(tables, duty, epoch, now))
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        check_ids(ids)
         return self._read(lambda tables: inspect.get(tables, ids))
 
     async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
@@ -115,6 +117,7 @@ class MemoryDriver:
         return self._read(lambda tables: inspect.read(tables, query))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
+        check_now(now)
         return self._read(lambda _: [])
 
     def transaction(self) -> MemoryTransaction:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from windlass.core import rows
-from windlass.core.admission import check_now
 from windlass.core.admission_of_workers import check_duty
 from windlass.core.duties import (
     AgeJobs,
@@ -25,6 +24,7 @@ from windlass.core.duties import (
     TidyPositions,
 )
 from windlass.core.eligibility import is_expired, label_of
+from windlass.core.fields import check_now
 from windlass.core.history import SAMPLED, unkept_run, usage_of
 from windlass.core.leadership import is_silent, may_maintain
 from windlass.core.retention import kept_for, prunable
@@ -136,7 +136,7 @@ def sample_queues(tables: Tables, duty: SampleQueues, now: Micros) -> Done:
 
 
 def oldest(tables: Tables, now: Micros) -> dict[str, Micros]:
-    """For how long the job of each queue that is due longest has been due."""
+    """For each queue, how long its longest due job has been due."""
     ages: dict[str, Micros] = {}
     for job in tables.jobs.values():
         if job.state == "queued" and label_of(job, now) == "queued":
@@ -176,12 +176,12 @@ def forget_usage(tables: Tables, duty: ForgetUsage, now: Micros) -> Done:
 
 
 def ended_runs(tables: Tables) -> Iterator[tuple[int, Run]]:
-    """With the seq of their job."""
+    """The runs that ended, each with the seq of its job."""
     return ((seq, run) for seq, history in tables.runs.items() for run in history if run.finished_at is not None)
 
 
 def unkept_runs(tables: Tables) -> Iterator[tuple[int, Run]]:
-    """Those that succeeded and left no row, as far as their jobs are still there."""
+    """The runs that succeeded and left no row, if their jobs still exist."""
     for job in tables.jobs.values():
         run = unkept_run(job, tables.runs.get(job.seq, ()))
         if run is not None:

@@ -1,4 +1,4 @@
-"""What is announced: rows of the outbox, written with the change they speak of."""
+"""Events: rows of the outbox, written together with the change that they report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from windlass.core import events
 from windlass.core.alterations import Missed
 from windlass.core.changes import EXPIRED, AddEvent
 from windlass.core.events import Lost
-from windlass.core.health import EARLIER, troubles
+from windlass.core.health import troubles
+from windlass.core.holds import is_valid
 from windlass.drivers.memory.tables import Tables
 from windlass.records import Event, QueueSample
 from windlass.types import Group, Job, Micros, Schedule
@@ -36,7 +37,7 @@ def announce_cancelled(tables: Tables, ids: Sequence[str], now: Micros) -> None:
 
 
 def announce_group(tables: Tables, group: Group, now: Micros) -> None:
-    """Its last member has ended."""
+    """Write the event of a group whose last member has ended."""
     orgs = {job.org_id for job in tables.jobs.values() if job.group_id == group.group_id}
     add(tables, events.finished(tables.webhooks.values(), group, orgs), now)
 
@@ -50,8 +51,9 @@ def announce_troubles(tables: Tables, samples: Sequence[QueueSample], waits_over
     hooks = tables.webhooks.values()
     if not samples or not events.is_asked_for(hooks, events.QUEUE_UNHEALTHY):
         return
-    since, minute = now - EARLIER, samples[0].minute
-    before = [row for key, row in sorted(tables.samples.items()) if since <= row.minute < minute]
-    resting = [queue.name for queue in tables.queues.values() if queue.paused_at is not None]
-    for trouble in troubles(samples, before, resting, waits_over):
+    resting = {queue.name for queue in tables.queues.values() if queue.paused_at is not None}
+    resting |= {hold.queue for hold in tables.holds.values() if is_valid(hold, now)}
+    found, after = troubles(samples, tables.told, resting, waits_over)
+    for trouble in found:
         add(tables, events.unhealthy(hooks, trouble), now)
+    tables.set("told", after)

@@ -12,19 +12,19 @@ from windlass.core.eligibility import dispatch_order, is_wanted
 from windlass.core.fairness import Turns, due_for_ageing, served, share_of
 from windlass.core.sampling import due_since
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.types import Job, Micros
 
 
 def turns_of(tables: Tables, queue: str) -> Turns:
-    """By the weights of all orgs: one may come into it only while others are served."""
+    """The next turns, by the weights of all organisations, since one may arrive while others are served."""
     shares = {share: row for (name, share), row in tables.shares.items() if name == queue}
     orgs = {key.removeprefix("org:"): limit for key, limit in tables.limits.items() if key.startswith("org:")}
     return Turns(shares, {share_of(org_id): limit.weight for org_id, limit in orgs.items()})
 
 
 class Fairness:
-    """Of one claim."""
+    """The turns of organisations, for one claim."""
 
     def __init__(self, tables: Tables, queues: Sequence[str], wish: Claim) -> None:
         self._tables = tables

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from windlass.core.admission import check_lease, check_name, check_now
 from windlass.core.admission_of_workers import check_worker
 from windlass.core.alterations import AlterAnswer, Leave
+from windlass.core.fields import check_lease, check_name, check_now
 from windlass.core.leadership import judge_bid, leads
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Leadership
+from windlass.drivers.values import Leadership
 from windlass.records import WorkerInfo
 from windlass.types import Micros
 
@@ -21,7 +21,8 @@ def beat(tables: Tables, worker: WorkerInfo, now: Micros) -> None:
     if before is not worker and now < before.last_heartbeat:
         return
     row = replace(
-        worker, started_at=before.started_at, last_heartbeat=now, is_leader=False, leader_until=None,
+        worker, queues=tuple(worker.queues), types=tuple(worker.types), started_at=before.started_at, last_heartbeat=now,
+        is_leader=False, leader_until=None,
     )  # fmt: skip
     tables.put_in(tables.workers, worker.id, row)
 
@@ -42,7 +43,8 @@ def lead(tables: Tables, worker_id: str, lease_for: Micros, now: Micros) -> Lead
     bid = judge_bid(worker_id, leader=row.worker_id, until=row.until, registered=registered, now=now)
     if bid != "refused":
         epoch = row.epoch + 1 if bid == "elected" else row.epoch
-        tables.set("leader", Leadership(worker_id=worker_id, epoch=epoch, until=now + lease_for))
+        until = max(now + lease_for, row.until or 0)  # a renewal that was overtaken on its way shortens nothing
+        tables.set("leader", Leadership(worker_id=worker_id, epoch=epoch, until=until))
     return tables.leader if leads(tables.leader.until, now) else Leadership(epoch=row.epoch)
 
 

@@ -1,4 +1,4 @@
-"""What people ask of a whole group."""
+"""Changes to whole groups: cancel and retry."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def bring_back(tables: Tables, job: Job, heir: str, now: Micros) -> str:
 
 
 def tie_again(tables: Tables, back: Sequence[Job], heads: Mapping[str, str], now: Micros) -> None:
-    """Those that were brought back wait for each other as they did before."""
+    """Make the members that were brought back wait for each other as they did before."""
     waited_for: set[str] = set()
     for job in back:
         child = job_at(tables, heads[job.id])

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from windlass.core.admission import check_limit, check_name, check_queues
-from windlass.core.eligibility import dispatch_order, label_of
+from windlass.core.admission_of_queries import check_query
+from windlass.core.eligibility import dispatch_order, is_promotable, label_of
+from windlass.core.fields import check_characters, check_limit, check_name, check_now, check_queues
 from windlass.core.history import RUNS_LIMIT, check_page, is_last
-from windlass.core.limits import GLOBAL, next_refill
+from windlass.core.limits import caps_of, next_refill
 from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
 from windlass.core.queries import (
     AllEvents,
@@ -67,7 +68,7 @@ from windlass.drivers.memory.order import in_order as in_dispatch_order
 from windlass.drivers.memory.schedules import due, schedules, templates
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.memory.usage import usage
-from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
+from windlass.drivers.values import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
 from windlass.types import Dependency, Job, LimitUse, MemberCount, Micros, OnUnknown, Run
 
@@ -79,6 +80,7 @@ def get(tables: Tables, ids: Sequence[str]) -> list[Job | None]:
 
 
 def runs(tables: Tables, job_id: str, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
+    check_characters("id", job_id)
     check_page(before, limit)
     job = tables.find(job_id)
     found = [] if job is None else every_run(tables, job)
@@ -94,7 +96,7 @@ def every_run(tables: Tables, job: Job) -> list[Run]:
 
 
 def find(tables: Tables, query: JobQuery) -> Page:
-    check_limit(query.limit)
+    check_query(query)
     found = [job for _, job in sorted(tables.jobs.items(), reverse=True) if matches(job, query)]
     page = tuple(found[: query.limit])
     return Page(page, page[-1].seq if len(found) > query.limit else None)
@@ -114,6 +116,7 @@ def matches(job: Job, query: JobQuery) -> bool:
 
 
 def count(tables: Tables, now: Micros) -> list[Count]:
+    check_now(now)
     alive = (job for job in tables.jobs.values() if job.state in ("queued", "running", "dead"))
     counted = Counter((job.queue, label_of(job, now)) for job in alive if job.dead_kind != "superseded")
     return [Count(queue, label, number) for (queue, label), number in sorted(counted.items())]
@@ -132,6 +135,7 @@ def waiting_types(tables: Tables, queues: Sequence[str] | None, limit: int) -> l
 
 
 def read(tables: Tables, query: Query[R]) -> list[R]:
+    check_query(query)
     rows: Sequence[Any]
     match query:
         case AllQueues():
@@ -153,10 +157,7 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case LimitUses():
             rows = [limit_use(tables, key, query.limit) for key in sorted(set(query.keys))]
         case NextRefill():
-            caps = {GLOBAL, *(f"queue:{queue}" for queue in query.queues)}
-            limits = [limit for limit in tables.limits.values() if limit.wake_at is not None or limit.key in caps]
-            at = next_refill(limits, query.now)
-            rows = [] if at is None else [at]
+            rows = refill(tables, query)
         case AllWebhooks() | AllEvents() | WaitingEvents() | DueDeliveries() | DeliveriesOf() | DeliveryOf():
             rows = deliveries.read(tables, query)
         case AllWorkers():
@@ -167,7 +168,6 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = access(tables, query)
         case InOrder():
             check_name("queue", query.queue)
-            check_limit(query.limit)
             rows = in_dispatch_order(tables, query.queue)[: query.limit]
         case SamplesSince():
             rows = [tables.samples[key] for key in sorted(tables.samples) if key[0] >= query.since]
@@ -180,7 +180,6 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
         case AllSchedules():
             rows = schedules(tables)
         case DueSchedules():
-            check_limit(query.limit)
             rows = due(tables, query)
         case Faults():
             rows = []  # nobody else writes here
@@ -194,7 +193,7 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
 
 
 def read_for_people(tables: Tables, query: Query[R]) -> Sequence[Any]:
-    """What pages and commands show of many jobs."""
+    """The queries that pages and commands ask about many jobs."""
     match query:
         case SamplesAt():
             return [tables.samples[key] for key in sorted(tables.samples) if key[0] in query.minutes]
@@ -202,11 +201,9 @@ def read_for_people(tables: Tables, query: Query[R]) -> Sequence[Any]:
             ended = sum(job.state == query.state and job.finished_at is not None for job in tables.jobs.values())
             return [min(ended, query.most)]
         case NewestGroups():
-            check_limit(query.limit)
             newest = sorted(tables.groups.values(), key=lambda group: (group.created_at, group.group_id), reverse=True)
             return newest[: query.limit]
         case GroupMembers():
-            check_limit(query.limit)
             found = [job for job in tables.jobs.values() if job.group_id == query.group_id and job.superseded_by is None]
             return sorted(found, key=lambda job: (job.group_seq or 0, job.seq))[: query.limit]
         case SeenLately():
@@ -225,7 +222,6 @@ def ahead(tables: Tables, query: JobsAhead) -> list[int]:
 
 
 def leased_under(tables: Tables, query: LeasedUnder) -> list[Job]:
-    check_limit(query.limit)
     check_queues(query.queues)
     held = (tables.jobs[seq] for seq in tables.leased)
     theirs = [
@@ -240,6 +236,22 @@ def seen(tables: Tables, jobs: int) -> list[Seen]:
     newest = [tables.jobs[seq] for seq in sorted(tables.jobs, reverse=True)[:jobs]]
     kinds = {(job.queue, job.type, job.org_id, job.worker_id, job.tags) for job in newest}
     return [Seen(*kind) for kind in kinds]
+
+
+def refill(tables: Tables, query: NextRefill) -> list[Micros]:
+    limits = tables.limits.values()
+    keys = {key for queue in query.queues if has_due(tables, queue, query.now) for key in caps_of(queue)}
+    if any(limit.wake_at is not None for limit in limits):
+        queues = frozenset(query.queues)
+        keys |= {job.parked_on for job in tables.jobs.values() if job.parked_on is not None and job.queue in queues}
+    at = next_refill([limit for limit in limits if limit.key in keys], query.now)
+    return [] if at is None else [at]
+
+
+def has_due(tables: Tables, queue: str, now: Micros) -> bool:
+    return bool(tables.ready.get(queue)) or any(
+        is_promotable(tables.jobs[seq], now) for seq in tables.waiting.get(queue, ())
+    )
 
 
 def limit_use(tables: Tables, key: str, limit: int) -> LimitUse:
@@ -260,7 +272,6 @@ def members(tables: Tables, groups: Collection[str]) -> list[MemberCount]:
 
 
 def dependants(tables: Tables, query: DependantsOf) -> list[Dependency]:
-    check_limit(query.limit)
     found: dict[int, Dependency] = {}
     for link in links_before(tables, query.job_id):  # the latest link's word goes first
         for seq, edge in tables.edges_to(link.id):
@@ -269,8 +280,6 @@ def dependants(tables: Tables, query: DependantsOf) -> list[Dependency]:
 
 
 def edges_of_group(tables: Tables, query: EdgesOf) -> list[Dependency]:
-    check_limit(query.limit)
-    check_limit(query.members)
     rows = [job for job in tables.jobs.values() if job.group_id == query.group_id]
     first = sorted(rows, key=lambda job: (job.group_seq or 0, job.seq))[: query.members]
     ids = {job.seq: job.id for job in first}

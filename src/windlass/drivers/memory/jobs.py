@@ -10,17 +10,19 @@ from windlass.core import rows
 from windlass.core.admission import check_job
 from windlass.core.changes import RetryChild
 from windlass.core.dependencies import is_linked
+from windlass.core.fields import check_now
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import is_taken, may_replace, may_touch
 from windlass.drivers.memory.dependencies import chain_head, link
 from windlass.drivers.memory.limits import keys_of, let_through
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, DuplicateJob
 from windlass.types import Job, Micros, NewJob, Queue
 
 
 def enqueue(tables: Tables, jobs: Sequence[NewJob], now: Micros) -> list[Enqueued]:
+    check_now(now)
     for job in jobs:
         check_job(job)
     answers = [enqueue_one(tables, job, now) for job in jobs]

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.core import rows
-from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
+from windlass.core.admission import check_claim
+from windlass.core.admission_of_settlements import check_renewal
 from windlass.core.changes import Expire, storable
-from windlass.core.dependencies import SWEPT
+from windlass.core.dependencies import BITES, SWEPT
 from windlass.core.eligibility import is_expired, is_promotable, is_wanted, needs_decision
+from windlass.core.fields import check_lease, check_limit, check_now
 from windlass.core.guards import judge
 from windlass.core.limits import PARK_BITE
 from windlass.core.settle import riders_of
@@ -21,7 +23,7 @@ from windlass.drivers.memory.holds import end_stale, is_open
 from windlass.drivers.memory.limits import free_permits, may_give, take_permits, wake
 from windlass.drivers.memory.settlement import apply, ride
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.drivers.values import Claim, Extended, Renewal
 from windlass.types import Claimed, Job, Micros
 
 
@@ -34,7 +36,7 @@ def claim(tables: Tables, wish: Claim, now: Micros) -> list[Claimed]:
 
 
 def claim_once(tables: Tables, wish: Claim, now: Micros) -> tuple[list[Claimed], bool]:
-    """What was taken, and whether it stopped because so many were parked, where a store lets others at its rows."""
+    """Claim jobs. Returns them, and whether it stopped because it had parked as many as one transaction of a store may."""
     if wish.reclaim:
         end_stale(tables, wish.queues, wish.worker_id, now)
         take_back(tables, now, queues=wish.queues)
@@ -96,7 +98,7 @@ def extend(tables: Tables, renewals: Sequence[Renewal], lease_for: Micros, now: 
     check_lease(lease_for)
     check_now(now)
     for renewal in renewals:
-        check_progress(renewal.progress)
+        check_renewal(renewal)
     return [extend_one(tables, renewal, now + lease_for, now) for renewal in renewals]
 
 
@@ -116,9 +118,12 @@ def extend_one(tables: Tables, renewal: Renewal, expires_at: Micros, now: Micros
 
 
 def expire(tables: Tables, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
+    check_now(now)
     check_limit(limit)
     taken_back = take_back(tables, now, limit=limit)
-    pay(tables, now, SWEPT)
+    for _ in range(BITES):
+        if pay(tables, now, SWEPT) < SWEPT:
+            break
     undecided = [job for job in lapsed(tables, now) if needs_decision(job)][:limit]
     return taken_back, [rows.as_claimed(j, tables.run_of(j).run_id, (j.seq, j.executions)) for j in undecided]
 

@@ -50,7 +50,7 @@ def put(tables: Tables, limit: Limit) -> None:
 
 
 def free_permits(tables: Tables, keys: Sequence[str], now: Micros) -> None:
-    """What whole batches of ended leases held."""
+    """Give back the permits of a whole batch of ended leases."""
     for key in keys:
         limit = tables.limits.get(key)
         if limit is not None:
@@ -59,14 +59,14 @@ def free_permits(tables: Tables, keys: Sequence[str], now: Micros) -> None:
 
 
 def wake(tables: Tables, now: Micros) -> None:
-    """Those who wait for a token that is there by now may try again."""
+    """Let jobs through that wait for a token that is available by now."""
     due = [limit.key for limit in tables.limits.values() if limit.wake_at is not None and limit.wake_at <= now]
     let_through(tables, due, now)
 
 
 def let_through(tables: Tables, keys: Iterable[str], now: Micros) -> None:
-    """Of those who wait for a key, as many may try again as there is room: so many of every queue and type, because the
-    first ones might stand in a queue that nobody serves; of a fair queue those whose orgs have the next turns."""
+    """Let as many jobs that wait for a key try again as there is room for. That many of every queue and type, because the
+    first ones may be in a queue that nobody serves; of a fair queue those whose organisations have the next turns."""
     for key in keys:
         limit = tables.limits.get(key)
         free = rules.room(limit, now)
@@ -83,7 +83,7 @@ def let_through(tables: Tables, keys: Iterable[str], now: Micros) -> None:
 
 
 def next_of(tables: Tables, queue: str, waiting: Sequence[Job], count: int) -> list[Job]:
-    """So many of those that wait in a queue, which come in the order of dispatch."""
+    """The first of the jobs that wait in a queue, in dispatch order."""
     if queue not in tables.queues or tables.queues[queue].order != "fair":
         return list(waiting[:count])
     turns = turns_of(tables, queue)
@@ -162,7 +162,7 @@ def recount(tables: Tables, duty: RecountLimits, now: Micros) -> Done:
     }
     for key in [key for key, row in tables.shares.items() if is_past(row, clocks[key[0]])]:
         tables.drop_from(tables.shares, key)
-    return Done(len(wrong), more=len(wrong) == duty.limit)
+    return Done(len(wrong), more=bool(wrong))  # what else there is to do may come with the next bite
 
 
 def holders(tables: Tables, key: str) -> int:

@@ -15,7 +15,6 @@ from windlass.core.listing import (
     Search,
     Tally,
     TallyJobs,
-    check_search,
     is_wished,
     order_of,
     path_of,
@@ -26,7 +25,6 @@ from windlass.types import Job
 
 
 def look(tables: Tables, query: ListJobs | GlimpseJobs | TallyJobs) -> list[Any]:
-    check_search(query)
     match query:
         case TallyJobs():
             found = sum(is_wished(job, query.wish) for job in tables.jobs.values())

@@ -9,7 +9,7 @@ from windlass.core import rows
 from windlass.core.alterations import AlterAnswer, Move, MoveBeside, Ordering, Renormalise, SetPriority, Swap
 from windlass.core.duties import Done, TidyPositions
 from windlass.core.eligibility import dispatch_order
-from windlass.core.positions import Place, between, dense, is_crowded, renormalised, stands, tail
+from windlass.core.positions import Place, between, is_crowded, renormalised, stands, tail
 from windlass.drivers.memory.jobs import is_dense
 from windlass.drivers.memory.tables import Tables
 from windlass.types import Job, Micros
@@ -61,10 +61,8 @@ def put(
     after = place(others[index]) if index < len(others) else None
     if priority == job.priority and stands(place(job), before, after):
         return "unchanged"
-    if after is not None:
-        position = between(before and before[0], after[0])
-    elif is_dense(tables, job.queue):
-        position = dense(before and before[0])
+    if after is not None or is_dense(tables, job.queue):
+        position = between(before and before[0], after and after[0])
     else:
         position = tail(tables.next_seq())
     if position is not None:
@@ -104,6 +102,19 @@ def spread(tables: Tables, order: Sequence[Job], priority: int, now: Micros) -> 
 
 def renormalise(tables: Tables, queue: str, now: Micros) -> int:
     return sum(spread(tables, list(order), priority, now) for priority, order in by_priority(in_order(tables, queue)))
+
+
+def settle_down(tables: Tables, queue: str, now: Micros) -> None:
+    """A queue is dense no longer: who stands beyond the number that comes next comes down to it, with all of that priority
+    and in their order, because those who come now are to stand behind."""
+    orders = by_priority(in_order(tables, queue))
+    if not orders:
+        return
+    last = tail(tables.next_seq())
+    for priority, order in orders:
+        if order[-1].position > last:
+            for job, position in zip(order, renormalised(len(order), last), strict=True):
+                tables.put(rows.placed(job, priority, position, now))
 
 
 def tidy(tables: Tables, duty: TidyPositions, now: Micros) -> Done:

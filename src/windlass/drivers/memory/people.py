@@ -1,4 +1,4 @@
-"""What people and services ask for, each guarded by the state of its row."""
+"""Changes that people and services ask for, each guarded by the state of its row."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ from windlass.core.alterations import (
 from windlass.core.audit import lines
 from windlass.core.changes import RetryChild, storable
 from windlass.core.eligibility import is_expired
+from windlass.core.fields import check_now
 from windlass.drivers.memory import deliveries, schedules
 from windlass.drivers.memory.bounds import reaches
 from windlass.drivers.memory.dependencies import advance, hand_over, stop
@@ -54,7 +55,7 @@ from windlass.drivers.memory.groups import cancel_group, retry_group
 from windlass.drivers.memory.holds import hold
 from windlass.drivers.memory.jobs import insert_child
 from windlass.drivers.memory.limits import keys_of, let_through, pause_limit, put_limit, remove_limit
-from windlass.drivers.memory.order import reorder
+from windlass.drivers.memory.order import reorder, settle_down
 from windlass.drivers.memory.settlement import count, uncount
 from windlass.drivers.memory.tables import Tables
 from windlass.drivers.memory.tokens import of_tokens
@@ -62,6 +63,7 @@ from windlass.types import ACTIVE, TERMINAL, Group, Job, Micros, Queue
 
 
 def alter(tables: Tables, changes: Sequence[Alteration], now: Micros, by: By | None = None) -> list[AlterAnswer]:
+    check_now(now)
     check_alterations(changes, by)
     answers: list[AlterAnswer] = []
     for change in changes:
@@ -224,6 +226,8 @@ def put_queue(tables: Tables, change: PutQueue, now: Micros) -> AlterAnswer:
     if change.order != ("strict" if before is None else before.order):
         for job in [job for job in tables.jobs.values() if job.queue == change.name and job.state in ACTIVE]:
             tables.put(replace(job, updated_at=rows.touched(job, now)))  # stores mark whose turn each counts for
+    if before is not None and before.positions == "dense" and change.positions == "tail":
+        settle_down(tables, change.name, now)
     return "applied"
 
 

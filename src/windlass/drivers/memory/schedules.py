@@ -17,7 +17,7 @@ from windlass.core.alterations import (
     SetEnabled,
 )
 from windlass.core.queries import AllTemplates, DueSchedules
-from windlass.core.schedules import is_stale, may_join, placed, same, switched, touched
+from windlass.core.schedules import came_of, is_stale, may_join, placed, same, switched, touched
 from windlass.core.templates import next_version
 from windlass.drivers.memory.events import announce_missed
 from windlass.drivers.memory.jobs import enqueue_one
@@ -95,6 +95,8 @@ def put_schedule(tables: Tables, change: PutSchedule, now: Micros) -> AlterAnswe
     if template is None:
         return "not_found"
     before = named(tables, change.name)
+    if change.as_of is not None and (before is None or before.updated_at != change.as_of):
+        return "not_found" if before is None else "wrong_state"
     if before is None and change.schedule_id in tables.schedules:
         return "duplicate"
     after = placed(before, change, template.template_id, now)
@@ -133,16 +135,17 @@ def fire(tables: Tables, change: Fire, now: Micros) -> AlterAnswer:
         return "not_found"
     if is_stale(change, schedule, {template.template_id: template for template in templates(tables, AllTemplates())}):
         return "wrong_state"
-    last = schedule.last_triggered_at
+    last, made = schedule.last_triggered_at, list[Micros]()
     for job in change.jobs:
         if may_join(schedule, *unfinished(tables, schedule)) and not enqueue_one(tables, job, now).existed:
+            made.append(job.fire_at or 0)
             last = max(job.fire_at or 0, last or 0)
     after = replace(
         schedule, last_triggered_at=last, next_trigger_at=change.next_trigger_at, updated_at=touched(schedule, now)
     )  # fmt: skip
     tables.put_in(tables.schedules, schedule.schedule_id, after)
     if change.missed is not None:
-        announce_missed(tables, schedule, change.missed, now)
+        announce_missed(tables, schedule, came_of(change.missed, made), now)
     return "applied"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.core import rows
+from windlass.core.admission_of_settlements import check_settlements
 from windlass.core.changes import (
     OUTCOME_OF,
     AddEvent,
@@ -30,6 +31,7 @@ from windlass.types import Job, Micros, Run
 
 
 def settle(tables: Tables, changes: Sequence[Settlement], now: Micros) -> list[Answer]:
+    check_settlements(changes, now)
     answers: dict[int, Answer] = {}
     unkept: list[Run] = []
     units = [(tables.seq_of(change.handle), (index, change)) for index, change in enumerate(changes)]

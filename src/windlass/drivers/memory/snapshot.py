@@ -8,7 +8,7 @@ from windlass.core.fairness import Share
 from windlass.core.history import UsageBatch
 from windlass.core.usage import key_of_row
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Leadership
+from windlass.drivers.values import Leadership
 from windlass.records import ApiToken, AuditLine, Delivery, Event, QueueSample, Usage, Webhook, WorkerInfo
 from windlass.types import Dependency, Group, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from windlass.core.eligibility import dispatch_order
 from windlass.core.fairness import Share
+from windlass.core.health import Told
 from windlass.core.history import UsageBatch
 from windlass.core.rows import run_under_way
 from windlass.core.usage import UsageKey
-from windlass.drivers.protocol import Leadership
+from windlass.drivers.values import Leadership
 from windlass.records import ApiToken, AuditLine, Delivery, Event, QueueSample, Usage, Webhook, WorkerInfo
 from windlass.types import ACTIVE, Dependency, Group, Handle, Hold, Job, Limit, Micros, Queue, Run, Schedule, Template
 
@@ -51,6 +52,7 @@ class Tables:
         self.tokens: dict[str, ApiToken] = {}
         self.audit: list[AuditLine] = []
         self.watermark: Micros | None = None  # up to here all runs are in `usage`
+        self.told = Told()  # queues that were announced as not well
         # Derived from the jobs, kept in step by `put`.
         self.seqs: dict[str, int] = {}
         self.dedupe: dict[str, int] = {}
@@ -80,7 +82,7 @@ class Tables:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """None of what happens inside is kept: to learn what would be answered."""
+        """Undo everything that happens in this block: to learn what the answers would be."""
         self._undo.clear()
         try:
             yield
@@ -113,12 +115,12 @@ class Tables:
         self.put_in(self.edges, (edge.parent_id, seq), edge)
 
     def edges_of(self, seq: int) -> list[Dependency]:
-        """What a job waits for, sorted by the parents' ids."""
+        """The dependencies of a job, sorted by the ids of its parents."""
         keys = [(parent_id, seq) for parent_id in sorted(self.parents.get(seq, ()))]
         return [self.edges[key] for key in keys if key in self.edges]
 
     def edges_to(self, parent_id: str) -> list[tuple[int, Dependency]]:
-        """Who waits for a job, oldest first."""
+        """The jobs that wait for a job, oldest first."""
         keys = [(parent_id, seq) for seq in sorted(self.dependants.get(parent_id, ()))]
         return [(key[1], self.edges[key]) for key in keys if key in self.edges]
 
@@ -192,13 +194,15 @@ class Tables:
         before = table.pop(key)
         self._undo.append(lambda: table.__setitem__(key, before))
 
-    def set(self, name: Literal["last_seq", "last_event", "last_batch", "leader", "watermark"], value: object) -> None:
+    def set(
+        self, name: Literal["last_seq", "last_event", "last_batch", "leader", "watermark", "told"], value: object
+    ) -> None:
         before = getattr(self, name)
         self._undo.append(lambda: setattr(self, name, before))
         setattr(self, name, value)
 
     def add_event(self, event: Event) -> Event:
-        """It gets the next number."""
+        """Write an event under the next number."""
         self.set("last_event", self.last_event + 1)
         numbered = replace(event, event_id=self.last_event)
         self.put_in(self.outbox, self.last_event, numbered)

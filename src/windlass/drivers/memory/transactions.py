@@ -13,7 +13,8 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from windlass.core.changes import Answer, Settlement
 from windlass.drivers.memory import jobs, settlement
 from windlass.drivers.memory.tables import Tables
-from windlass.drivers.protocol import Enqueued, WithoutNetwork
+from windlass.drivers.untransactional import WithoutNetwork
+from windlass.drivers.values import Enqueued
 from windlass.errors import NoConnection, TransactionConflict, TransactionOver, WindlassError
 from windlass.types import Micros, NewJob
 

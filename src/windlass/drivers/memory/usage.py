@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from windlass.core.admission import check_limit
 from windlass.core.queries import CountedUntil, UsageBy
 from windlass.core.usage import key_of_row, merged, spread
 from windlass.drivers.memory.tables import Tables
@@ -15,7 +14,6 @@ from windlass.records import Usage
 def usage(tables: Tables, query: UsageBy | CountedUntil) -> Sequence[Any]:
     if isinstance(query, CountedUntil):
         return [] if tables.watermark is None else [tables.watermark]
-    check_limit(query.limit)
     found: dict[object, Usage] = {}
     for row in tables.usage.values():
         if (

@@ -1,4 +1,6 @@
-"""One claim's way through its candidates: who gets all permits, who is parked on a key, and when enough were parked."""
+"""Admission of a claim's candidates: which get all of their permits, which are parked on a key, and when to stop
+parking.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,13 @@ Permits = dict[int, tuple[str, ...]]
 
 
 class Admission:
-    """Of one transaction. It parks `PARK_BITE` jobs at most: who stands behind a backlog is reached in several
-    transactions, each of which keeps what it did and holds others up for a moment only."""
+    """The admission of one transaction. It parks at most `PARK_BITE` jobs: jobs behind a backlog are reached in several
+    transactions, each of which keeps what it did and delays others for a moment only."""
 
     def __init__(self, gate: Gate, now: Micros, *, again: bool) -> None:
-        """`again`: the transaction before parked as many as it may, and so will this one."""
+        """`again`: the transaction before did as much as it may and took nothing. Mostly it parked, and this one will have
+        to, so that it looks at as many as it may park from the start. After one that promoted or took back, that is only a
+        guess: what is not needed was read in vain, once."""
         self.books = rules.Books(now)
         self.parked = 0
         self.ahead = PARK_BITE if again else 0  # how many to look at in the next round, also when fewer are wanted

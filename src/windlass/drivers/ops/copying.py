@@ -33,8 +33,8 @@ from windlass.core.copying import (
 from windlass.core.duties import RecountLimits
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.duties import maintain
-from windlass.drivers.protocol import Finding
 from windlass.drivers.statement import Op, Statement
+from windlass.records import Finding
 from windlass.types import Micros
 
 Guard = Literal["claims", "writes"]
@@ -43,7 +43,7 @@ COUNTED: Final = tuple(table for table in TABLES if table.counted)
 
 
 class Hand(ABC):
-    """How a kind of store says what is needed for it."""
+    """The steps of a copy that differ between kinds of stores."""
 
     mark: str  # of a parameter, before its number
     schema: str  # before the name of a table
@@ -62,11 +62,11 @@ class Hand(ABC):
 
     @abstractmethod
     def hold_marks(self) -> Op[None]:
-        """Until the transaction ends nobody else changes a mark."""
+        """Prevent others from changing a mark until the transaction ends."""
 
     @abstractmethod
     def hold_all(self) -> Op[None]:
-        """Until the transaction ends nobody else writes anywhere, and nobody is in the middle of it."""
+        """Prevent all other writes until the transaction ends, after waiting for those that are under way."""
 
     @abstractmethod
     def guard(self, kind: Guard, saying: str) -> Iterator[str]:
@@ -139,7 +139,7 @@ def mark_of(hand: Hand, key: str) -> Op[Mark | None]:
 
 
 def standing(hand: Hand) -> Op[list[Finding]]:
-    """For a doctor: whether the store takes part in a copy."""
+    """Whether the store takes part in a copy, for the doctor."""
     said = yield from value_of(hand, SAYS)
     if said is None:
         return []
@@ -174,7 +174,7 @@ def filled(hand: Hand) -> Op[list[str]]:
 
 
 def leased(hand: Hand, now: Micros) -> Op[tuple[int, Micros]]:
-    """How many jobs have a valid lease, and until when the last of them has."""
+    """How many jobs have a valid lease, and when the last of them ends."""
     until, at = hand.shown("lease_expires_at", "instant"), hand.given("instant", "{1}")
     [(jobs, last)] = yield hand.ask(
         f"select count(*), max({until}) from {{t}}jobs where state = 'running' and lease_expires_at > {at}",  # noqa: S608
@@ -241,7 +241,7 @@ def move(hand: Hand, was: Mark, mark: Mark, now: Micros, *, abandon: bool) -> Op
 
 
 def reopen(hand: Hand, was: Mark) -> Op[bool]:
-    """As if nothing had been."""
+    """End the mark of a source, so that the store is as it was before."""
     if not (yield from turn(hand, OUT, was, None, None)):
         return False
     yield from remember(hand, MOVED_TO, None)
@@ -249,7 +249,8 @@ def reopen(hand: Hand, was: Mark) -> Op[bool]:
 
 
 def receive(hand: Hand, was: Mark | None, mark: Mark) -> Op[list[str]]:
-    """Nobody but the copier writes from now on. Answers the tables that are not empty; then nothing was changed."""
+    """Begin to receive a copy: from now on only the copier writes. If tables are not empty, change nothing and return
+    them."""
     yield from hand.hold_all()
     found = yield from filled(hand)
     if not found and not (yield from turn(hand, IN, was, mark, ("writes", filled_because(mark.other)))):
@@ -265,7 +266,7 @@ def put(hand: Hand, table: Table, rows: Sequence[Row], copy_id: str) -> Op[None]
 
 
 def clear(hand: Hand, was: Mark) -> Op[bool]:
-    """Of a target that never opened: empty, and free for anybody."""
+    """Empty a target that was never opened, and leave it free for anybody."""
     yield from hand.hold_all()
     if (yield from value_of(hand, IN)) != encoded(was):
         return False
@@ -286,7 +287,7 @@ def go_on_after(hand: Hand, numbers: dict[str, int], copy_id: str) -> Op[None]:
 
 
 def open_(hand: Hand, db: Dialect, was: Mark, mark: Mark, now: Micros) -> Op[bool]:
-    """From now on it is a store like any other. What leases hold of limits is counted again."""
+    """Make a target a store like any other. The permits that leases hold are counted again."""
     if not (yield from turn(hand, IN, was, mark, None)):
         return False
     yield from maintain(db, RecountLimits(), None, now)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from windlass.core import webhooks as rules
-from windlass.core.admission import check_limit
 from windlass.core.alterations import (
     AlterAnswer,
     ChangeWebhook,
@@ -163,13 +162,11 @@ def forget_events(db: Dialect, duty: ForgetEvents, now: Micros) -> Op[Done]:
 
 
 def due(db: Dialect, query: DueDeliveries) -> Statement:
-    check_limit(query.each)
     return db.sql.due_deliveries(webhooks=db.texts(sorted(set(query.webhooks))), by=query.by, each=query.each)
 
 
 def deliveries(db: Dialect, query: DeliveriesOf) -> Op[list[Delivery]]:
     """Each status has its own stretch of the index."""
-    check_limit(query.limit)
     before = LAST if query.before is None else query.before
     found: list[Row] = []
     for status in get_args(DeliveryStatus) if query.status is None else (query.status,):

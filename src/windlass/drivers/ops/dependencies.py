@@ -1,20 +1,21 @@
-"""Jobs that wait for other jobs: values → statements. What a change to a counter is worth is said by `returning`, never by
-an earlier look: each edge is told once, whoever tells it."""
+"""Jobs that wait for other jobs: values → statements. The effect of a change to a counter is known from `returning`,
+never from an earlier read: each dependency is told exactly once, by whomever.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from windlass.core import dependencies as rules
 from windlass.core.changes import Ending
-from windlass.core.dependencies import FAILED_BEFORE, INLINE, Edge
+from windlass.core.dependencies import BITES, FAILED_BEFORE, INLINE, SWEPT, Edge
 from windlass.core.groups import stops
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import announce_cancelled, announce_group
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.rows import limits_of, to_json
 from windlass.drivers.statement import Op, Row
+from windlass.drivers.values import Enqueued
 from windlass.errors import InvalidInput
 from windlass.types import TERMINAL, AfterRule, Micros, NewJob, State
 
@@ -36,6 +37,7 @@ def link(db: Dialect, jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: 
     if groups and db.ours:  # else no member of theirs could be settled before the caller's commit
         yield from db.lock("lock_groups", ids=db.texts(sorted(groups)))
     asked = dict.fromkeys(existing.get(edge.parent_id, edge.parent_id) for edge in wanted)
+    yield db.sql.doubt_groups(ids=db.texts(asked))
     heads: Heads = {row[0]: (row[1], row[2], row[3]) for row in (yield from db.hold_parents(list(asked)))}
     edges: defaultdict[str, dict[str, tuple[Edge, State]]] = defaultdict(dict)
     for edge in wanted:
@@ -143,7 +145,7 @@ def skip(db: Dialect, seqs: Sequence[int], now: Micros) -> Op[list[Row]]:
 
 
 def count_in_group(db: Dialect, group_id: str, ending: Ending, members: int, now: Micros) -> Op[None]:
-    """So many members have ended. With the last of them the group has."""
+    """Count members of a group that have ended. With the last of them the group has ended."""
     rows = yield db.sql.count_members(group_id=group_id, ending=ending, members=members, now=now)
     if rows and rows[0][0] == 0:
         yield from announce_group(db, group_id, now)
@@ -170,13 +172,22 @@ def pass_on(db: Dialect, cancelled: Iterable[Row], now: Micros) -> Op[None]:
 
 
 def hand_over(db: Dialect, parent_id: str, child_id: str, now: Micros) -> Op[None]:
-    """Those who wait for a link of a chain wait for the next one."""
+    """The jobs that wait for a link of a chain wait for the next link instead."""
     if (yield db.sql.hand_over(parent_id=parent_id, child_id=child_id)):
         yield db.sql.await_jobs(ids=db.texts([child_id]), now=now)
     yield db.sql.forget_awaited(parents=db.texts([parent_id]), now=now)
 
 
 def pay(db: Dialect, now: Micros, budget: int) -> Op[int]:
-    """What ended jobs still owe to those who wait for them: the sweep's part."""
+    """Tell waiting jobs what ended jobs still owe them: the part of it that the sweep does."""
     owing = [row[0] for row in (yield db.sql.owing(limit=budget))]
     return (yield from advance(db, owing, now, budget)) if owing else 0
+
+
+async def pay_on(db: Dialect, paid: int, now: Micros, transact: Callable[[Callable[[], Op[int]]], Awaitable[int]]) -> None:
+    """After a sweep that has paid so much: the rest, each bite in a transaction of its own. Beside one that takes long
+    nobody could settle."""
+    for _ in range(1, BITES):
+        if paid < SWEPT:
+            return
+        paid = await transact(lambda: pay(db, now, SWEPT))

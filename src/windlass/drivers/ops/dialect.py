@@ -1,4 +1,4 @@
-"""What a shared operation has to know of a SQL driver: its blocks, how it takes a batch, and the few steps that differ."""
+"""What shared operations need to know of a SQL driver: its blocks, how it takes a batch, and the few steps that differ."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from windlass.core.alterations import Alteration
 from windlass.core.changes import RetryChild
 from windlass.core.duties import Done, ReturnSpace
+from windlass.drivers.ops.deleting import Gone
 from windlass.drivers.ops.limits import Gate
-from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Blocks, Op, Row, Statement
 from windlass.drivers.tongue import Tongue
+from windlass.drivers.values import Enqueued, JobQuery
 from windlass.types import Micros, NewJob
 
 
@@ -68,8 +69,12 @@ class Dialect(ABC):
         """Whether a write was refused because a key, or an id, is in use."""
 
     @abstractmethod
-    def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
-        """Delete whole chains, but for those that are not ended any more; answers the group of each deleted link."""
+    def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
+        """Delete whole chains, but for those that are not ended any more, that others hold, and that others refer to."""
+
+    @abstractmethod
+    def delete_chain(self, seqs: Sequence[int]) -> Op[Gone]:
+        """The same of one chain, all links of which have ended, whatever its group waits for."""
 
     @abstractmethod
     def return_space(self, duty: ReturnSpace) -> Op[Done]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from windlass.core.admission import check_now
 from windlass.core.admission_of_workers import check_duty
 from windlass.core.duties import (
     AgeJobs,
@@ -19,14 +18,15 @@ from windlass.core.duties import (
     RollUpUsage,
     TidyPositions,
 )
-from windlass.core.retention import kept_for
+from windlass.core.fields import check_now
 from windlass.drivers.ops.deliveries import fan_out, forget_events
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
 from windlass.drivers.ops.order import tidy
 from windlass.drivers.ops.repair import mend
-from windlass.drivers.ops.usage import forget_usage, roll_up_usage, watermark
-from windlass.drivers.statement import Op, Row
+from windlass.drivers.ops.retention import prune
+from windlass.drivers.ops.usage import forget_usage, roll_up_usage
+from windlass.drivers.statement import Op
 from windlass.types import Micros
 
 Here = (
@@ -71,7 +71,7 @@ def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done
         case AgeJobs():
             return (yield from age_jobs(db, duty, now))
         case Mend():
-            return (yield from mend(db, now))
+            return (yield from mend(db, duty, now))
         case FanOut():
             return (yield from fan_out(db, duty, now))
         case ForgetEvents():
@@ -85,27 +85,6 @@ def age_jobs(db: Dialect, duty: AgeJobs, now: Micros) -> Op[Done]:
         raised += len(rows)
         more = more or len(rows) == duty.limit
     return Done(raised, more=more)
-
-
-def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:
-    counted = yield from watermark(db.sql)
-    cutoffs = {state: _cutoff(kept, now) for state, kept in kept_for(duty).items()}
-    found: list[Row] = []
-    for state, cutoff in cutoffs.items():
-        if cutoff is not None:
-            found += yield db.sql.prunable(state=state, **cutoffs, watermark=counted, limit=duty.limit)
-    heads = [seq for _, seq in sorted(found)[: duty.limit]]
-    if not heads:
-        return Done(0)
-    rows = yield from db.delete_ended(heads)
-    groups = {row[0] for row in rows if row[0] is not None}
-    if groups:
-        yield db.sql.delete_groups(groups=db.texts(sorted(groups)))
-    return Done(len(rows), more=len(heads) == duty.limit)
-
-
-def _cutoff(kept: Micros | None, now: Micros) -> Micros | None:
-    return None if kept is None else now - kept
 
 
 def remove_dead_workers(db: Dialect, duty: RemoveDeadWorkers, now: Micros) -> Op[Done]:

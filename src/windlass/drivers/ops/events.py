@@ -1,20 +1,24 @@
-"""What is announced: rows of the outbox, written with the change they speak of. Who subscribed is only asked where there is
-something to tell."""
+"""Events: rows of the outbox, written together with the change that they report. Subscribers are read only if there is
+something to report.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from windlass.core import events
 from windlass.core.alterations import Missed
 from windlass.core.changes import EXPIRED, AddEvent
 from windlass.core.events import Lost
-from windlass.core.health import EARLIER, troubles
+from windlass.core.health import Told, troubles
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.rows import job_in, sample_in, to_json, webhook_in
+from windlass.drivers.rows import job_in, note_in, to_json, webhook_in
 from windlass.drivers.statement import Blocks, Op, Row
 from windlass.records import QueueSample, Webhook
 from windlass.types import Group, Micros, Schedule
+
+TOLD: Final = "unwell_told"
 
 
 def add(sql: Blocks, added: Iterable[AddEvent], now: Micros) -> Op[None]:
@@ -28,7 +32,7 @@ def webhooks(sql: Blocks) -> Op[list[Webhook]]:
 
 
 def subscribers(sql: Blocks) -> Op[list[Webhook]]:
-    """The same without their secrets, which whoever only announces need not be allowed to read."""
+    """The subscribers without their secrets, which somebody who only writes events need not be allowed to read."""
     return [webhook_in(row) for row in (yield sql.subscribers())]
 
 
@@ -51,7 +55,7 @@ def announce_cancelled(db: Dialect, ids: Sequence[str], now: Micros) -> Op[None]
 
 
 def announce_group(db: Dialect, group_id: str, now: Micros) -> Op[None]:
-    """Its last member has ended."""
+    """Write the event of a group whose last member has ended."""
     hooks = yield from subscribers(db.sql)
     if events.is_asked_for(hooks, events.GROUP_FINISHED):
         [row] = yield db.sql.groups_by_id(ids=db.texts([group_id]))
@@ -69,8 +73,11 @@ def announce_troubles(db: Dialect, samples: Sequence[QueueSample], waits_over: M
     hooks = (yield from subscribers(db.sql)) if samples else []
     if not events.is_asked_for(hooks, events.QUEUE_UNHEALTHY):
         return
-    minute = samples[0].minute
-    before = [sample_in(row) for row in (yield db.sql.all_samples(since=now - EARLIER))]
-    resting = [row[0] for row in (yield db.sql.paused_queues())]
-    for trouble in troubles(samples, [row for row in before if row.minute < minute], resting, waits_over):
+    said = yield db.sql.duty_place(duty=TOLD)
+    before = (note_in(said[0][0], Told) if said else None) or Told()
+    resting = {row[0] for row in (yield db.sql.resting_queues(now=now))}
+    found, after = troubles(samples, before, resting, waits_over)
+    for trouble in found:
         yield from add(db.sql, events.unhealthy(hooks, trouble), now)
+    if before.queues or after.queues:
+        yield db.sql.set_duty_place(duty=TOLD, place=to_json(after))

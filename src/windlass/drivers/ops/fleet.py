@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from windlass.core.admission import check_lease, check_name, check_now
 from windlass.core.admission_of_workers import check_worker
 from windlass.core.alterations import AlterAnswer, Leave
+from windlass.core.fields import check_lease, check_name, check_now
 from windlass.core.leadership import leads, may_maintain
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.protocol import Leadership
 from windlass.drivers.rows import strings_out
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Leadership
 from windlass.records import WorkerInfo
 from windlass.types import Micros
 
@@ -37,7 +37,7 @@ def lead(db: Dialect, worker_id: str, lease_for: Micros, now: Micros) -> Op[Lead
 
 
 def leader(db: Dialect) -> Op[Leadership]:
-    """As it was last granted, also after it has lapsed."""
+    """The leadership as it was last granted, also if it has expired."""
     rows = yield db.sql.leader()
     return Leadership(worker_id=rows[0][0], epoch=rows[0][1], until=rows[0][2]) if rows else Leadership()
 

@@ -1,4 +1,4 @@
-"""What people ask of a whole group: values → statements."""
+"""Changes to whole groups: values → statements."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from windlass.drivers.ops.dependencies import advance, count_in_group, hand_over
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import announce_cancelled
 from windlass.drivers.ops.inspect import get
+from windlass.drivers.ops.replaying import unless_taken
 from windlass.drivers.rows import dependency_in, to_json
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Dependency, Job, Micros
@@ -45,19 +46,13 @@ def retry_group(db: Dialect, change: RetryGroup, now: Micros) -> Op[AlterAnswer]
     for key in keys:
         if keys.count(key) > 1 or (yield db.sql.dedupe_holder(key=key)):
             return "duplicate"
-    yield db.sql.begin_replay()
-    try:
-        heads = yield from bring_back(db, back, heirs, now)
-    except Exception as error:
-        yield db.sql.undo_replay()
-        if db.is_taken(error):
-            return "duplicate"
-        raise
-    yield db.sql.end_replay()
+    brought = yield from unless_taken(db, bring_back(db, back, heirs, now))
+    if brought is None:
+        return "duplicate"
     for job in back:
         block = db.sql.uncount_failed if job.state == "dead" else db.sql.uncount_cancelled
         yield block(group_id=change.group_id)
-    yield from tie_again(db, back, heads, now)
+    yield from tie_again(db, back, brought[0], now)
     return "applied"
 
 
@@ -80,12 +75,14 @@ def bring_back(db: Dialect, back: Sequence[Job], heirs: Mapping[str, str], now: 
 
 
 def tie_again(db: Dialect, back: Sequence[Job], heads: Mapping[str, str], now: Micros) -> Op[None]:
-    """Those that were brought back wait for each other as they did before."""
+    """Make the members that were brought back wait for each other as they did before."""
     waited_for: set[str] = set()
     before: dict[str, list[Dependency]] = {}
     for job in back:
         before[job.id] = [dependency_in(row) for row in (yield db.sql.edges_before(id=job.id))]
     parents = {edge.parent_id for edges in before.values() for edge in edges}
+    if parents:
+        yield db.sql.doubt_groups(ids=db.texts(sorted(parents)))
     rows = (yield from db.hold_parents(sorted(parents))) if parents else []  # one from outside may be about to end
     chains = {row[0]: row[1] for row in rows}
     running_on = {row[1] for row in rows if row[3] not in TERMINAL}

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from windlass.core.admission import check_limit, check_name, check_queues
+from windlass.core.admission_of_queries import check_query
+from windlass.core.fields import check_characters, check_limit, check_name, check_now, check_queues
 from windlass.core.history import BEYOND, RUNS_LIMIT, check_page, is_last
 from windlass.core.limits import GLOBAL, next_refill
 from windlass.core.listing import GlimpseJobs, ListJobs, TallyJobs
@@ -64,7 +65,6 @@ from windlass.drivers.ops.notes import entry_in, page
 from windlass.drivers.ops.order import in_order
 from windlass.drivers.ops.repair import faults
 from windlass.drivers.ops.usage import added_up
-from windlass.drivers.protocol import Count, JobQuery, Page, WaitingType
 from windlass.drivers.rows import (
     delivery_in,
     dependency_in,
@@ -81,6 +81,7 @@ from windlass.drivers.rows import (
     worker_in,
 )
 from windlass.drivers.statement import Op, Row, Statement
+from windlass.drivers.values import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
 from windlass.records import AuditLine, Fault, GroupOwner, Usage
 from windlass.types import Group, Hold, Job, LimitUse, Micros, Queue, Run, Template
@@ -94,6 +95,7 @@ def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
 
 def runs(db: Dialect, job_id: str, before: int | None = None, limit: int = RUNS_LIMIT) -> Op[list[Run]]:
     """Of a job that runs without a row of it, the run as its row would be."""
+    check_characters("id", job_id)
     check_page(before, limit)
     until = BEYOND if before is None else before
     jobs = (yield from get(db, [job_id])) if (yield db.sql.runs_unkept(id=job_id)) else []
@@ -105,7 +107,7 @@ def runs(db: Dialect, job_id: str, before: int | None = None, limit: int = RUNS_
 
 
 def find(db: Dialect, query: JobQuery) -> Op[Page]:
-    check_limit(query.limit)
+    check_query(query)
     rows = yield db.find(query)
     rows.sort(key=lambda row: -row[0])  # they come in this order, but not every statement says so
     jobs = tuple(job_in(row) for row in rows[: query.limit])
@@ -113,6 +115,7 @@ def find(db: Dialect, query: JobQuery) -> Op[Page]:
 
 
 def count(db: Dialect, now: Micros) -> Op[list[Count]]:
+    check_now(now)
     rows = yield db.sql.count_jobs(now=now)
     counted: Counter[tuple[str, str]] = Counter()
     for queue, label, number in rows:
@@ -135,11 +138,11 @@ def waiting_types(db: Dialect, queues: Sequence[str] | None, limit: int) -> Op[l
 
 
 def read(db: Dialect, query: Query[R]) -> Op[list[R]]:
+    check_query(query)
     found: list[Any]
     match query:
         case InOrder():
             check_name("queue", query.queue)
-            check_limit(query.limit)
             jobs: list[Any] = yield from in_order(db, query)
             return jobs
         case JobsAhead():
@@ -181,14 +184,12 @@ def ahead(db: Dialect, query: JobsAhead) -> Op[list[Any]]:
 
 
 def members(db: Dialect, query: GroupMembers) -> Op[list[Any]]:
-    check_limit(query.limit)
     rows = yield db.sql.first_members(group_id=query.group_id, limit=query.limit)
     return (yield from numbered(db, [row[0] for row in rows]))
 
 
 def leased_under(db: Dialect, query: LeasedUnder) -> Op[list[Any]]:
     """Two statements: what ended between them is left out."""
-    check_limit(query.limit)
     check_queues(query.queues)
     rows = yield db.sql.leased_under(
         queues=db.texts(query.queues), token=query.token, worker_id=query.worker_id, now=query.now, limit=query.limit
@@ -204,7 +205,7 @@ def numbered(db: Dialect, seqs: list[int]) -> Op[list[Job]]:
 
 def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
     keys = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
-    limits = yield db.sql.refilling(keys=db.texts(keys))
+    limits = yield db.sql.refilling(keys=db.texts(keys), queues=db.texts(query.queues), now=query.now)
     at = next_refill([limit_in(row) for row in limits], query.now)
     return [] if at is None else [at]
 
@@ -214,7 +215,6 @@ def use_in(row: Row) -> LimitUse:
 
 
 def newest_groups(db: Dialect, query: NewestGroups) -> Statement:
-    check_limit(query.limit)
     return db.sql.newest_groups(limit=query.limit)
 
 
@@ -223,13 +223,10 @@ def uses(db: Dialect, query: LimitUses) -> Statement:
 
 
 def dependants(db: Dialect, query: DependantsOf) -> Statement:
-    check_limit(query.limit)
     return db.sql.dependants_of(id=query.job_id, limit=query.limit)
 
 
 def edges(db: Dialect, query: EdgesOf) -> Statement:
-    check_limit(query.limit)
-    check_limit(query.members)
     return db.sql.edges_of_group(group_id=query.group_id, members=query.members, limit=query.limit)
 
 
@@ -238,17 +235,14 @@ def templates(db: Dialect, query: AllTemplates) -> Statement:
 
 
 def audit_page(db: Dialect, query: AuditPage) -> Statement:
-    check_limit(query.limit)
     return page(db, query)
 
 
 def due(db: Dialect, query: DueSchedules) -> Statement:
-    check_limit(query.limit)
     return db.sql.due_schedules(by=query.by, limit=query.limit)
 
 
 def events_waiting(db: Dialect, query: WaitingEvents) -> Statement:
-    check_limit(query.limit)
     return db.sql.waiting_events(limit=query.limit)
 
 

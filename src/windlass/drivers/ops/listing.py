@@ -21,7 +21,6 @@ from windlass.core.listing import (
     Tally,
     TallyJobs,
     Wish,
-    check_search,
     is_past,
     path_of,
 )
@@ -36,7 +35,7 @@ SIZES: Final = (200, 1_000)  # of the first stretches
 
 
 class Found(Struct):
-    """What a search has gathered so far. `after` None and `ended`: there is no more."""
+    """What a search has gathered so far. With `ended`, or if `after` is None, there is no more."""
 
     rows: list[Row]
     number: int = 0
@@ -47,7 +46,6 @@ class Found(Struct):
 
 
 def look(db: Dialect, query: ListJobs | GlimpseJobs | TallyJobs) -> Op[list[Any]]:
-    check_search(query)
     if isinstance(query, TallyJobs):
         found = yield from search(db, query.wish, "newest", None, None, query.budget, "nothing")
         return [Tally(jobs=found.number, complete=found.ended, looked_at=found.looked_at)]
@@ -68,7 +66,7 @@ def look(db: Dialect, query: ListJobs | GlimpseJobs | TallyJobs) -> Op[list[Any]
 def search(
     db: Dialect, wish: Wish, first: Direction, after: Place | None, limit: int | None, budget: int, show: Show
 ) -> Op[Found]:  # fmt: skip
-    """One job more than the limit, to know whether there is another. Without a limit all are counted."""
+    """Gather one job more than the limit, to know whether there is another. Without a limit all are counted."""
     walk, path = Walk(db, wish, first), path_of(wish)
     found = Found([], after=after)
     if path == "living":
@@ -144,7 +142,8 @@ def by_number(db: Dialect, seqs: list[int]) -> Statement:
 
 
 def beginning(db: Dialect, wish: Wish, first: Direction) -> Op[Place | None]:
-    """Where to begin when the time of creation is bounded on the side from which the walk comes: halving the numbers."""
+    """Where to begin if the time of creation is bounded on the side from which the walk comes, found by halving the
+    numbers."""
     bound = wish.created_until if first == "newest" else wish.created_from
     if bound is None:
         return None

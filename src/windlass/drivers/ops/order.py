@@ -1,6 +1,6 @@
-"""The order of a queue, as people change it: values → statements. A job moves only while it is queued.
+"""Changes to the order of a queue: values → statements. A job moves only while it is queued.
 
-What a change comes to is planned first, by reading alone: who locks what a change touches has to know it beforehand.
+A change is planned first, by reading alone, because the rows that it touches must be known before they are locked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from windlass.core.alterations import AlterAnswer, Move, MoveBeside, Ordering, Renormalise, SetPriority, Swap
 from windlass.core.duties import Done, TidyPositions
 from windlass.core.eligibility import dispatch_order
-from windlass.core.positions import FRONT, REAR, Place, between, dense, is_crowded, renormalised, stands, tail
+from windlass.core.positions import FRONT, REAR, Place, between, is_crowded, renormalised, stands, tail
 from windlass.core.queries import InOrder
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.rows import job_in
@@ -25,7 +25,7 @@ EVERYBODY = 2**62
 
 
 class Spot(Struct, frozen=True, gc=False):
-    """Where a job stands, or is to stand; no position is the tail of a queue whose positions come from a sequence."""
+    """The place of a job. Without a position it is the tail of a queue whose positions come from a sequence."""
 
     seq: int
     priority: int
@@ -91,13 +91,11 @@ def put(db: Dialect, job: Job, priority: int, before: Place | None, after: Place
     if priority == job.priority and stands(place(job), before, after):
         return "unchanged", []
     position: int | None = None
-    if after is None:
-        position = dense(before and before[0]) if (yield from is_dense(db, job.queue)) else None
-    else:
-        position = between(before and before[0], after[0])
+    if after is not None or (yield from is_dense(db, job.queue)):
+        position = between(before and before[0], after and after[0])
         if position is None:
             order = [spot for spot in (yield from standing(db, job.queue, priority)) if spot.seq != job.seq]
-            index = [spot.seq for spot in order].index(after[2])
+            index = len(order) if after is None else [spot.seq for spot in order].index(after[2])
             order.insert(index, Spot(job.seq, job.priority, job.position))
             return "applied", (yield from spread(db, job.queue, priority, order))
     return "applied", [Spot(job.seq, priority, position)]
@@ -122,7 +120,7 @@ def shares(db: Dialect, job: Job) -> Op[bool]:
 
 
 def neighbour(db: Dialect, job: Job, priority: int, at: Place, side: Literal["before", "after"]) -> Op[Place | None]:
-    """Who stands next to a place, among the other queued jobs of that queue and priority."""
+    """The job next to a place, among the other queued jobs of that queue and priority."""
     block = db.sql.place_before if side == "before" else db.sql.place_after
     position, created_at, number = at
     found = yield block(
@@ -178,6 +176,21 @@ def renormalise(db: Dialect, queue: str) -> Op[list[Spot]]:
     return spots
 
 
+def settle_down(db: Dialect, queue: str, now: Micros) -> Op[None]:
+    """A queue is dense no longer: who stands beyond the number that comes next comes down to it, with all of that priority
+    and in their order, because those who come now are to stand behind."""
+    orders = yield from by_priority(db, queue, EVERYBODY)
+    if not orders:
+        return
+    [(number,)] = yield db.sql.draw_number()
+    spots: list[Spot] = []
+    for priority, order in orders:
+        if (order[-1].position or 0) > tail(number):
+            fresh = zip(order, renormalised(len(order), tail(number)), strict=True)
+            spots += [Spot(spot.seq, priority, position) for spot, position in fresh]
+    yield from write(db, spots, now)
+
+
 def tidy(db: Dialect, duty: TidyPositions, now: Micros) -> Op[Done]:
     changed = 0
     for queue in [name for name, positions, *_ in (yield db.sql.all_queues()) if positions == "dense"]:
@@ -201,7 +214,7 @@ def by_priority(db: Dialect, queue: str, limit: int) -> Op[list[tuple[int, list[
 
 
 def in_order(db: Dialect, query: InOrder) -> Op[list[Job]]:
-    """Two statements: who left the queue between them is left out."""
+    """The queued jobs in order. Two statements read them; jobs that left the queue in between are left out."""
     rows = yield db.sql.queue_order(queue=query.queue, limit=query.limit)
     found = [job_in(row) for row in (yield db.sql.get_jobs(ids=db.texts(row[1] for row in rows)))]
     return sorted((job for job in found if job.state == "queued"), key=dispatch_order)

@@ -1,4 +1,4 @@
-"""What people and services ask for: values → statements."""
+"""Changes that people and services ask for: values → statements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ from windlass.core.alterations import (
 )
 from windlass.core.audit import lines
 from windlass.core.changes import RetryChild, storable
-from windlass.drivers.ops import deliveries, schedules
+from windlass.core.fields import check_now
+from windlass.drivers.ops import adopting, deliveries, schedules
 from windlass.drivers.ops.bounds import reaches
 from windlass.drivers.ops.dependencies import advance, count_member, hand_over
 from windlass.drivers.ops.dialect import Dialect
@@ -52,13 +53,15 @@ from windlass.drivers.ops.holds import hold
 from windlass.drivers.ops.inspect import get
 from windlass.drivers.ops.limits import keys_of
 from windlass.drivers.ops.notes import note
-from windlass.drivers.ops.order import reorder
+from windlass.drivers.ops.order import reorder, settle_down
+from windlass.drivers.ops.replaying import unless_taken
 from windlass.drivers.ops.tokens import of_tokens
 from windlass.drivers.statement import Op
 from windlass.types import TERMINAL, Job, Micros
 
 
 def alter(db: Dialect, changes: Sequence[Alteration], now: Micros, by: By | None = None) -> Op[list[AlterAnswer]]:
+    check_now(now)
     check_alterations(changes, by)
     yield from db.lock_for(changes, now)
     answers: list[AlterAnswer] = []
@@ -136,7 +139,9 @@ def put_queue(db: Dialect, change: PutQueue, now: Micros) -> Op[AlterAnswer]:
         order=change.order, age_after=change.age_after, age_to=change.age_to, now=now,
     )  # fmt: skip
     if (before[0][0] if before else "strict") != change.order:
-        yield db.sql.share_jobs(queue=change.name, fair=change.order == "fair", now=now)
+        yield from adopting.turn(db.gate, change.name, fair=change.order == "fair", now=now)
+    if before and before[0][1] == "dense" and change.positions == "tail":
+        yield from settle_down(db, change.name, now)
     return "applied"
 
 
@@ -169,17 +174,13 @@ def replay(db: Dialect, change: Replay, now: Micros) -> Op[AlterAnswer]:
         return "wrong_state"
     if job.dedupe_key is not None and (yield db.sql.dedupe_holder(key=job.dedupe_key)):
         return "duplicate"
-    yield db.sql.begin_replay()
-    try:
-        yield from bring_back(db, job, change, now)
-    except Exception as error:
-        yield db.sql.undo_replay()
-        if db.is_taken(error):
-            return "duplicate"
-        raise
-    yield db.sql.end_replay()
+    if (yield from unless_taken(db, bring_back(db, job, change, now))) is None:
+        return "duplicate"
     if job.group_id is not None:
         yield db.sql.uncount_failed(group_id=job.group_id)
+    needed = [row[1] for row in (yield db.sql.edges_before(id=job.id))]
+    if needed:
+        yield db.sql.doubt_groups(ids=db.texts(needed))
     return "applied"
 
 
@@ -208,5 +209,7 @@ def delete(db: Dialect, change: Delete) -> Op[AlterAnswer]:
         return "not_found"
     if any(state not in TERMINAL or awaited for _, state, awaited in chain):  # who owes others the word of its end, stays
         return "wrong_state"
-    yield db.sql.delete_jobs(seqs=db.ints(seq for seq, *_ in chain))
-    return "applied"
+    gone = yield from db.delete_chain([seq for seq, *_ in chain])
+    if not gone.left:
+        return "applied"
+    return "referred" if gone.refused else "busy"

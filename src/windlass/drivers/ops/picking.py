@@ -1,4 +1,6 @@
-"""Whom a claim considers next: the one dispatch order over several queues, and turns of orgs where a queue is fair."""
+"""The order in which a claim considers jobs: dispatch order over several queues, and turns of organisations in fair
+ones.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.core.duties import Done, RecountLimits
+from windlass.core.duties import Done, Mend
 from windlass.core.rows import run_prefix
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.statement import Op, Row
@@ -26,11 +26,16 @@ def faults(db: Dialect) -> Op[list[Row]]:
     return sorted(found)
 
 
-def mend(db: Dialect, now: Micros) -> Op[Done]:
-    """Limits first: nobody begins or ends a run while they are counted again."""
-    counted = yield from db.gate.recount(RecountLimits(limit=EVERY), now)
-    begun = [row[0] for row in (yield db.sql.begin_runless(now=now))]
+def mend(db: Dialect, duty: Mend, now: Micros) -> Op[Done]:
+    """Limits first, by themselves: nobody begins or ends a run while they are counted again. Those who wait last, by
+    themselves: who holds limits waits for no job."""
+    counted = yield from db.gate.count_again(duty.limit, now)
+    if counted is not None:
+        return Done(counted, more=True)
+    begun = [row[0] for row in (yield db.sql.begin_runless(limit=duty.limit, now=now))]
     if begun:
         yield from db.keep_runs(dict.fromkeys(begun, run_prefix(GIVEN, now)))
-    gone = yield db.sql.delete_orphans()
-    return Done(len(begun) + len(gone) + counted.rows)
+    gone = yield db.sql.delete_orphans(limit=duty.limit)
+    if begun or gone:
+        return Done(len(begun) + len(gone), more=True)
+    return Done(0, more=(yield from db.gate.let_overlooked_through(duty.limit, now)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from windlass.core.admission import check_now
 from windlass.core.admission_of_workers import check_duty
 from windlass.core.duties import Done, SampleQueues
+from windlass.core.fields import check_now
 from windlass.core.sampling import Ended, minute_before, samples
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import announce_troubles

@@ -16,7 +16,7 @@ from windlass.core.alterations import (
     RenameSchedule,
     SetEnabled,
 )
-from windlass.core.schedules import is_stale, may_join, placed, same, switched, templates_of, touched
+from windlass.core.schedules import came_of, is_stale, may_join, placed, same, switched, templates_of, touched
 from windlass.core.templates import next_version
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.events import announce_missed
@@ -101,6 +101,8 @@ def put_schedule(db: Dialect, change: PutSchedule, now: Micros) -> Op[AlterAnswe
     if template is None:
         return "not_found"
     before = yield from named(db, change.name)
+    if change.as_of is not None and (before is None or before.updated_at != change.as_of):
+        return "not_found" if before is None else "wrong_state"
     if before is None and (yield db.sql.get_schedule(schedule_id=change.schedule_id)):
         return "duplicate"
     after = placed(before, change, template.template_id, now)
@@ -144,18 +146,19 @@ def fire(db: Dialect, change: Fire, now: Micros) -> Op[AlterAnswer]:
             newest[template_id] = template_in(row)
     if is_stale(change, schedule, newest):
         return "wrong_state"
-    last = schedule.last_triggered_at
+    last, made = schedule.last_triggered_at, list[Micros]()
     for job in change.jobs:
         if may_join(schedule, *(yield from unfinished(db, schedule))):
             [answer] = yield from db.enqueue([job], now)
             if not answer.existed:
+                made.append(job.fire_at or 0)
                 last = max(job.fire_at or 0, last or 0)
     yield db.sql.move_on(
         schedule_id=schedule.schedule_id, last_triggered_at=last, next_trigger_at=change.next_trigger_at,
         updated_at=touched(schedule, now),
     )  # fmt: skip
     if change.missed is not None:
-        yield from announce_missed(db, schedule, change.missed, now)
+        yield from announce_missed(db, schedule, came_of(change.missed, made), now)
     return "applied"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from windlass.core.admission import check_limit
 from windlass.core.duties import Done, ForgetUsage, RollUpUsage
 from windlass.core.history import SAMPLED
 from windlass.core.queries import UsageBy
@@ -74,7 +73,6 @@ def forget_usage(db: Dialect, duty: ForgetUsage, now: Micros) -> Op[Done]:
 
 
 def added_up(db: Dialect, asked: UsageBy) -> Op[list[Usage]]:
-    check_limit(asked.limit)
     if 0 < asked.step < DAY and DAY % asked.step == 0:
         rows = yield from by_hours(db, asked)
     else:

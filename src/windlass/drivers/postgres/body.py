@@ -16,7 +16,7 @@ ENDS: Final = "this transaction ends with its block: leave the block, or raise t
 
 
 class BodyConnection(psycopg.Connection[Any]):
-    """For threads."""
+    """The connection for handlers in threads."""
 
     def commit(self) -> NoReturn:
         raise psycopg.ProgrammingError(ENDS)
@@ -29,7 +29,7 @@ class BodyConnection(psycopg.Connection[Any]):
 
 
 class AsyncBodyConnection(psycopg.AsyncConnection[Any]):
-    """For event loops."""
+    """The connection for async handlers."""
 
     async def commit(self) -> NoReturn:
         raise psycopg.ProgrammingError(ENDS)

@@ -1,4 +1,4 @@
-"""A call, from the moment at which somebody asks for it."""
+"""Calls: what a caller asks of a lane, from that moment until it is answered."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Parting = Callable[[T], Statement | None]
 
 
 class Call(Generic[T]):
-    """`again` is what to do when nobody knows whether `work` took effect; None = say so. `parting`: what to say on the same
-    connection once the call is answered. Nobody waits for it, and nobody minds when it is lost."""
+    """One call. `again` is what to do if nobody knows whether `work` took effect; None: report that. `parting` is sent on
+    the same connection once the call is answered; nobody waits for it, and it may be lost."""
 
     def __init__(self, work: Work[T], again: Work[T] | None, timeout: float, parting: Parting[T] | None = None) -> None:
         self.work, self.again, self.parting = work, again, parting

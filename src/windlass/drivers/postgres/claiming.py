@@ -17,8 +17,8 @@ from windlass.drivers.postgres.faults import Overdue, Taken
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.postgres.wakeups import log
-from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Claim
 from windlass.types import Claimed, Micros
 
 HELPED: Final = (
@@ -32,7 +32,7 @@ Kind = tuple[str, tuple[str, ...] | None, bool]
 
 
 class Claiming:
-    """By whoever has the lane of claims, one after the other."""
+    """Makes claims, one after the other, for the lane of claims."""
 
     def __init__(self, time: Callable[[], float] = ticking) -> None:
         self._time = time

@@ -11,16 +11,18 @@ from windlass.core.duties import Done, ReturnSpace
 from windlass.core.sampling import EDGES
 from windlass.drivers import tongue
 from windlass.drivers.filters import POSTGRES, find_statement
+from windlass.drivers.ops.deleting import Gone
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.deleting import delete_briefly
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.limits import GATE
 from windlass.drivers.postgres.locking import hold_parents, lock_all, still_ended
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.statement import Op, Row, Statement
+from windlass.drivers.values import Enqueued, JobQuery
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob
 
@@ -69,9 +71,15 @@ class Postgres(Dialect):
     def is_taken(self, error: Exception) -> bool:
         return isinstance(error, Taken | DuplicateId)
 
-    def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
-        doomed = yield from still_ended(heads)
-        return (yield SQL.delete_jobs(seqs=Ints(doomed))) if doomed else []
+    def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
+        links = yield from still_ended(heads)
+        gone = (yield from delete_briefly(links)) if links else Gone()
+        return gone._replace(left={*gone.left, *(set(heads) - {head for head, _, _ in links})})
+
+    def delete_chain(self, seqs: Sequence[int]) -> Op[Gone]:
+        if len((yield SQL.lock_ended(seqs=Ints(seqs)))) < len(seqs):
+            return Gone(left={*seqs})
+        return (yield from delete_briefly([(seqs[0], seq, None) for seq in seqs]))
 
     def return_space(self, duty: ReturnSpace) -> Op[Done]:
         """Vacuum does it, and partitions that are dropped."""

@@ -11,20 +11,26 @@ import asyncio
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import psycopg
+from msgspec.structs import replace
 
 from windlass.clock import SECOND, StoreClock, ticking
 from windlass.core.acting import By
-from windlass.core.admission import check_claim, check_lease
+from windlass.core.admission import check_claim
+from windlass.core.admission_of_queries import check_ids
+from windlass.core.admission_of_settlements import check_settlements
 from windlass.core.alterations import AlterAnswer, Alteration, OfWebhooks
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, ForgetEvents, ForgetUsage, SampleQueues
+from windlass.core.eligibility import goes_on_at
+from windlass.core.fields import check_lease, check_now
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
-from windlass.drivers.ops import duties, fleet, inspect, people, samples
-from windlass.drivers.postgres import exposure, health, jobs, leases, partitions, settlement
+from windlass.drivers.ops import dependencies, duties, fleet, inspect, people, samples
+from windlass.drivers.postgres import exposure, health, held, jobs, leases, partitions, settlement
 from windlass.drivers.postgres.claiming import Claiming
 from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.dialect import DIALECT
@@ -39,22 +45,22 @@ from windlass.drivers.postgres.transactions import PostgresTransaction, Spares, 
 from windlass.drivers.postgres.waiting import Waiting
 from windlass.drivers.postgres.wakeups import Notifier, Wakeups, log
 from windlass.drivers.postgres.within import Within, who
-from windlass.drivers.protocol import (
+from windlass.drivers.statement import Op, Statement, T
+from windlass.drivers.values import (
     Capabilities,
     Claim,
     Count,
     Enqueued,
     Extended,
-    Finding,
     JobQuery,
     Leadership,
     Page,
     Renewal,
+    RowsHeld,
     WaitingType,
 )
-from windlass.drivers.statement import Op, Statement, T
-from windlass.errors import DriverClosed, DriverForked
-from windlass.records import WorkerInfo
+from windlass.errors import DriverClosed, DriverForked, OutcomeUnknown, StoreUnreachable
+from windlass.records import Finding, WorkerInfo
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 UPKEEP: Final = 2  # connections at most, opened when needed: an election or a sweep goes on beside a duty
@@ -152,15 +158,15 @@ class PostgresDriver:
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
         self._check_open()
         check_claim(claim, now)
-        claiming = self._claiming
+        claiming, began = self._claiming, ticking()
         took = await self._claims.submit(
             lambda link: claiming.claim(link, claim, now), lambda link: claiming.claim_again(link, claim, now),
             quick=None if claiming.limited else lambda: claiming.claim_quickly(claim, now),
         )  # fmt: skip
         while took.more and not took.jobs:  # each keeps what it did, and has the time of a call
+            at = goes_on_at(now, claim.lease_for, round((ticking() - began) * SECOND))
             took = await self._claims.submit(
-                lambda link: claiming.claim(link, claim, now, again=True),
-                lambda link: claiming.claim_again(link, claim, now),
+                partial(claiming.claim, wish=claim, now=at, again=True), partial(claiming.claim_again, wish=claim, now=at)
             )
         if took.jobs:
             self._waiting.look_soon()
@@ -182,6 +188,7 @@ class PostgresDriver:
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
         self._check_open()
         units = tuple(changes)
+        check_settlements(units, now)
         if not units:
             return []
 
@@ -198,20 +205,29 @@ class PostgresDriver:
             )
 
         told = await self._settles.submit(work, work, quick=quick if simple else None)
-        held = tuple(unit for unit, answer in zip(units, told, strict=True) if answer is None)
-        waited = iter(await self._settle_held(held, now) if held else ())
-        if held or settlement.brings_work(units):  # whom others wait for is among those that were held back
-            self._tell_all()
-        return [next(waited) if answer is None else answer for answer in told]  # no other settlement waits behind those
+        left = tuple(unit for unit, answer in zip(units, told, strict=True) if answer is None)
+        waited: list[Answer] | None = None
+        try:
+            waited = await self._settle_held(left, now) if left else []
+        except StoreUnreachable as error:  # it says that nothing was stored
+            if "applied" in told:
+                raise OutcomeUnknown(str(self.place)) from error
+            raise
+        finally:
+            if waited or settlement.brings_work(units):  # whom others wait for is among those that were held back
+                self._tell_all()
+        if waited is None:
+            raise RowsHeld(str(self.place), told)
+        answers = iter(waited)  # no other settlement waits behind those
+        return [next(answers) if answer is None else answer for answer in told]
 
-    async def _settle_held(self, units: Sequence[Settlement], now: Micros) -> list[Answer]:
-        def work(link: Link) -> list[Answer]:
-            return link.transact(settlement.settle(units, now))
-
+    async def _settle_held(self, units: Sequence[Settlement], now: Micros) -> list[Answer] | None:
+        work = partial(held.settle_in_time, changes=units, now=now, until=ticking() + self.place.lock_timeout)
         return await self._writes.submit(work, work)
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         count, paid, undecided = await self._keep_up(lambda: leases.expire(now, limit))
+        await dependencies.pay_on(DIALECT, paid, now, self._keep_up)
         if count or paid:
             self._tell_all()
         return count, undecided
@@ -243,7 +259,7 @@ class PostgresDriver:
         if isinstance(duty, ForgetEvents | ForgetUsage):  # whole days and months are dropped, before rows are deleted
             gone = await self._keep_up(lambda: partitions.retire(DIALECT, duty, epoch, now))
         done = await self._keep_up(lambda: duties.maintain(DIALECT, duty, epoch, now))
-        return None if done is None else Done(done.rows + gone, done.more)
+        return None if done is None else replace(done, rows=done.rows + gone)
 
     def transact_sync(self, make: Callable[[], Op[T]]) -> T:
         """An operation that may be repeated, as one transaction, for a blocking caller: what copies a store."""
@@ -300,7 +316,9 @@ class PostgresDriver:
     # ---------------------------------------------------------------------------------------------------------- reads
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return await self._read(lambda: inspect.get(DIALECT, tuple(ids)))
+        names = tuple(ids)
+        check_ids(names)
+        return await self._read(lambda: inspect.get(DIALECT, names))
 
     async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
         return await self._read(lambda: inspect.runs(DIALECT, job_id, before, limit))
@@ -319,6 +337,7 @@ class PostgresDriver:
         return await self._read(lambda: inspect.read(DIALECT, query))
 
     async def examine(self, *, now: Micros) -> list[Finding]:
+        check_now(now)
         found = await self._read(lambda: health.examine(self.place, own_steps(), now))
         heard = await self._waiting.latency()
         return [*found, health.wakeups("push" if heard else "poll", self.place.pooled, heard)]

@@ -11,8 +11,8 @@ from windlass.drivers.postgres.gathering import Gathering, Seat
 from windlass.drivers.postgres.lane import Lane
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.statement import Statement
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, OutcomeUnknown
 from windlass.types import Micros, NewJob
 
@@ -25,9 +25,9 @@ class Enqueueing:
         self._gathering = Gathering(self._enqueue_together, place.timeout)
 
     async def enqueue(self, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
+        alike, plain = jobs.check(new, now), is_plain(new)
         if not new:
             return []
-        alike, plain = jobs.check(new), is_plain(new)
 
         def again(link: Link) -> list[Enqueued]:
             return self._look(link, new, now)
@@ -42,9 +42,9 @@ class Enqueueing:
         return await (self._gathering.enqueue(new, now, alone) if plain else alone(False, self._place.timeout))
 
     def enqueue_sync(self, new: Sequence[NewJob], now: Micros) -> list[Enqueued]:
+        alike = jobs.check(new, now)
         if not new:
             return []
-        alike = jobs.check(new)
         return self._lane.submit_sync(
             lambda link: self._enqueue(link, new, now, alike), lambda link: self._look(link, new, now),
             parting=lambda answers: self._told_of(new, answers, now),

@@ -9,8 +9,8 @@ from typing import Final
 from windlass.drivers.postgres.health import psql
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Finding
 from windlass.drivers.statement import Op, Row
+from windlass.records import Finding
 from windlass.urls import is_loopback
 
 ROLES: Final = "psql -f deploy/postgres/roles.sql, then a login of your own in one of its roles"

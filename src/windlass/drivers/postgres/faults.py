@@ -42,7 +42,7 @@ READ_ONLY: Final = "25006"
 MOVED_STATE: Final = "WL001"  # ours: the guard of a store that is being copied (copying.py) raises these
 MOVING_STATE: Final = "WL002"
 STALE_PLAN: Final = "0A000"  # a migration changed a table under a prepared statement: a new connection prepares it anew
-# What callers give is bounded before it is sent (core/admission.py): what is too large then was in the store.
+# What callers give is bounded before it is sent (core/admission*.py): what is too large then was in the store.
 OUT_OF_RANGE: Final = frozenset({"22003", "22008"})
 SHARED_SESSION: Final = frozenset({"26000", "42P05"})  # a prepared statement is gone, or somebody else's is there
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from windlass.clock import ticking
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.errors import OutcomeUnknown, StoreUnreachable, WindlassError
 from windlass.types import Micros, NewJob
 

@@ -18,8 +18,8 @@ from windlass.drivers.postgres.faults import ACCEPTS_NO_WRITES, grants
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.splitting import statements
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Finding
 from windlass.drivers.statement import Op, Row
+from windlass.records import Finding
 from windlass.types import Micros
 
 OLD_TRANSACTION: Final = 300  # seconds

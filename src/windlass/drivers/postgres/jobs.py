@@ -12,13 +12,14 @@ from msgspec.structs import astuple
 from windlass.core.admission import check_jobs
 from windlass.core.changes import RetryChild, bounded
 from windlass.core.eligibility import is_due
+from windlass.core.fields import check_now
 from windlass.core.positions import dense
 from windlass.drivers.postgres.arrays import Blobs, Ints, Texts
 from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.rows import history_out, mapping_out, strings_out
 from windlass.drivers.statement import Op, Statement
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob
 
@@ -48,8 +49,9 @@ def is_keyed(jobs: Sequence[NewJob]) -> bool:
     return any(job.idempotency_key is not None or job.dedupe_key is not None or job.fire_at is not None for job in jobs)
 
 
-def check(jobs: Sequence[NewJob]) -> bool:
+def check(jobs: Sequence[NewJob], now: Micros) -> bool:
     """Answers whether they are alike."""
+    check_now(now)
     alike = check_jobs(jobs)
     if len({job.id for job in jobs}) < len(jobs) and not is_keyed(jobs):
         raise DuplicateId(Counter(job.id for job in jobs).most_common(1)[0][0])

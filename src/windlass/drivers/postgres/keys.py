@@ -16,9 +16,9 @@ from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.jobs import insert, insert_free, is_keyed
 from windlass.drivers.postgres.limits import GATE, lock
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.rows import limits_of, mapping_out
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, DuplicateJob, TransactionConflict
 from windlass.types import Micros, NewJob
 

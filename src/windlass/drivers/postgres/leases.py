@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from windlass.core.admission import check_lease, check_limit, check_now, check_progress
+from windlass.core.admission_of_settlements import check_renewal
 from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
-from windlass.core.eligibility import PROMOTE_BITE, first_share
+from windlass.core.eligibility import AT_ONCE, PROMOTE_BITE, first_share
+from windlass.core.fields import check_lease, check_limit, check_now
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import caps_of
 from windlass.core.rows import OVERTAKEN_BY, run_prefix
@@ -23,9 +24,9 @@ from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.limits import GATE, Locked, PostgresPicking
 from windlass.drivers.postgres.settlement import addressed, guards_of, indexed
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.rows import all_claimed_in, strings_in, to_json, undecided_in
 from windlass.drivers.statement import Op, Row, Statement, T
+from windlass.drivers.values import Claim, Extended, Renewal
 from windlass.types import Claimed, Micros
 
 # What a claim answers before its rows
@@ -38,7 +39,7 @@ OPENED: Final = "from leased where history is null"  # with these words a claim 
 
 
 def claim_at_once(wish: Claim, now: Micros) -> Op[tuple[list[Claimed], int]]:
-    """One statement that commits by itself. Answers what it got, and what kept it from getting all."""
+    """Claim with one statement that commits by itself. Returns the jobs, and what prevented it from getting all."""
     rows = yield from beside_hands(claim_statement(wish, now))
     todo = rows[0][0] if rows else NOTHING_ELSE
     if not rows or rows[0][1] is None:
@@ -97,7 +98,8 @@ def claim_statement(wish: Claim, now: Micros, *, look: bool = True) -> Statement
 
 
 def claim_short(wish: Claim, now: Micros, spans: Sequence[Span]) -> Op[tuple[list[Claimed], dict[int, int], int]]:
-    """From the floors of a cursor. Answers what it got, the last position by priority, what kept it from getting any."""
+    """Claim from the floors of a cursor. Returns the jobs, the last position by priority, and what prevented it from
+    getting any."""
     statement = SQL.claim_short(
         queue=wish.queues[0], lows=Ints(span.low for span in spans), highs=Ints(span.high for span in spans),
         floors=Ints(span.floor for span in spans), types=None if wish.types is None else Texts(wish.types),
@@ -118,17 +120,17 @@ def claimed(rows: list[Row], wish: Claim, now: Micros) -> list[Claimed]:
 
 
 def claimed_before(wish: Claim, now: Micros) -> Op[list[Claimed]]:
-    """What a claim took whose reply was lost."""
+    """The jobs of a claim whose reply was lost."""
     rows = yield SQL.claimed_before(queues=Texts(wish.queues), expires_at=now + wish.lease_for, token=wish.token)
     return claimed(rows, wish, now)
 
 
 class Took(NamedTuple):
-    """What a transaction claimed."""
+    """What a transaction has claimed."""
 
     jobs: list[Claimed]
     limited: bool = False  # it met limits or turns
-    more: bool = False  # it stopped before the end of what is ready: see `Admission`
+    more: bool = False  # it has done as much as it may before the end of what is due or ready: see `Admission`
 
 
 def claim_quickly(wish: Claim, now: Micros) -> Op[Took | None]:
@@ -141,18 +143,22 @@ def claim(wish: Claim, now: Micros) -> Op[list[Claimed]]:
 
 
 def claim_whole(wish: Claim, now: Micros, *, again: bool = False) -> Op[Took]:
-    """In a transaction: take back, promote, pick, take permits or park, lease. `again`: goes on where one stopped."""
+    """Claim in a transaction: take back, promote, pick, take permits or park, lease. With `again`, go on where one
+    stopped."""
     queues = list(dict.fromkeys(wish.queues))
     [(lapsed, _, limited, stale)] = yield SQL.glance(queues=Texts(queues), now=now)
     locked = Locked()
     if stale and wish.reclaim:
         yield from end_stale(DIALECT, queues, wish.worker_id, now)
-    if lapsed and wish.reclaim:
-        yield from take_back(queues, now, locked)
+    if lapsed and wish.reclaim and (yield from take_back(queues, now, locked, AT_ONCE)) == AT_ONCE:
+        return Took([], more=True)
     queues = [row[0] for row in (yield SQL.open_queues(queues=Texts(queues)))]
     if not queues:
+        if limited:  # else who has seen that a token is there comes back for it at once, again and again
+            yield from wake(now, locked)
         return Took([])
-    yield from promote(queues, now)
+    if not (yield from promote(queues, now)):
+        return Took([], more=True)
     if limited:
         return (yield from claim_with_permits(queues, wish, now, locked, again=again))
     rows = yield claim_statement(wish, now, look=False)
@@ -193,11 +199,14 @@ def claim_with_permits(queues: list[str], wish: Claim, now: Micros, locked: Lock
         picking.served(there[:considered], permits)
         taken += yield from lease(permits, wish, now)
     yield from picking.charge()
-    return Took(taken, bool(fair or books), admission.is_full)
+    more = admission.is_full
+    if not taken and not more:
+        more = yield from GATE.go_on([queue for queue in queues if books.cap(queue) != 0], now)
+    return Took(taken, bool(fair or books), more)
 
 
 def wake(now: Micros, locked: Locked) -> Op[None]:
-    """Those who wait for a token that is there by now may try again."""
+    """Let jobs through that wait for a token that is available by now."""
     woken = [row[0] for row in (yield SQL.woken(now=now))]
     if woken:
         limits, _ = yield from locked.lock(woken)
@@ -217,11 +226,13 @@ def lease(permits: Mapping[int, tuple[str, ...]], wish: Claim, now: Micros) -> O
     return claimed([by_seq[seq] for seq in permits], wish, now)
 
 
-def promote(queues: list[str], now: Micros) -> Op[None]:
-    """Until a bite is not full, so that the order is total over all due jobs."""
+def promote(queues: list[str], now: Micros) -> Op[bool]:
+    """Whether all that is due is ready now: nothing may be taken before, so that the order is total over all due jobs."""
     names = Texts(queues)
-    while len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) == PROMOTE_BITE:
-        pass
+    for _ in range(AT_ONCE // PROMOTE_BITE):
+        if len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) < PROMOTE_BITE:
+            return True
+    return False
 
 
 def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None = None) -> Op[int]:
@@ -246,7 +257,9 @@ def take_back(queues: list[str], now: Micros, locked: Locked, limit: int | None 
 
 
 def expire(now: Micros, limit: int) -> Op[tuple[int, int, list[Claimed]]]:
-    """How many were taken back, how many dependants of ended jobs were told of it late, and what needs a decision."""
+    """The sweep. Returns how many jobs were taken back, how many waiting jobs were told late, and the jobs that need a
+    decision."""
+    check_now(now)
     check_limit(limit)
     count, rows = 0, list[Row]()
     queues = [row[0] for row in (yield SQL.leased_queues())]
@@ -263,7 +276,7 @@ def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[li
     check_lease(lease_for)
     check_now(now)
     for renewal in renewals:
-        check_progress(renewal.progress)
+        check_renewal(renewal)
     answers: dict[int, Extended] = {}
     seqs, _ = yield from addressed([renewal.handle for renewal in renewals])
     for turn in rounds(zip(seqs, enumerate(renewals), strict=True)):
@@ -301,6 +314,6 @@ def extension(units: Sequence[tuple[int, tuple[int, Renewal]]], expires_at: Micr
 
 
 def pulse() -> Op[tuple[int, bool]]:
-    """What moves when work arrives: the newest number, and whether anything is ready."""
+    """Values that change when work arrives: the newest number, and whether anything is ready."""
     [(newest, ready)] = yield SQL.pulse()
     return newest or 0, ready

@@ -14,9 +14,9 @@ from windlass.drivers.ops.picking import Candidate, Picking, candidate
 from windlass.drivers.postgres.arrays import Floats, Ints, Texts
 from windlass.drivers.postgres.faults import is_locked_out
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Claim
 from windlass.drivers.rows import to_json
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Claim
 from windlass.types import Limit, Micros
 
 TRIES: Final = 5

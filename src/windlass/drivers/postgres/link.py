@@ -50,7 +50,7 @@ _DUMPERS: Final = {kind: _dumper(kind, oid) for kind, oid in KINDS.items()}
 
 
 def adapt(adapters: AdaptersMap) -> None:
-    """How parameters of ours are written."""
+    """Register how our parameters are written."""
     for kind, dumper in _DUMPERS.items():
         adapters.register_dumper(kind, dumper)
     adapters.register_dumper(int, Int8BinaryDumper)
@@ -151,14 +151,14 @@ class Link:
         return rows
 
     def understood(self, error: Exception) -> Exception:
-        """What operations know an error by."""
+        """The error as operations know it."""
         if isinstance(error, psycopg.errors.UniqueViolation):
             return Taken(error.diag.constraint_name or "", error.diag.message_detail or "")
         return Overdue() if self._aborted and isinstance(error, psycopg.Error) else error
 
     @property
     def is_open(self) -> bool:
-        """As far as is known without asking."""
+        """Whether the connection is open, as far as is known without asking."""
         return self.connection is not None and not self.connection.closed and not self.was_cut
 
     @property
@@ -249,7 +249,7 @@ class Link:
                 self.execute(ROLLBACK)
 
     def abort(self) -> None:
-        """From another thread: whatever is under way fails now."""
+        """Make the call that is under way fail now. From another thread."""
         self._aborted = True
         wire = self._wire
         if wire is not None:
@@ -267,7 +267,7 @@ class Link:
             wire.let_go()
 
     def give_up(self) -> None:
-        """For good: also what was begun for a later call."""
+        """Close for good, including what was begun for a later call."""
         self.close()
         if self._opening is not None:
             self._opening.close()

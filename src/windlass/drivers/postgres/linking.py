@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from windlass.core.dependencies import check_links, is_linked
 from windlass.drivers.ops.dependencies import link
 from windlass.drivers.postgres.dialect import CALLERS, DIALECT
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Enqueued
 from windlass.types import Micros, NewJob
 
 

@@ -1,5 +1,6 @@
-"""What a change may touch is locked before it is read: schedules, queues, limits, groups, then jobs, each in the order of
-keys."""
+"""Locks what a change may touch before it is read: schedules, queues, limits, groups, then jobs, each in the order of
+keys.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +35,13 @@ from windlass.core.alterations import (
     Unchanged,
 )
 from windlass.core.dependencies import INLINE
+from windlass.drivers.ops.deleting import Link
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.order import plan
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
+from windlass.drivers.postgres.faults import is_locked_out
+from windlass.drivers.postgres.savepoints import guarded
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.rows import limits_of, strings_in
 from windlass.drivers.statement import Op, Row
@@ -47,6 +51,7 @@ from windlass.types import TERMINAL, Micros
 BY_JOB = Cancel | Replay | RunNow | Delete | Move | MoveBeside | Swap | SetPriority
 PLACES = Replay | RetryGroup | Move | MoveBeside | Swap | SetPriority  # what they do depends on the others of a queue
 WHOLE_GROUP = CancelGroup | RetryGroup
+BRIEFLY = "500"  # milliseconds
 SENT = TakeDelivery | EndDelivery | ReplayDelivery
 
 
@@ -67,6 +72,8 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
     if seqs:
         if any(isinstance(change, PLACES) for change in changes):
             ordered.update(queue for _, queue, _ in (yield SQL.places(seqs=seqs)))
+        if any(isinstance(change, Replay | RetryGroup) for change in changes):
+            groups.update(row[0] for row in (yield SQL.doubtful_groups(seqs=seqs)))
         for group_id, permits, *about in (yield SQL.concerning(seqs=seqs)):
             groups.update([group_id] if group_id is not None else [])
             keys.update(strings_in(permits), limits_of(about))
@@ -83,9 +90,37 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
     if ordered:
         placed = yield from all_placed(db, changes)
         seqs = Ints({*seqs, *placed})
-    if seqs:
-        yield SQL.lock_jobs(seqs=seqs)
+    doomed = yield from linked(changes)
+    if staying := Ints(seq for seq in seqs if seq not in doomed):
+        yield SQL.lock_jobs(seqs=staying)
+    if doomed:
+        yield from hold_doomed(sorted(doomed))
     yield from lock_deliveries(changes)
+
+
+def hold_doomed(seqs: Sequence[int]) -> Op[None]:
+    """As a delete locks them. Shared rows are held by now, and an application may hold these for as long as it likes: they
+    are not waited for long, and who finds them held does not delete them."""
+    [(usual, _)] = yield SQL.be_brief(timeout=BRIEFLY)
+    try:
+        yield from guarded(_lock_doomed(seqs))
+    except Exception as error:
+        if not is_locked_out(error):
+            raise
+    yield SQL.be_brief(timeout=usual)
+
+
+def _lock_doomed(seqs: Sequence[int]) -> Op[None]:
+    yield SQL.lock_doomed(seqs=Ints(seqs))
+
+
+def linked(changes: Sequence[Alteration]) -> Op[set[int]]:
+    """All links of the chains that are to be deleted."""
+    seqs: set[int] = set()
+    for change in changes:
+        if isinstance(change, Delete):
+            seqs.update(row[0] for row in (yield SQL.links(id=change.job_id)))
+    return seqs
 
 
 def lock_deliveries(changes: Sequence[Alteration]) -> Op[None]:
@@ -171,22 +206,19 @@ def named(changes: Sequence[Alteration], now: Micros) -> Op[set[int]]:
     whole = Texts(sorted({change.group_id for change in changes if isinstance(change, WHOLE_GROUP)}))
     if whole:
         seqs.update(row[0] for row in (yield SQL.members_in(ids=whole)))
-    for change in changes:
-        if isinstance(change, Delete):
-            seqs.update(row[0] for row in (yield SQL.links(id=change.job_id)))
-    return seqs
+    return seqs | (yield from linked(changes))
 
 
-def still_ended(heads: Sequence[int]) -> Op[list[int]]:
-    """Every link of those chains that nobody holds and nobody has brought back since they were read; they are locked. What
-    is left out is found again the next time."""
+def still_ended(heads: Sequence[int]) -> Op[list[Link]]:
+    """Every link of those chains that nobody holds and nobody has brought back since they were read; they are
+    locked. Nobody is waited for: what is left out is found again by a later sweep."""
     links = yield SQL.chains(seqs=Ints(heads))
     groups = {group_id for _, _, group_id in links if group_id is not None}
     waiting: set[str] = set()
     if groups:
-        yield SQL.lock_groups(ids=Texts(groups))
-        waiting = {row[0] for row in (yield SQL.open_groups(ids=Texts(groups)))}
+        waiting = {row[0] for row in (yield SQL.held_groups(ids=Texts(groups))) if not row[1]}
+        waiting |= {row[0] for row in (yield SQL.open_groups(ids=Texts(groups)))}
     locked: dict[int, bool] = dict((yield SQL.lock_ended(seqs=Ints(seq for _, seq, _ in links))))
     kept = {head for head, seq, group_id in links if seq not in locked or group_id in waiting}
     kept |= {head for head in heads if locked.get(head, True)}
-    return [seq for head, seq, _ in links if head not in kept]
+    return [(head, seq, group_id) for head, seq, group_id in links if head not in kept]

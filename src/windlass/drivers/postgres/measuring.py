@@ -1,4 +1,4 @@
-"""What time it is at the server, and how long it took to ask."""
+"""Measures the time at the server, and how long it took to ask."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from windlass.core.admission import check_now
 from windlass.core.admission_of_workers import check_duty
 from windlass.core.duties import ForgetEvents, ForgetUsage
+from windlass.core.fields import check_now
 from windlass.core.usage import DAY, day_of, month_of
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed

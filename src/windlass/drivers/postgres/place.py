@@ -23,6 +23,7 @@ SWITCHES: Final = {
     "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
     "plan_cache_mode": "force_generic_plan",
 }  # fmt: skip
+LOCKS: Final = 0.9  # of the time of a call, in which a lock may be waited for
 QUOTED: Final = re.compile(r'"[^"]*"')
 
 
@@ -81,6 +82,12 @@ class Place:
     def channel(self) -> str:
         return f"windlass_{self.schema}"
 
+    @property
+    def lock_timeout(self) -> float:
+        """Over a little before the call is, so that who waits for somebody's lock is told of that, and not that the server
+        does not answer."""
+        return self.timeout * LOCKS
+
     def parameters(self, *, switches: bool = False, plain: bool = False) -> dict[str, Any]:
         """What to connect with. Behind a pooler nothing is said that belongs to a session, nor with `plain`."""
         given: dict[str, Any] = {
@@ -91,7 +98,7 @@ class Place:
             milliseconds = int(self.timeout * 1000)
             settings = {
                 "timezone": "UTC", "default_transaction_isolation": r"read\ committed",
-                "statement_timeout": milliseconds, "lock_timeout": milliseconds,
+                "statement_timeout": milliseconds, "lock_timeout": int(self.lock_timeout * 1000),
                 "idle_in_transaction_session_timeout": milliseconds, **(SWITCHES if switches else {}),
             }  # fmt: skip
             own = " ".join(f"-c {name}={value}" for name, value in settings.items())
@@ -125,11 +132,13 @@ def _taken_apart(url: str) -> dict[str, Any]:
         raise _malformed("the port is no number")
     if "@" in str(given.get("dbname", "")):
         raise _malformed("there is an @ behind the first /")
+    if any("@" in host[1:] for host in str(given.get("host", "")).split(",")):  # it may begin with one: an abstract socket
+        raise _malformed("there is more than one @")
     return given
 
 
 def _malformed(why: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"this is not a PostgreSQL URL ({why}); write postgresql://user:password@host:5432/database, "
-        "with special characters of a password as %40 for @, %2F for /, %3A for :"
+        "with special characters of a password as %40 for @, %2F for /, %3A for :, %25 for %"
     )

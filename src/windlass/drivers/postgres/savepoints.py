@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from windlass.drivers.postgres.faults import is_lost
 from windlass.drivers.statement import Op, Statement, T
 
 SAVEPOINT: Final = Statement("savepoint windlass", ())
@@ -18,7 +19,9 @@ def guarded(op: Op[T]) -> Op[T]:
         result = yield from op
     except GeneratorExit:
         raise
-    except BaseException:
+    except BaseException as error:
+        if is_lost(error):  # nothing is left to undo, and what is said now would be said on another connection
+            raise
         yield ROLLBACK_TO
         yield RELEASE
         raise

@@ -35,7 +35,7 @@ from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.locking import reached
 from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.rows import Guard, is_lean, is_limited, strings_in, to_json
-from windlass.drivers.statement import Op, Statement
+from windlass.drivers.statement import Op, Row, Statement
 from windlass.types import Handle, Micros
 
 BITE: Final = 200  # rows of `move`: what it looks up in arrays of texts grows with the square of their length
@@ -176,7 +176,7 @@ def ack_limited(batch: Batch, units: Sequence[Unit], now: Micros) -> Op[tuple[li
 
 
 def meter(unkept: Mapping[int, Settlement]) -> Op[None]:
-    """What is stored of runs of which no row is."""
+    """Store what the runs have cost of which no row is kept."""
     if unkept:
         seqs = sorted(unkept)
         reports = [stored_report(unkept[seq].report) for seq in seqs]
@@ -198,7 +198,7 @@ def count_late(seqs: Sequence[int]) -> Op[None]:
 
 
 class Batch:
-    """What is known of a batch while it is settled."""
+    """What is known of a batch while it is being settled."""
 
     def __init__(self, wait: bool, lean: Set[int]) -> None:
         self.wait = wait
@@ -229,13 +229,9 @@ def lock_shared(batch: Batch, seqs: Sequence[int], changes: Sequence[Settlement]
     """Everything that a batch may touch besides its jobs, before its jobs: queues, limits, groups, in this order and each
     in the order of keys. With `wait` also the jobs, and those that wait for them. Notes what it saw of them."""
     rows = yield SQL.shared_rows_of(seqs=Ints(seqs))
-    groups = {group_id for _, group_id, _ in rows if group_id is not None}
+    groups = groups_of(rows, changes)
     batch.seen = {seq: strings_in(permits) for seq, _, permits in rows if permits is not None}
     keys = set[str]().union(*batch.seen.values())
-    for change in changes:
-        for rider in change.riders:
-            if isinstance(rider, CountMember):
-                groups.add(rider.group_id)
     if any(isinstance(rider, RetryChild) for change in changes for rider in change.riders):
         places = yield SQL.places(seqs=Ints(seqs))
         yield SQL.lock_queues(names=Texts({queue for _, queue, _ in places}))
@@ -249,6 +245,13 @@ def lock_shared(batch: Batch, seqs: Sequence[int], changes: Sequence[Settlement]
     if more:
         yield SQL.lock_jobs(seqs=Ints(sorted({*seqs, *more})))
     batch.stopping = {group_id for group_id, may_stop in rules if may_stop}
+
+
+def groups_of(rows: Sequence[Row], changes: Sequence[Settlement]) -> set[str]:
+    """`rows`: of `shared_rows_of`."""
+    riders = (rider for change in changes for rider in change.riders)
+    counted = {rider.group_id for rider in riders if isinstance(rider, CountMember)}
+    return counted.union(group_id for _, group_id, _ in rows if group_id is not None)
 
 
 def judged(units: Sequence[Unit], answers: list[Answer | None], now: Micros, batch: Batch) -> Op[list[Unit]]:

@@ -17,16 +17,17 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from windlass.clock import ticking
+from windlass.core.admission_of_settlements import check_settlements
 from windlass.core.changes import OUTCOME_OF, Answer, Cancelled, Settlement
-from windlass.drivers.postgres import body, jobs, linking, settlement
+from windlass.drivers.postgres import body, held, jobs, linking, settlement
 from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.faults import Overdue, is_lost, translate
 from windlass.drivers.postgres.lane import FIRST_PAUSE
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.savepoints import guarded
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.statement import Op, Row, Statement, T
+from windlass.drivers.values import Enqueued
 from windlass.errors import DriverClosed, DriverForked, InvalidInput, OutcomeUnknown, StoreUnreachable, TransactionOver
 from windlass.types import Micros, NewJob
 
@@ -193,17 +194,19 @@ class PostgresTransaction:
     def enqueue(self, new: Sequence[NewJob], *, now: Micros) -> list[Enqueued]:
         batch = tuple(new)
         self._held()
-        jobs.check(batch)
+        jobs.check(batch, now)
         answers = self._run(linking.enqueue(batch, now, ours=False)) if batch else []
         self._stored.append((batch, answers, now))
         return answers
 
     def settle(self, change: Settlement, *, now: Micros) -> Answer:
         units = (change,)
+        self._held()
+        check_settlements(units, now)
         [answer] = self._run(settlement.ack_at_once(units, now)) if settlement.is_simple(units, now) else (None,)
         if answer is None:  # it is not so simple, or somebody holds the row
             self._releases = True
-            [answer] = self._run(settlement.settle(units, now))
+            [answer] = self._run(held.among_others(units, now, self._place.lock_timeout))
         if answer == "applied":
             self._settled.append(change)
         return answer

@@ -35,19 +35,19 @@ class Waiting:
 
     @property
     def pushed(self) -> bool:
-        """Whether one is told, as far as is known."""
+        """Whether news is pushed to us, as far as is known."""
         return not self._place.pooled and (self._listener is None or self._listener.healthy)
 
     @property
     def mode(self) -> str:
-        """How one hears of work at present, and how long that took the last time it was tried."""
+        """How we hear of work at present, and how long it took at the last test."""
         listener = self._listener
         if listener is None or not listener.healthy or listener.latency is None:
             return "poll"
         return f"push, {listener.latency * 1000:.1f} ms"
 
     def look_soon(self) -> None:
-        """Where there was work, there is often more."""
+        """Look again soon: where there was work, there is often more."""
         self._look_after = FIRST_LOOK
 
     async def wait(self, timeout: float) -> bool:
@@ -71,7 +71,7 @@ class Waiting:
                 return True
 
     async def latency(self) -> float | None:
-        """How many seconds a message to ourselves took; None when none came."""
+        """How many seconds a message to ourselves took; None if none arrived."""
         listener = self._listen()
         if listener is None:
             return None

@@ -36,7 +36,7 @@ NOTIFY_ALL: Final = (
 
 
 class Wakeups:
-    """Who waits, and whether there is news since they last looked. Made for one claimer per driver."""
+    """Those who wait for work, and whether there is news since they last looked. Made for one claimer per driver."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class Wakeups:
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
 
     def tell(self) -> None:
-        """From any thread."""
+        """Wake those who wait. From any thread."""
         with self._lock:
             self._news += 1
             waiting, self._waiting = self._waiting, set()
@@ -112,7 +112,7 @@ class Notifier:
         self._sessions.clear()
 
     def was_ours(self, session: int) -> bool:
-        """What this process says, it knows already."""
+        """Whether a message came from this process, which knows of its own work already."""
         return any(number == session and link.is_open for link, number in list(self._sessions.items()))
 
     def notify(self, queues: set[str]) -> None:
@@ -124,7 +124,8 @@ class Notifier:
         self._post()
 
     def said_at_once(self, queues: set[str]) -> Statement | None:
-        """For whoever has a connection at hand. None when something was said a moment ago; then this is said soon."""
+        """A message to be sent at once on the caller's connection; None if one was sent a moment ago, and then it follows
+        soon."""
         now = ticking()
         with self._lock:
             if not self._sending and now >= self._silent_until:
@@ -168,7 +169,7 @@ class Notifier:
             self._post()
 
     def ping(self, text: str, within: float) -> None:
-        """To everybody who listens, and meant for one. Does not wait."""
+        """Send a message to all listeners that is meant for one. Does not wait."""
         statement = Statement("select pg_notify($1, $2)", (self._place.channel, text))
         with suppress(DriverClosed):  # and so is whoever asked
             self._lane.post(lambda link: link.execute(statement), min(within, self._place.timeout))

@@ -18,8 +18,8 @@ from windlass.drivers.postgres.link import Link, drive
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.savepoints import guarded
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.statement import Op, Row, Statement, T
+from windlass.drivers.values import Enqueued
 from windlass.errors import InvalidInput, SchemaMissing, WrongConnection
 from windlass.types import Micros, NewJob
 
@@ -41,7 +41,7 @@ class Within:
         self, connection: object, new: Sequence[NewJob], now: Micros, notify: bool, who: Callable[[], Row]
     ) -> list[Enqueued]:
         caller = blocking(connection, self._place)
-        jobs.check(new)
+        jobs.check(new, now)
         if not new:
             return []
         seen = self._seen or who()
@@ -59,7 +59,7 @@ class Within:
         self, connection: object, new: Sequence[NewJob], now: Micros, notify: bool, who: Callable[[], Awaitable[Row]]
     ) -> list[Enqueued]:
         caller = await awaited(connection, self._place)
-        jobs.check(new)
+        jobs.check(new, now)
         if not new:
             return []
         seen = self._seen or await who()

@@ -28,7 +28,7 @@ def is_affected(version: str) -> bool:
 
 
 class Checkpoint:
-    """Where SQLite is sound: it says how long the WAL is, and the writer itself copies it."""
+    """Checkpoints for a sound SQLite: it reports the length of the WAL, and the writer itself copies it."""
 
     def __init__(self, writer: ApswConnection) -> None:
         self._writer = writer
@@ -47,7 +47,7 @@ class Checkpoint:
 
 
 class GuardedCheckpoint:
-    """Where it carries the bug."""
+    """Checkpoints for a SQLite with the bug that the module describes."""
 
     def __init__(self, path: str, writer: Connection, others: list[Connection]) -> None:
         self._wal = path + "-wal"

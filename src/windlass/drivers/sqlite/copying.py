@@ -57,7 +57,7 @@ class SqliteHand(Hand):
                 yield f"drop trigger if exists copy_guard_{table}_{write}"
 
     def empty(self) -> Op[None]:
-        """What keeps rows from being deleted is put aside meanwhile; others see neither."""
+        """Delete all rows. The triggers that prevent deletion are dropped meanwhile; others see neither."""
         triggers = yield Statement(
             "select name, sql from sqlite_master where type = 'trigger' and name not like 'copy@_guard@_%' escape '@'", ()
         )

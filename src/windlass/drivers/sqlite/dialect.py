@@ -1,4 +1,4 @@
-"""How SQLite does what the shared operations ask for: batches are json arrays, and who writes holds everything."""
+"""SQLite's part of the shared operations: batches are json arrays, and the one writer needs no locks on rows."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from windlass.core.changes import RetryChild
 from windlass.core.duties import Done, ReturnSpace
 from windlass.drivers import tongue
 from windlass.drivers.filters import find_statement
+from windlass.drivers.ops.deleting import Gone, Refusal, delete_chains
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.protocol import Enqueued, JobQuery
 from windlass.drivers.rows import to_json
 from windlass.drivers.sqlite.jobs import enqueue, insert_children
+from windlass.drivers.sqlite.library import CONSTRAINT
 from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.space import return_space
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
+from windlass.drivers.values import Enqueued, JobQuery
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob
+
+FOREIGN_KEY: Final = "FOREIGN KEY"  # what both libraries begin with when rows refer to one that is to go
 
 
 class Sqlite(Dialect):
@@ -60,9 +64,15 @@ class Sqlite(Dialect):
     def is_taken(self, error: Exception) -> bool:
         return isinstance(error, DuplicateId)
 
-    def delete_ended(self, heads: Sequence[int]) -> Op[list[Row]]:
+    def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
         links = yield SQL.chains(seqs=self.ints(heads))
-        return (yield SQL.delete_jobs(seqs=self.ints(seq for _, seq, _ in links)))
+        return (yield from delete_chains(((head, seq, group) for head, seq, group in links), self._delete, _refusal))
+
+    def delete_chain(self, seqs: Sequence[int]) -> Op[Gone]:
+        return (yield from delete_chains([(seqs[0], seq, None) for seq in seqs], self._delete, _refusal))
+
+    def _delete(self, seqs: list[int]) -> Op[list[Row]]:
+        return (yield SQL.delete_jobs(seqs=self.ints(seqs)))
 
     def return_space(self, duty: ReturnSpace) -> Op[Done]:
         return (yield from return_space(duty))
@@ -70,6 +80,11 @@ class Sqlite(Dialect):
     def outlast_claims(self) -> Op[bool]:
         yield from ()
         return True
+
+
+def _refusal(error: Exception) -> Refusal | None:
+    words = str(error)
+    return Refusal(words) if isinstance(error, CONSTRAINT) and FOREIGN_KEY in words else None
 
 
 DIALECT: Final = Sqlite()

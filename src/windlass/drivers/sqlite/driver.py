@@ -12,31 +12,23 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, Literal
 
-from windlass.clock import AnchoredClock
+from windlass.clock import SECOND, AnchoredClock, ticking
 from windlass.core.acting import By
+from windlass.core.admission import check_claim
+from windlass.core.admission_of_queries import check_ids
+from windlass.core.admission_of_settlements import check_settlements
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty, SampleQueues
+from windlass.core.eligibility import goes_on_at
+from windlass.core.fields import check_now
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
-from windlass.drivers.ops import duties, fleet, inspect, people, samples
+from windlass.drivers.ops import dependencies, duties, fleet, inspect, people, samples
 from windlass.drivers.ops.copying import standing
-from windlass.drivers.protocol import (
-    Capabilities,
-    Claim,
-    Count,
-    Enqueued,
-    Extended,
-    Finding,
-    JobQuery,
-    Leadership,
-    Page,
-    Renewal,
-    WaitingType,
-    no_async_connection,
-)
 from windlass.drivers.sqlite import jobs, leases, linking, settlement
 from windlass.drivers.sqlite.checkpoint import Checkpoint, GuardedCheckpoint, is_affected
 from windlass.drivers.sqlite.copying import HAND
@@ -53,8 +45,21 @@ from windlass.drivers.sqlite.store import clock_at, log, migrate, open_connectio
 from windlass.drivers.sqlite.transactions import SqliteTransaction, within
 from windlass.drivers.sqlite.watcher import Watcher
 from windlass.drivers.statement import Op, T
+from windlass.drivers.untransactional import no_async_connection
+from windlass.drivers.values import (
+    Capabilities,
+    Claim,
+    Count,
+    Enqueued,
+    Extended,
+    JobQuery,
+    Leadership,
+    Page,
+    Renewal,
+    WaitingType,
+)
 from windlass.errors import DriverClosed, DriverForked, StoreBusy
-from windlass.records import WorkerInfo
+from windlass.records import Finding, WorkerInfo
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 
 Durability = Literal["full", "relaxed"]
@@ -130,21 +135,29 @@ class SqliteDriver:
         return self._writer.submit_sync(lambda: linking.enqueue(new, now), weight=jobs.weight(new))
 
     async def claim(self, claim: Claim, *, now: Micros) -> list[Claimed]:
-        taken, more = await self._write(lambda: leases.claim(claim, now))
-        while more and not taken:  # others write in between
-            taken, more = await self._write(lambda: leases.claim(claim, now, again=True))
-        return taken
+        self._check_open()
+        check_claim(claim, now)
+        began, at = ticking(), now
+        rows, more = await self._write(lambda: leases.claim(claim, now))
+        while more and not rows:  # others write in between
+            at = goes_on_at(now, claim.lease_for, round((ticking() - began) * SECOND))
+            rows, more = await self._write(partial(leases.claim, claim, at, again=True))
+        return leases.claimed_of(rows, claim, at)
 
     async def extend(self, renewals: Sequence[Renewal], *, lease_for: Micros, now: Micros) -> list[Extended]:
         asked = tuple(renewals)
         return await self._write(lambda: leases.extend(asked, lease_for, now))
 
     async def settle(self, changes: Sequence[Settlement], *, now: Micros) -> list[Answer]:
+        self._check_open()
         units = tuple(changes)
+        check_settlements(units, now)  # here, while the writer has the file for somebody else
         return await self._write(lambda: settlement.settle(units, now))
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
-        return await self._write(lambda: leases.expire(now, limit))
+        count, paid, undecided = await self._write(lambda: leases.expire(now, limit))
+        await dependencies.pay_on(DIALECT, paid, now, self._write)
+        return count, undecided
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:
         wishes = tuple(changes)
@@ -166,6 +179,7 @@ class SqliteDriver:
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         names = tuple(ids)
+        check_ids(names)
         return await self._read(lambda: inspect.get(DIALECT, names))
 
     async def runs(self, job_id: str, *, before: int | None = None, limit: int = RUNS_LIMIT) -> list[Run]:
@@ -186,6 +200,7 @@ class SqliteDriver:
 
     async def examine(self, *, now: Micros) -> list[Finding]:
         self._check_open()
+        check_now(now)
         copied = await self._read(lambda: standing(HAND))
         return [*copied, *examine(self.path, shrinks=shrinks(self._control))]
 

@@ -1,4 +1,4 @@
-"""Who else may read a file, change it, or put another in its place."""
+"""Who can read a file of the store, change it, or put another in its place: findings for the doctor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from windlass.drivers.protocol import Finding
+from windlass.records import Finding
 
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 
@@ -34,7 +34,7 @@ def _files(paths: list[Path]) -> Iterator[Finding]:
 
 
 def _directory(directory: Path) -> Iterator[Finding]:
-    """Whoever may write to a directory may replace what is in it, unless it is sticky."""
+    """A finding if others may write to the directory and so replace what is in it; a sticky one prevents that."""
     mode = _mode(directory)
     if mode & stat.S_ISVTX or not mode & (stat.S_IWGRP | stat.S_IWOTH):
         return

@@ -1,4 +1,4 @@
-"""What a file can tell of its own health."""
+"""The health of a file: findings for the doctor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from windlass.drivers.protocol import Finding
 from windlass.drivers.sqlite.neighbours import alias_of
+from windlass.records import Finding
 
 LARGE_WAL: Final = 256 << 20
 LITTLE_SPACE: Final = 200 << 20

@@ -13,12 +13,12 @@ from windlass.core.eligibility import is_due
 from windlass.core.fairness import share_of
 from windlass.core.positions import dense, tail
 from windlass.core.uniqueness import keys_of
-from windlass.drivers.protocol import Enqueued
 from windlass.drivers.rows import limits_of, mapping_out, strings_out, to_json
 from windlass.drivers.sqlite.library import CONSTRAINT
 from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, DuplicateJob
 from windlass.types import Micros, NewJob
 
@@ -30,7 +30,7 @@ LAST_SEQ = SQL.last_seq()
 
 
 def weight(jobs: Sequence[NewJob]) -> int:
-    """Of a transaction, in rows: a page of payload is as much work as a row."""
+    """The size of a transaction in rows. A page of payload counts as one row, because it takes as much work."""
     try:
         return len(jobs) + sum([len(job.payload) for job in jobs]) // PAGE
     except TypeError:  # it is not bytes, and will be refused

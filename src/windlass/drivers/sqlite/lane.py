@@ -18,13 +18,14 @@ import asyncio
 import logging
 import os
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Literal, Protocol
 
 from windlass.clock import since_boot
+from windlass.drivers.sqlite.breath import Breath
+from windlass.drivers.sqlite.command import HEAVY, Command, deliver
 from windlass.drivers.sqlite.library import ERRORS, Connection, misfit, run, translate
 from windlass.drivers.sqlite.place import Place
 from windlass.drivers.statement import Op, T
@@ -33,58 +34,16 @@ from windlass.types import Micros
 
 Begin = Literal["begin", "begin immediate"]
 Step = Literal["begun", "before_commit", "after_commit"]
-Make = Callable[[], Op[Any]]
 GROUP_LIMIT: Final = 256
-HEAVY: Final = 1 << 30
 LIGHT: Final = 32  # rows of a transaction that an event loop may be asked to wait for
 QUICK: Final[Micros] = 2_000
 PROOF: Final = 8  # quick commits of light groups in a row, before an event loop is asked to wait for one
 log: Final = logging.getLogger("windlass.sqlite")
 
 
-class Command:
-    """An operation, and how to tell who waits for its answer: by a future of an event loop, by an event to a blocked
-    thread, or not at all, when it is done before anybody has begun to wait."""
-
-    __slots__ = ("answer", "dropped", "error", "event", "future", "loop", "make", "weight")
-
-    def __init__(self, make: Make, weight: int = HEAVY) -> None:
-        self.make = make
-        self.weight = weight
-        self.dropped = False  # by a caller who has no future to cancel
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.future: asyncio.Future[Any] | None = None
-        self.event: threading.Event | None = None
-        self.answer: Any = None
-        self.error: BaseException | None = None
-
-    def awaited_on(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-        future = loop.create_future()
-        self.loop, self.future = loop, future
-        return future
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.answer
-
-    def gone(self) -> bool:
-        return self.dropped or (self.future is not None and self.future.cancelled())
-
-    def deliver(self) -> None:
-        if self.event is not None:
-            self.event.set()
-        elif self.future is None or self.future.cancelled():
-            pass
-        elif self.error is None:
-            self.future.set_result(self.answer)
-        else:
-            self.future.set_exception(self.error)
-
-
 class Housekeeping(Protocol):
-    """What is done between transactions. It may take long, so the lane's thread does it; asking whether it is due must
-    be cheap, because everybody asks who has committed."""
+    """What is done between transactions. It may take long, so the thread of the lane does it; the test whether it is due
+    must be cheap, because everybody who has committed makes it."""
 
     def due(self) -> bool: ...
     def __call__(self) -> None: ...
@@ -98,6 +57,7 @@ class Lane:
         self._connection = connection
         self._begin = begin
         self._place = place
+        self._breath = Breath(connection, place.turns)
         self._between = between
         self._closed = False
         self._pid = os.getpid()
@@ -130,7 +90,7 @@ class Lane:
         return answer
 
     def submit_sync(self, make: Callable[[], Op[T]], *, weight: int = HEAVY) -> T:
-        """The same for a blocking caller in any thread. Never touches an event loop."""
+        """The blocking form of `submit`, for any thread. Uses no event loop."""
         self._check_process()
         command = Command(make, weight)
         if not self._take_turn(wait=self._thread is None):
@@ -263,8 +223,11 @@ class Lane:
             if commands:
                 with self._turn:
                     self._work(commands)
+                    breath = self._breath.due()
                 self._busy = False  # before the answers: whoever gets one and asks again finds the connection free
-                _deliver(commands)
+                deliver(commands)
+                if breath:
+                    self._breath.take()
             self._busy = False
             self._housekeeping()
             if last:
@@ -380,21 +343,3 @@ _NOBODYS.dropped = True
 
 def _is_light(commands: Sequence[Command]) -> bool:
     return sum([command.weight for command in commands]) <= LIGHT
-
-
-def _deliver(commands: list[Command]) -> None:
-    """Answers of one group go to each event loop in one call."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Command]] = defaultdict(list)
-    for command in commands:
-        if command.loop is None:
-            command.deliver()
-        else:
-            by_loop[command.loop].append(command)
-    for loop, group in by_loop.items():
-        with suppress(RuntimeError):  # that loop is closed, and with it whoever waited
-            loop.call_soon_threadsafe(_deliver_all, group)
-
-
-def _deliver_all(commands: list[Command]) -> None:
-    for command in commands:
-        command.deliver()

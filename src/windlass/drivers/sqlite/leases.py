@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from windlass.core.admission import check_claim, check_lease, check_limit, check_now, check_progress
+from windlass.core.admission_of_settlements import check_renewal
 from windlass.core.changes import EXPIRED, storable
 from windlass.core.dependencies import SWEPT
-from windlass.core.eligibility import PROMOTE_BITE, first_share
+from windlass.core.eligibility import AT_ONCE, PROMOTE_BITE, first_share
+from windlass.core.fields import check_lease, check_limit, check_now
 from windlass.core.guards import judge, rounds
 from windlass.core.limits import caps_of
 from windlass.core.rows import OVERTAKEN_BY, run_prefix
@@ -17,29 +18,29 @@ from windlass.drivers.ops.admitting import Admission
 from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.events import announce
 from windlass.drivers.ops.holds import end_stale
-from windlass.drivers.protocol import Claim, Extended, Renewal
 from windlass.drivers.rows import all_claimed_in, strings_in, strings_out, to_json, undecided_in
 from windlass.drivers.sqlite.dialect import DIALECT
 from windlass.drivers.sqlite.limits import GATE, SqlitePicking
 from windlass.drivers.sqlite.settlement import addressed, guards_of
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
+from windlass.drivers.values import Claim, Extended, Renewal
 from windlass.types import Claimed, Micros
 
 
-def claim(wish: Claim, now: Micros, *, again: bool = False) -> Op[tuple[list[Claimed], bool]]:
-    """What was taken, and whether it stopped before the end of what is ready, for the next one to go on: `Admission`."""
-    check_claim(wish, now)
+def claim(wish: Claim, now: Micros, *, again: bool = False) -> Op[tuple[list[Row], bool]]:
+    """Claim jobs in one transaction. Returns them as rows, which `claimed_of` turns into values when nobody has to wait
+    for it, and whether there may be more: it stopped at what one transaction may do."""
     queues = list(dict.fromkeys(wish.queues))
     [(lapsed, due, special, closed)] = yield SQL.glance(queues=to_json(queues), now=now)
-    if lapsed and wish.reclaim:
-        yield from take_back(queues, now)
+    if lapsed and wish.reclaim and (yield from take_back(queues, now, AT_ONCE)) == AT_ONCE:
+        return [], True
     if closed:
         if wish.reclaim:
             yield from end_stale(DIALECT, queues, wish.worker_id, now)
         queues = [row[0] for row in (yield SQL.open_queues(queues=to_json(queues)))]
-    if due:
-        yield from promote(queues, now)
+    if due and not (yield from promote(queues, now)):
+        return [], True
     prefix = run_prefix(wish.token, now)
     if special:
         return (yield from claim_with_permits(queues, wish, prefix, now, again=again))
@@ -52,11 +53,11 @@ def claim(wish: Claim, now: Micros, *, again: bool = False) -> Op[tuple[list[Cla
 
 def claim_with_permits(
     queues: list[str], wish: Claim, prefix: str, now: Micros, *, again: bool
-) -> Op[tuple[list[Claimed], bool]]:
+) -> Op[tuple[list[Row], bool]]:
     """There are limits, or queues that take turns."""
     yield from GATE.let_through([row[0] for row in (yield SQL.woken(now=now))], now)
     picking = SqlitePicking(wish, [row[0] for row in (yield SQL.fair_queues())])
-    admission, taken = Admission(GATE, now, again=again), list[Claimed]()
+    admission, taken = Admission(GATE, now, again=again), list[Row]()
     books, caps = admission.books, {key for queue in queues for key in caps_of(queue)}
     admission.open((yield from GATE.limits(caps)), caps)
     while len(taken) < wish.limit and not admission.is_full:
@@ -73,11 +74,14 @@ def claim_with_permits(
         taken += yield from lease((yield from rows_of(list(permits), known)), wish, prefix, now, permits)
     for queue, clock, charges in picking.charges():
         yield SQL.charge_share.many([(queue, share, clock, start, finish) for share, start, finish in charges])
-    return taken, admission.is_full
+    if taken or admission.is_full:
+        return taken, admission.is_full
+    return taken, (yield from GATE.go_on([queue for queue in queues if books.cap(queue) != 0], now))
 
 
 def rows_of(seqs: Sequence[int], known: Mapping[int, Row] | None = None) -> Op[list[Row]]:
-    """In the order given: a select by seq promises none, the contract does. Those that are known are not read again."""
+    """The rows of these jobs in the given order, which a select does not promise but the contract does. Known rows are
+    not read again."""
     by_seq = dict(known or {})
     unknown = [seq for seq in seqs if seq not in by_seq]
     if unknown:
@@ -85,11 +89,13 @@ def rows_of(seqs: Sequence[int], known: Mapping[int, Row] | None = None) -> Op[l
     return [by_seq[seq] for seq in seqs]
 
 
-def promote(queues: list[str], now: Micros) -> Op[None]:
-    """Until a bite is not full, so that the order is total over all due jobs."""
+def promote(queues: list[str], now: Micros) -> Op[bool]:
+    """Whether all that is due is ready now: nothing may be taken before, so that the order is total over all due jobs."""
     names = to_json(queues)
-    while len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) == PROMOTE_BITE:
-        pass
+    for _ in range(AT_ONCE // PROMOTE_BITE):
+        if len((yield SQL.promote(queues=names, now=now, bite=PROMOTE_BITE))) < PROMOTE_BITE:
+            return True
+    return False
 
 
 def pick_rows(queue: str, wish: Claim) -> Statement:
@@ -125,24 +131,27 @@ def heads(queues: Sequence[str], wish: Claim, each: int) -> Statement:
 
 def lease(
     rows: list[Row], wish: Claim, prefix: str, now: Micros, permits: Mapping[int, tuple[str, ...]] | None = None
-) -> Op[list[Claimed]]:
+) -> Op[list[Row]]:
     """Lease the picked rows, in their order, with the permits they got."""
     if not rows:
         return []
-    seqs, expires_at = to_json([row[0] for row in rows]), now + wish.lease_for
+    seqs = to_json([row[0] for row in rows])
     about: dict[str, Any] = {
-        "token": wish.token, "expires_at": expires_at, "worker_id": wish.worker_id, "now": now,
+        "token": wish.token, "expires_at": now + wish.lease_for, "worker_id": wish.worker_id, "now": now,
         "started_at": now if wish.start else None,
     }  # fmt: skip
     if permits and any(permits.values()):
         rows = [(*row[:-2], strings_out(permits[row[0]]), row[-1]) for row in rows]
-        yield SQL.claim_limited(items=to_json({row[0]: row[-2] for row in rows}), **about)
+        [(claimed,)] = yield SQL.claim_limited.counted(items=to_json({row[0]: row[-2] for row in rows}), **about)
     else:
-        yield SQL.claim(seqs=seqs, **about)
-    [(claimed,)] = yield SQL.changed()
+        [(claimed,)] = yield SQL.claim.counted(seqs=seqs, **about)
     assert claimed == len(rows), "a picked row was not queued any more, inside one write transaction"
     yield SQL.insert_runs(seqs=seqs, prefix=prefix)
-    return all_claimed_in(rows, prefix, wish.token, now, expires_at)
+    return rows
+
+
+def claimed_of(rows: list[Row], wish: Claim, now: Micros) -> list[Claimed]:
+    return all_claimed_in(rows, run_prefix(wish.token, now), wish.token, now, now + wish.lease_for)
 
 
 def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[int]:
@@ -167,20 +176,22 @@ def take_back(queues: list[str], now: Micros, limit: int | None = None) -> Op[in
     return count
 
 
-def expire(now: Micros, limit: int) -> Op[tuple[int, list[Claimed]]]:
+def expire(now: Micros, limit: int) -> Op[tuple[int, int, list[Claimed]]]:
+    """How many were taken back, how many dependants of ended jobs were told of it late, and what needs a decision."""
+    check_now(now)
     check_limit(limit)
     queues = yield SQL.leased_queues()
     count = yield from take_back([row[0] for row in queues], now, limit)
-    yield from pay(DIALECT, now, SWEPT)
+    paid = yield from pay(DIALECT, now, SWEPT)
     rows = yield SQL.undecided(now=now, limit=limit)
-    return count, [undecided_in(row) for row in rows]
+    return count, paid, [undecided_in(row) for row in rows]
 
 
 def extend(renewals: Sequence[Renewal], lease_for: Micros, now: Micros) -> Op[list[Extended]]:
     check_lease(lease_for)
     check_now(now)
     for renewal in renewals:
-        check_progress(renewal.progress)
+        check_renewal(renewal)
     answers: dict[int, Extended] = {}
     seqs, _ = yield from addressed([renewal.handle for renewal in renewals])
     for turn in rounds(zip(seqs, enumerate(renewals), strict=True)):

@@ -20,7 +20,7 @@ from windlass.copy_errors import StoreMoved, StoreMoving
 from windlass.core.copying import BUSY as BEING_COPIED
 from windlass.core.copying import MOVED
 from windlass.drivers.sqlite.texts import TEXTS_OF, NotText, column_in, is_no_text, tables_in, unreadable
-from windlass.drivers.statement import Op, Row, T
+from windlass.drivers.statement import Op, Row, Statement, T
 from windlass.errors import (
     ConstraintViolated,
     InvalidInput,
@@ -48,14 +48,16 @@ class Connection(Protocol):
     def raw(self) -> apsw.Connection | sqlite3.Connection: ...
     def execute(self, sql: str, params: Sequence[Any] = ()) -> list[Row]: ...
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]: ...
+    def counted(self, sql: str, params: Sequence[Any]) -> list[Row]: ...
     def in_transaction(self) -> bool: ...
     def wait_at_most(self, seconds: float) -> None: ...
     def close(self) -> None: ...
 
 
 class Patience:
-    """With the lock of another process. SQLite's own waits up to a tenth of a second between two looks, and a busy worker
-    leaves the lock for less than a millisecond at a time: whoever looks so seldom finds it taken again and again."""
+    """How to wait for the lock of another process. SQLite itself waits up to a tenth of a second between two tries, and a
+    busy worker leaves the lock for less than a millisecond at a time, so such a waiter would find it taken again and
+    again."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -72,8 +74,8 @@ class Patience:
 
 
 class ApswConnection:
-    def __init__(self, path: str, busy_ms: int) -> None:
-        self._connection = apsw.Connection(path, statementcachesize=CACHED_STATEMENTS)
+    def __init__(self, path: str, busy_ms: int, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> None:
+        self._connection = apsw.Connection(path, flags=flags, statementcachesize=CACHED_STATEMENTS)
         self._patience = Patience(busy_ms / 1_000)
         self._connection.set_busy_handler(self._patience)
 
@@ -86,6 +88,10 @@ class ApswConnection:
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> list[Row]:
         return self._connection.executemany(sql, rows).fetchall()
+
+    def counted(self, sql: str, params: Sequence[Any]) -> list[Row]:
+        self._connection.execute(sql, params)
+        return [(self._connection.changes(),)]
 
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
@@ -107,7 +113,7 @@ class ApswConnection:
 
 
 class StdlibConnection:
-    """Also what wraps a caller's own connection, for a transaction that is theirs."""
+    """A connection of the standard library, ours or a caller's in whose transaction we write."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -122,7 +128,7 @@ class StdlibConnection:
         return self._connection
 
     def _cursor(self) -> sqlite3.Cursor:
-        """One that makes plain rows, whatever row_factory or cursor class the caller has given the connection."""
+        """A cursor that returns plain rows, whatever row_factory or cursor class the caller has set on the connection."""
         cursor = sqlite3.Connection.cursor(self._connection)
         cursor.row_factory = None
         return cursor
@@ -144,6 +150,10 @@ class StdlibConnection:
         self._cursor().executemany(text, ([row[n] for n in order] for row in rows) if order else rows)
         return []
 
+    def counted(self, sql: str, params: Sequence[Any]) -> list[Row]:
+        text, order = _unnumbered(sql)
+        return [(self._cursor().execute(text, [params[n] for n in order] if order else params).rowcount,)]
+
     def in_transaction(self) -> bool:
         return self._connection.in_transaction
 
@@ -164,16 +174,28 @@ def connect(library: Library, path: str, busy_ms: int) -> Connection:
     return ApswConnection(path, busy_ms) if library == "apsw" else StdlibConnection.open(path, busy_ms)
 
 
+def connect_to_look(library: Library, uri: str) -> Connection:
+    """By SQLite's own URI, which says how little may be touched."""
+    if library == "apsw":
+        return ApswConnection(uri, 0, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    return StdlibConnection(sqlite3.connect(uri, uri=True, isolation_level=None))
+
+
+def execute(connection: Connection, statement: Statement) -> list[Row]:
+    if statement.many:
+        return connection.many(statement.sql, statement.params)
+    if statement.counted:
+        return connection.counted(statement.sql, statement.params)
+    return connection.execute(statement.sql, statement.params)
+
+
 def run(connection: Connection, op: Op[T]) -> T:
     """Drive an operation to its answer."""
     try:
         statement = next(op)
         while True:
             try:
-                if statement.many:
-                    rows = connection.many(statement.sql, statement.params)
-                else:
-                    rows = connection.execute(statement.sql, statement.params)
+                rows = execute(connection, statement)
             except UnicodeDecodeError as error:
                 raise no_text(connection, statement.sql, error) from error
             except ERRORS as error:  # an operation may know what it means; otherwise it comes straight back
@@ -188,7 +210,7 @@ def run(connection: Connection, op: Op[T]) -> T:
 
 
 def no_text(connection: Connection, sql: str, error: Exception) -> NotText:
-    """What a statement met that read text that is none, and where to look for it."""
+    """The error of a statement that read bytes which are no text, and where to look for them."""
     column = column_in(error)
     columns = {table: [name for (name,) in connection.execute(TEXTS_OF, (table,))] for table in tables_in(sql)}
     if column is not None:
@@ -197,7 +219,7 @@ def no_text(connection: Connection, sql: str, error: Exception) -> NotText:
 
 
 def run_within(connection: Connection, op: Op[T]) -> T:
-    """The same inside a transaction that is the caller's: should the operation fail, all it did is undone, and the
+    """Run an operation inside the caller's own transaction. If it fails, everything that it did is undone, and the
     caller's own work stays."""
     connection.execute("savepoint windlass")
     try:

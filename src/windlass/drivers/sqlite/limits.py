@@ -8,10 +8,10 @@ from typing import Final
 from windlass.core.limits import has_rate
 from windlass.drivers.ops.limits import Gate, Kind
 from windlass.drivers.ops.picking import Candidate, Picking, candidate
-from windlass.drivers.protocol import Claim
 from windlass.drivers.rows import to_json
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op
+from windlass.drivers.values import Claim
 from windlass.types import Limit, Micros
 
 
@@ -82,7 +82,8 @@ class SqlitePicking(Picking):
         return [candidate(queue, row) for row in rows]
 
     def of_shares(self, queue: str, counts: Mapping[str, int], *, whole: bool) -> Op[dict[str, list[Candidate]]]:
-        """One statement for all of whom the first is asked for: with many orgs those are most."""
+        """The next jobs of these organisations, as many of each as `counts` says. One statement answers for all of which
+        one job is asked; with many organisations those are most."""
         found: dict[str, list[Candidate]] = {}
         ones = [share for share, count in counts.items() if count == 1]
         asked = {"queue": queue, "types": self._types, "unhandled": self._unhandled}

@@ -11,7 +11,11 @@ import threading
 from collections import deque
 from typing import Final, NamedTuple
 
+from windlass.clock import since_boot
 from windlass.drivers.sqlite.files import Identity
+from windlass.types import Micros
+
+BREATH: Final[Micros] = 700  # in which whoever waits for the file has looked once (library.py: BETWEEN_LOOKS)
 
 
 class Turns:
@@ -22,6 +26,8 @@ class Turns:
         self._changed: Final = threading.Condition(self._lock)
         self._queue: Final[deque[object]] = deque()  # the first of them writes, the others wait
         self._given = 0
+        self._began: Micros = 0  # the present stretch of writing
+        self._let_go: Micros = 0
 
     def take(self, patience: float, *, ahead: bool = False) -> bool:
         """Wait for the turn; False when one and the same other has kept it for longer than `patience` seconds."""
@@ -29,6 +35,7 @@ class Turns:
         with self._lock:
             if not self._queue:
                 self._queue.append(me)
+                self._note_start()
                 return True
             if patience <= 0:
                 return False
@@ -46,10 +53,20 @@ class Turns:
         return True
 
     def give(self) -> None:
-        """By whoever has it, in any thread."""
+        """Pass the turn on. To be called by the holder, from any thread."""
         with self._lock:
             self._queue.popleft()
+            self._let_go = since_boot()
             self._tell()
+
+    def stretch(self) -> Micros:
+        """How long this process has been writing without a pause that others could have used."""
+        return self._let_go - self._began
+
+    def _note_start(self) -> None:
+        now = since_boot()
+        if now - self._let_go >= BREATH:
+            self._began = now
 
     def _tell(self) -> None:
         self._given += 1

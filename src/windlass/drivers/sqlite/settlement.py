@@ -94,7 +94,7 @@ def settle_round(
     """Units that name different jobs: the guarded moves first, then the riders of those that held, in their order; last,
     what the ended leases held goes back."""
     plain: dict[str, dict[int, Micros]] = {}
-    begun: dict[str, dict[int, tuple[Micros, Micros]]] = {}
+    begun: dict[str, dict[int, str]] = {}
     rest: list[int] = []
     ridden: dict[int, Settlement] = {}
     for index in turn:
@@ -110,7 +110,7 @@ def settle_round(
         elif change.started_at is None:
             plain.setdefault(change.token, {})[seqs[index]] = change.at
         else:
-            begun.setdefault(change.token, {})[seqs[index]] = (change.at, change.started_at)
+            begun.setdefault(change.token, {})[seqs[index]] = f"{change.at:018d}{change.started_at:018d}"
         if change.riders:
             ridden[index] = change
     permits = yield from permits_of(changes, turn, (*plain.values(), *begun.values()))
@@ -146,8 +146,8 @@ def settle_round(
 def permits_of(
     changes: Sequence[Settlement], turn: Sequence[int], plain: Sequence[Mapping[int, Any]]
 ) -> Op[dict[int, tuple[str, ...]]]:
-    """What the leases of plain successes hold. Only looked at when a claim said that one of them holds something: what
-    holds a permit all the same is refused by `ack`, and judged."""
+    """The permits that the leases of plain successes hold. Read only if a claim said that one of them has some; if
+    another has them all the same, `ack` refuses it and it is judged."""
     if not any(is_limited(changes[index].handle) for index in turn):
         return {}
     rows = yield SQL.permits_of(seqs=to_json([seq for ends in plain for seq in ends]))
@@ -161,8 +161,7 @@ def ack(
     and all are answered, to be judged one by one: that is rare, and asking which ones were would cost every batch."""
     text = to_json(items)
     yield SQL.try_ack()
-    yield update(items=text, token=token, limited=limited, now=now)
-    [(held,)] = yield SQL.changed()
+    [(held,)] = yield update.counted(items=text, token=token, limited=limited, now=now)
     if held < len(items):
         yield SQL.undo_ack()
         yield SQL.end_ack()
@@ -170,8 +169,7 @@ def ack(
     rows = {seq: item for seq, item in items.items() if seq not in lean} if lean else items
     if rows:
         text = to_json(rows) if lean else text
-        yield close(items=text)
-        [(closed,)] = yield SQL.changed()
+        [(closed,)] = yield close.counted(items=text)
         if closed < len(rows):
             yield SQL.close_unstarted(items=text)
     yield SQL.end_ack()
@@ -179,7 +177,7 @@ def ack(
 
 
 class Judged(NamedTuple):
-    """Those of some units whose guard holds, as they are to be applied."""
+    """The units whose guard holds, as they are to be applied."""
 
     held: list[Unit]
     permits: list[tuple[str, ...]]  # that their leases hold
@@ -207,7 +205,7 @@ def judged(units: Sequence[Unit], lean: Set[int], answers: list[Answer], now: Mi
 
 
 def spent(change: Settlement) -> tuple[int | None, int | None] | None:
-    """What the usage of a run is besides its times: CPU and memory."""
+    """What a run adds to the usage besides its times: CPU and memory."""
     report = None if change.report is None else stored_report(change.report)
     return None if report is None else (report.cpu_us, report.peak_rss)
 

@@ -12,16 +12,19 @@ import msgspec
 from msgspec import Struct
 
 from windlass.clock import SECOND, AnchoredClock, since_boot, wall
-from windlass.drivers.migrations import Migration, Status, known, missing, statements
+from windlass.drivers.migrations import Migration, Status, known, missing
 from windlass.drivers.sqlite.files import prepare
 from windlass.drivers.sqlite.library import BUSY, ERRORS, Connection, Library, connect, translate
+from windlass.drivers.sqlite.looking import look
 from windlass.drivers.sqlite.space import WAL_KEPT, make_shrinkable
+from windlass.drivers.sqlite.splitting import statements
 from windlass.types import Micros
 
 log: Final = logging.getLogger("windlass.sqlite")
 LARGEST_LAG: Final[Micros] = SECOND
 REFRESHED: Final[Micros] = 60 * SECOND  # the same line told from a younger moment: what a reboot may go back to
 PAUSE: Final = 0.005
+BUSY_S: Final = 5.0  # how long a migration waits for the locks of others
 
 _BOOTSTRAP: Final = """
 create table if not exists migrations (version integer primary key, name text not null, checksum text not null,
@@ -96,34 +99,27 @@ def migrate(connection: Connection, path: str, busy_s: float) -> list[str]:
     return applied
 
 
-def bring_up_to_date(path: str, library: Library, busy_s: float = 5.0) -> None:
-    """A file that is not there is made as every other way to open it makes it: for its owner alone, on a local disk."""
+def bring_up_to_date(path: str, library: Library) -> None:
+    """Apply the missing migrations. A missing file is created, as every other way to open one does it: readable by its
+    owner only, on a local disk."""
     path = os.path.realpath(path)
     prepare(path)
-    connection = open_connection(library, path, busy_s=busy_s, durable=True)
+    connection = open_connection(library, path, busy_s=BUSY_S, durable=True)
     try:
-        migrate(connection, path, busy_s)
+        migrate(connection, path, BUSY_S)
     finally:
         connection.close()
 
 
-def migration_status(path: str, library: Library, busy_s: float = 5.0) -> Status:
-    """By the file's real path. A file that is not there is not made."""
+def migration_status(path: str, library: Library) -> Status:
+    """By the file's real path. A file that is not there is not made, and one that is there stays as it is."""
     path, steps = os.path.realpath(path), known("windlass.drivers.sqlite.migrations")
-    left = steps
-    if os.path.exists(path):
-        connection = open_connection(library, path, busy_s=busy_s, durable=True)
-        try:
-            left = missing(steps, _applied(connection), path)
-        except ERRORS as error:
-            raise translate(error, path, busy_s) from error
-        finally:
-            connection.close()
+    left = missing(steps, look(path, library).applied or {}, path) if os.path.exists(path) else steps
     return Status(path, tuple((step, step not in left) for step in steps), script(left))
 
 
 def script(left: list[Migration]) -> str:
-    """What `migrate` does, as text for the sqlite3 shell."""
+    """The missing migrations as a script for the sqlite3 shell."""
     if not left:
         return ""
     parts = [

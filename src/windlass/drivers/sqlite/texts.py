@@ -54,7 +54,8 @@ def unreadable(error: NotText, path: str) -> StoreCorrupt:
 
 
 def _look(table: str, columns: list[str], found: bytes | None) -> str:
-    """What a person types: names of our own tables and columns, and hexadecimal digits."""
+    """The statement that a person can type to find the row. It has only names of our own tables and columns, and
+    hexadecimal digits."""
     if found is None:
         return f"select {', '.join(f'hex({column})' for column in columns)}, * from {table}"  # noqa: S608
     texts = ", ".join(f"substr(cast({column} as blob), 1, {SHOWN})" for column in columns)

@@ -14,15 +14,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from windlass.core.admission_of_settlements import check_settlements
 from windlass.core.changes import Answer, Settlement
-from windlass.drivers.protocol import Enqueued, WithoutNetwork
 from windlass.drivers.sqlite import linking, settlement
 from windlass.drivers.sqlite.library import ERRORS, Connection, Library, StdlibConnection, misfit, run_within, translate
 from windlass.drivers.sqlite.place import Place
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, T
+from windlass.drivers.untransactional import WithoutNetwork
+from windlass.drivers.values import Enqueued
 from windlass.errors import DriverForked, StoreBusy, TransactionOver, WrongConnection
 from windlass.types import Micros, NewJob
+from windlass.urls import url_of_file
 
 DJANGO: Final = frozenset({
     "django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy"
@@ -77,6 +80,7 @@ class SqliteTransaction(WithoutNetwork):
         return self._run(linking.enqueue(tuple(new), now))
 
     def settle(self, change: Settlement, *, now: Micros) -> Answer:
+        check_settlements([change], now)
         return self._run(settlement.settle([change], now))[0]
 
     def _run(self, op: Op[T]) -> T:
@@ -129,7 +133,7 @@ def within(connection: object, op: Op[T], place: Place, library: Library, *, gua
     if library != "stdlib":
         raise WrongConnection(
             "this store is open through apsw, and a second SQLite library on the same file would lose its locks; open it "
-            f"with Windlass('sqlite:///{place.path}', sqlite=\"stdlib\") to enqueue on a connection of your own"
+            f"with Windlass('{url_of_file(place.path)}', sqlite=\"stdlib\") to enqueue on a connection of your own"
         )
     connection = _beneath(connection)
     if not isinstance(connection, sqlite3.Connection):

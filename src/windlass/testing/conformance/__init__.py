@@ -35,12 +35,16 @@ from windlass.testing.conformance.lifecycle import LifecyclePromises
 from windlass.testing.conformance.limits import LimitPromises
 from windlass.testing.conformance.listings import ListingPromises
 from windlass.testing.conformance.ordering import OrderPromises
+from windlass.testing.conformance.owing import OwingPromises
 from windlass.testing.conformance.people import PeoplePromises
 from windlass.testing.conformance.prefetching import PrefetchPromises
+from windlass.testing.conformance.rates import RatePromises
 from windlass.testing.conformance.raw_sql import SqlPromises
 from windlass.testing.conformance.recovery import RecoveryPromises
 from windlass.testing.conformance.regressions import RegressionPromises
 from windlass.testing.conformance.reordering import ReorderPromises
+from windlass.testing.conformance.retention import RetentionPromises
+from windlass.testing.conformance.sampling import SamplingPromises
 from windlass.testing.conformance.schedules import SchedulePromises
 from windlass.testing.conformance.settlement import SettlementPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
@@ -65,10 +69,14 @@ class DriverConformance(
     UniquenessPromises,
     SharedRowPromises,
     LimitPromises,
+    RatePromises,
     FairnessPromises,
     EventPromises,
     WebhookPromises,
     DependencyPromises,
+    OwingPromises,
+    RetentionPromises,
+    SamplingPromises,
     GroupPromises,
     PeoplePromises,
     SchedulePromises,
@@ -111,11 +119,15 @@ __all__ = [
     "LimitPromises",
     "ListingPromises",
     "OrderPromises",
+    "OwingPromises",
     "PeoplePromises",
     "PrefetchPromises",
+    "RatePromises",
     "RecoveryPromises",
     "RegressionPromises",
     "ReorderPromises",
+    "RetentionPromises",
+    "SamplingPromises",
     "SchedulePromises",
     "SettlementPromises",
     "SharedRowPromises",

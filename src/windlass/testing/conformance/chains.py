@@ -11,7 +11,7 @@ from windlass.core.changes import Ack, Release, Snooze
 from windlass.core.queries import AllGroups
 from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded
 from windlass.drivers import singular
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.errors import NeverTwice
 from windlass.policies import Retry, fixed
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise

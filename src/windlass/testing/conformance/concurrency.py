@@ -7,7 +7,8 @@ from collections import Counter
 
 from windlass.core.alterations import PutLimit
 from windlass.core.changes import Ack
-from windlass.drivers.protocol import Claim, Driver
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 
 

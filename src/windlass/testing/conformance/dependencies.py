@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from windlass.clock import SECOND
-from windlass.core.alterations import Cancel, Delete, Replay, RunNow
+from windlass.core.alterations import Cancel, Replay, RetryGroup, RunNow
 from windlass.core.changes import Ack
 from windlass.core.dependencies import INLINE
 from windlass.core.eligibility import label_of
@@ -47,6 +47,63 @@ class DependencyPromises(Suite):
         assert await claimable(t) == []
         await t.end(second, Succeeded())
         assert await claimable(t) == [child]
+
+    @promise
+    async def test_what_becomes_of_one_dependency_becomes_of_no_other(self, t: Trial) -> None:
+        """A chain that goes on and a group that is retried leave alone who waits for somebody else."""
+        other = await t.running(queue="other")
+        waiting = await t.enqueue(queue="other", after=(other.id,))
+        edge = await t.driver.read(ParentsOf(job_id=waiting))
+        link = await t.running(**CHAIN, max_attempts=2)
+        behind = await t.enqueue(after=(link.id,))
+        assert [one.job_id for one in await t.driver.read(DependantsOf(job_id=other.id))] == [waiting]
+        assert [one.job_id for one in await t.driver.read(DependantsOf(job_id=link.id))] == [behind]
+        await t.end(link, Failed("boom", retry_in=0))
+        assert await t.driver.read(ParentsOf(job_id=waiting)) == edge
+        next_ = await t.take()
+        assert [one.parent_id for one in await t.driver.read(ParentsOf(job_id=behind))] == [next_.id]
+        group = NewGroup(group_id="g", mode="sequential", on_failure="stop")
+        jobs = [t.new(id=name, group_id="g", group_seq=n, opens=group) for n, name in enumerate("ab")]
+        await t.driver.enqueue(jobs, now=t.now)
+        await t.end(await t.take(), Succeeded())
+        await t.end(await t.take(), Rejected("no"))
+        assert await t.alter(RetryGroup("g", (("b", "b2"),))) == "applied"
+        assert await t.driver.read(ParentsOf(job_id=waiting)) == edge
+        assert [one.parent_id for one in await t.driver.read(ParentsOf(job_id="b"))] == ["a"]
+        assert await claimable(t) == ["b"]
+        await t.end(next_, Succeeded())
+        assert await claimable(t) == [behind]
+        await t.end(other, Succeeded())
+        assert [job.id for job in await t.claim("other")] == [waiting]
+
+    @promise
+    async def test_those_who_were_not_told_yet_wait_for_the_job_that_takes_over(self, t: Trial) -> None:
+        """A person brings back a job that died before all who wait for it heard of that."""
+        parent = await t.running(**CHAIN, max_attempts=1)
+        fields = {"after": (parent.id,), "queue": "other"}
+        ids = await t.enqueue_all(INLINE + 2, **fields)
+        await t.end(parent, Rejected("no"))
+        left = [job.id for job in await t.jobs(ids) if job.state == "queued"]
+        assert len(left) == 2
+        assert await t.alter(Replay(parent.id, "again")) == "applied"
+        assert [edge.parent_id for id_ in left for edge in await t.driver.read(ParentsOf(job_id=id_))] == ["again"] * 2
+        await t.driver.expire(now=t.now, limit=100)
+        assert await t.claim("other") == []
+        await t.end(await t.take(), Succeeded())
+        await t.driver.expire(now=t.now, limit=100)
+        assert sorted(job.id for job in await t.claim("other")) == sorted(left)
+
+    @promise
+    async def test_a_job_whose_parents_have_all_ended_still_waits_for_its_time(self, t: Trial) -> None:
+        """Whether they ended before it was stored or after."""
+        before, after = await t.running(), await t.running()
+        await t.end(before, Succeeded())
+        first = await t.enqueue(after=(before.id,), run_at=t.now + MINUTE)
+        second = await t.enqueue(after=(before.id, after.id), run_at=t.now + MINUTE)
+        await t.end(after, Succeeded())
+        assert await claimable(t) == []
+        t.clock.advance(MINUTE)
+        assert [job.id for job in await t.claim()] == [first, second]
 
     @promise
     async def test_a_parent_that_is_named_twice_is_waited_for_once(self, t: Trial) -> None:
@@ -288,56 +345,3 @@ class DependencyPromises(Suite):
         assert (again.id, (await row(t, child)).waiting_on) == (parent.id, 1)
         await t.end(again, Succeeded())
         assert await claimable(t) == [child]
-
-    # ------------------------------------------------------------------------------------------------------ many of them
-
-    @promise
-    async def test_a_fan_out_that_does_not_fit_one_transaction_is_finished_by_the_sweep(self, t: Trial) -> None:
-        """The end of a parent tells a bounded number of its children; the parent owes the rest, which any sweep pays, also
-        after a crash. Nobody is told twice."""
-        for end, after in ((Succeeded(), "queued"), (Rejected("no"), "cancelled")):
-            parent = await t.running()
-            children = [t.new(after=(parent.id,)) for _ in range(INLINE + 20)]
-            await t.driver.enqueue(children, now=t.now)
-            await t.end(parent, end)
-            rows = [job for job in await t.driver.get([job.id for job in children]) if job is not None]
-            assert sum(job.ready or job.state == "cancelled" for job in rows) == INLINE
-            assert (await row(t, parent.id)).awaited
-            assert await t.alter(Delete(parent.id)) == "wrong_state"
-            await t.driver.expire(now=t.now, limit=10)
-            rows = [job for job in await t.driver.get([job.id for job in children]) if job is not None]
-            assert {(job.state, job.ready) for job in rows} == {(after, after == "queued")}
-            assert not (await row(t, parent.id)).awaited
-            for job in await t.claim(limit=10_000):
-                await t.ack(job)
-
-    @promise
-    async def test_two_parents_who_owe_tell_their_common_child_once_each(self, t: Trial) -> None:
-        """What the one has told already is not told again when the sweep pays for both."""
-        one, two = await t.running(), await t.running()
-        before = [t.new(after=(two.id,)) for _ in range(INLINE)]
-        after = [t.new(after=(one.id,)) for _ in range(INLINE)]
-        common = t.new(after=(one.id, two.id))
-        await t.driver.enqueue([*before, common, *after], now=t.now)
-        await t.end(one, Succeeded())
-        await t.end(two, Succeeded())
-        assert (await row(t, common.id)).waiting_on == 1
-        await t.driver.expire(now=t.now, limit=10)
-        job = await row(t, common.id)
-        assert (job.waiting_on, job.ready) == (0, True)
-        assert len(await t.claim(limit=10_000)) == 2 * INLINE + 1
-
-    @promise
-    async def test_what_unfinished_jobs_need_is_not_pruned(self, t: Trial) -> None:
-        """A parent is kept while a job that has waited for it has not ended; then it goes like any other."""
-        parent, other = await t.running(), await t.running()
-        child = await t.enqueue(after=(parent.id, other.id))
-        await t.end(parent, Succeeded())
-        assert await t.prune(succeeded=0) == 0
-        await t.end(other, Succeeded())
-        assert await t.prune(succeeded=0) == 0
-        await t.end(await t.take(), Succeeded())
-        assert await t.prune(succeeded=0) == 3
-        assert await t.driver.get([child]) == [None]
-        with pytest.raises(InvalidInput, match="pruned"):
-            await t.enqueue(after=(parent.id,))

@@ -258,6 +258,7 @@ class DutyPromises(Suite):
             Usage(hour=hour + HOUR, org_id="", queue="default", type="work", outcome="completed", runs=1),
         ]  # fmt: skip
         assert await t.driver.read(UsageSince(since=0)) == rows
+        assert await t.driver.read(UsageSince(since=hour)) == rows
         assert await t.driver.read(UsageSince(since=hour + 1)) == rows[3:]
 
     @promise

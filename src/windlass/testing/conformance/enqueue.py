@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from windlass.clock import LAST_INSTANT, from_nanoseconds
 from windlass.core.admission import PAYLOAD_LIMIT
-from windlass.core.alterations import PutQueue
+from windlass.core.alterations import PutLimit, PutQueue, RemoveLimit
 from windlass.core.counters import MOST_COUNTED
 from windlass.core.settle import Execution, Failed, settle
-from windlass.drivers.protocol import Enqueued
+from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, InvalidInput
 from windlass.policies import Retry
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -83,13 +83,30 @@ class EnqueuePromises(Suite):
 
     @promise
     async def test_names_hold_any_printable_text_up_to_200_characters(self, t: Trial) -> None:
-        """Ids, types and queues are any printable text of 1 to 200 characters."""
-        names = ["service:nextjs", "a/b", "ünïcødé ✓", "x" * 200, "🙂", "'; drop table jobs; --", '"><script>']
+        """Ids, types and queues are any printable text of 1 to 200 characters and at most 512 bytes (as UTF-8)."""
+        names = ["service:nextjs", "a/b", "ünïcødé ✓", "x" * 200, "🙂", "🙂" * 128, "'; drop table jobs; --", '"><script>']
         for name in names:
             await t.enqueue(id=name, type=name, queue=name)
         for job in await t.jobs(names):
             assert job.id == job.type == job.queue
             assert (await t.take(job.queue)).id == job.id
+
+    @promise
+    async def test_the_longest_names_can_have_limits(self, t: Trial) -> None:
+        """A limit's key has room for its kind (`queue:`) before a name of 200 characters or 512 bytes."""
+        for name in ("x" * 200, "🙂" * 128):
+            for kind in ("queue", "type", "org", "tag", "key"):
+                assert await t.alter(PutLimit(f"{kind}:{name}", 1)) == "applied"
+            fields = {"queue": name, "type": name, "org_id": name, "tags": (name,), "limit_keys": (f"key:{name}",)}
+            first, second = await t.enqueue(**fields), await t.enqueue(**fields)
+            [job] = await t.claim(name)
+            assert job.id == first
+            assert len(job.permits) == 5
+            await t.alter(RemoveLimit(f"queue:{name}"))
+            assert await t.claim(name) == []
+            assert (await t.job(second)).parked_on == f"key:{name}"
+            assert await t.ack(job) == "applied"
+            assert [job.id for job in await t.claim(name)] == [second]
 
     @promise
     async def test_enqueue_ready_is_reservable_immediately(self, t: Trial) -> None:
@@ -145,6 +162,9 @@ class EnqueuePromises(Suite):
             await t.driver.enqueue([t.new(id="new"), t.new(id="one", payload=b"2")], now=t.now)
         with pytest.raises(DuplicateId):
             await t.driver.enqueue([t.new(id="three"), t.new(id="three")], now=t.now)
+        for key in ({"dedupe_key": "k"}, {"idempotency_scope": "s", "idempotency_key": "k"}):
+            with pytest.raises(DuplicateId, match="'one'"):
+                await t.driver.enqueue([t.new(id="one", payload=b"2", **key)], now=t.now)
         assert await t.driver.get(["new", "three"]) == [None, None]
         assert (await t.job("one")).payload == b"1"
 

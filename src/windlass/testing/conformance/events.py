@@ -6,9 +6,20 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.clock import SECOND
-from windlass.core.alterations import Cancel, CancelGroup, Fire, Missed, PutSchedule, PutTemplate, PutWebhook, SetPaused
+from windlass.core.alterations import (
+    Acquire,
+    Cancel,
+    CancelGroup,
+    Fire,
+    Missed,
+    PutSchedule,
+    PutTemplate,
+    PutWebhook,
+    SetPaused,
+)
 from windlass.core.changes import AddEvent
 from windlass.core.duties import SampleQueues
 from windlass.core.events import (
@@ -257,20 +268,27 @@ class EventPromises(Suite):
 
     @promise
     async def test_a_schedule_that_came_late_is_announced(self, t: Trial) -> None:
-        """With the firing that makes up for it, if that is applied."""
+        """With the firing that makes up for it, if that is applied; and for how many times jobs were made: not for those
+        that the overlap rule holds back, or that have one already."""
         await t.alter(hook(events=(SCHEDULE_MISSED,)))
         await t.alter(PutTemplate(template_id="t", name="t", type="work"))
-        await t.alter(PutSchedule(schedule_id="s", name="nightly", template="t", cron_expression="0 * * * *"))
+        rule: dict[str, Any] = {"name": "nightly", "template": "t", "cron_expression": "0 * * * *"}
+        await t.alter(PutSchedule(schedule_id="s", overlap="skip", **rule))
         [row] = await t.driver.read(AllSchedules())
         first = row.next_trigger_at or 0
-        late = Missed(times=3, first=first, last=first + 2 * 60 * MINUTE, made=1)
-        fire = Fire(schedule_id="s", expected=first, next_trigger_at=first + 3 * 60 * MINUTE, missed=late)
+        late = Missed(times=3, first=first, last=first + 2 * 60 * MINUTE, made=3)
+        jobs = tuple(t.new(schedule_id="s", fire_at=first + n * 60 * MINUTE) for n in range(4))
+        fire = Fire(schedule_id="s", expected=first, next_trigger_at=first, jobs=jobs, missed=late)
         assert await t.alter(fire) == "applied"
-        assert await t.alter(fire) == "wrong_state"
-        [event] = await t.driver.read(AllEvents())
-        said = json.loads(event.body)
-        assert (event.event, event.job_id) == (SCHEDULE_MISSED, "s")
-        assert (said["name"], said["missed"], said["made"]) == ("nightly", 3, 1)
+        await t.alter(PutSchedule(schedule_id="s", overlap="allow", **rule))
+        again = tuple(replace(job, id=f"{job.id}-again") for job in jobs)
+        later = replace(fire, next_trigger_at=first + 4 * 60 * MINUTE, jobs=again)
+        assert await t.alter(later) == "applied"
+        assert await t.alter(later) == "wrong_state"
+        events = await t.driver.read(AllEvents())
+        assert [(event.event, event.job_id) for event in events] == [(SCHEDULE_MISSED, "s")] * 2
+        said = [json.loads(event.body) for event in events]
+        assert [(one["name"], one["missed"], one["made"]) for one in said] == [("nightly", 3, 1), ("nightly", 3, 2)]
 
     @promise
     async def test_a_queue_that_is_not_well_is_announced_when_that_is_news(self, t: Trial) -> None:
@@ -293,3 +311,28 @@ class EventPromises(Suite):
         [first, _] = await data(t, QUEUE_UNHEALTHY)
         assert (first["queue"], first["waiting"], first["oldest_seconds"]) == ("slow", 1, 180)
         assert slow != resting
+
+    @promise
+    async def test_a_queue_that_rests_is_announced_only_once_that_is_over(self, t: Trial) -> None:
+        """Nothing is supposed to run in one that somebody has paused, or holds; what has waited meanwhile, and still does,
+        is news when it goes on. So it is after a long time without samples."""
+        await t.alter(hook(events=(QUEUE_UNHEALTHY,)))
+        waits = SampleQueues(keep=60 * MINUTE, waits_over=2 * MINUTE)
+        await t.alter(SetPaused("paused", True))
+        await t.alter(Acquire("h", "held", "ada", 4 * MINUTE))
+        for queue in ("paused", "held", "plain"):
+            await t.enqueue(queue=queue)
+        for _ in range(3):
+            t.clock.advance(MINUTE)
+            await t.maintain(waits)
+        assert await told(t) == [(QUEUE_UNHEALTHY, "plain")]
+        await t.alter(SetPaused("paused", False))
+        t.clock.advance(MINUTE)
+        await t.maintain(waits)
+        assert sorted(await told(t)) == [(QUEUE_UNHEALTHY, name) for name in ("held", "paused", "plain")]
+        t.clock.advance(MINUTE)
+        await t.maintain(waits)
+        assert len(await told(t)) == 3
+        t.clock.advance(30 * MINUTE)
+        await t.maintain(waits)
+        assert len(await told(t)) == 6

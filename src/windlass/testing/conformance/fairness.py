@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any, Literal
+
 from windlass.clock import SECOND
 from windlass.core.alterations import PutLimit, PutQueue
-from windlass.core.duties import AgeJobs, Done
+from windlass.core.duties import AgeJobs, Done, RecountLimits
 from windlass.core.settle import Succeeded
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+from windlass.types import NewJob
 
 
 class FairnessPromises(Suite):
@@ -18,6 +22,26 @@ class FairnessPromises(Suite):
         few = [await t.enqueue(queue="q", org_id="b") for _ in range(2)]
         none = [await t.enqueue(queue="q") for _ in range(2)]
         assert [job.id for job in await t.claim("q")] == [none[0], many[0], few[0], none[1], many[1], few[1], *many[2:]]
+
+    @promise
+    async def test_a_strict_queue_takes_no_turns_however_its_jobs_came(self, t: Trial) -> None:
+        """One by one, alike in one call, or together with those of a fair queue: of those who wait for a permit one is let
+        through for each that comes back, in dispatch order."""
+        await t.alter(PutQueue("fair", order="fair"))
+        await t.alter(PutLimit("key:k", 1))
+        for way in ("one by one", "alike", "mixed"):
+            await t.alter(PutQueue(way, order="strict"))
+            new = [t.new(queue=way, org_id=org, limit_keys=("key:k",)) for org in "aab"]
+            calls = {"one by one": [new[:1], new[1:2]], "alike": [new[:2]], "mixed": [[t.new(queue="fair"), *new[:2]]]}[way]
+            for call in (*calls, new[2:]):
+                await t.driver.enqueue(call, now=t.now)
+            ids = [job.id for job in new]
+            for number, job_id in enumerate(ids, start=1):
+                [job] = await t.claim(way)
+                assert job.id == job_id
+                assert await t.ack(job) == "applied"
+                waiting = [other.parked_on for other in await t.jobs(ids[number:])]
+                assert waiting == [None, "key:k"][: 3 - number], way
 
     @promise
     async def test_turns_go_on_from_claim_to_claim(self, t: Trial) -> None:
@@ -74,6 +98,52 @@ class FairnessPromises(Suite):
         assert [job.id for job in await t.claim("q")] == [high, low]
 
     @promise
+    async def test_a_claim_takes_what_it_asks_for_whether_orgs_take_turns_or_not(self, t: Trial) -> None:
+        """Of its queues, its types and what is to die without a worker that knows it, and only what is due: one at a time
+        or many, also behind a job that finds no permit."""
+        await t.alter(PutLimit("key:none", 0))
+        wishes: list[dict[str, Any]] = [{}, {"types": ("x",)}, {"unhandled": True}, {"types": ("x",), "unhandled": True}]
+        orders: tuple[Literal["fair", "strict"], ...] = ("fair", "strict")
+        for number, (wish, limit, parks, order) in enumerate(product(wishes, (1, 2, 7), (False, True), orders)):
+            mine, theirs, there = f"m{number}", f"t{number}", list[NewJob]()
+            for queue in (mine, theirs):
+                await t.alter(PutQueue(queue, order=order))
+                if parks:
+                    fields = {"queue": queue, "type": "x", "on_unknown": "dead", "priority": 9, "limit_keys": ("key:none",)}
+                    await t.enqueue(**fields)
+                for org in "abcdefgh" if queue == mine else "ab":
+                    for kind, rule in product("yx", ("wait", "dead")):
+                        there.append(t.new(queue=queue, type=kind, org_id=org, on_unknown=rule))
+                    later = {"run_at": t.now + MINUTE, "priority": 1}
+                    there.append(t.new(queue=queue, type="x", org_id=org, on_unknown="dead", **later))
+            await t.driver.enqueue(there, now=t.now)
+            wanted = {
+                job.id for job in there
+                if job.queue == mine and job.run_at is None and job.type in wish.get("types", "xy")
+                and (job.on_unknown == "dead" or "unhandled" not in wish)
+            }  # fmt: skip
+            taken = list[str]()
+            while jobs := await t.claim(mine, limit=limit, **wish):
+                assert len(jobs) == min(limit, len(wanted) - len(taken)), (wish, limit, parks, order)
+                taken += [job.id for job in jobs]
+            assert (len(taken), set(taken)) == (len(wanted), wanted), (wish, limit, parks, order)
+
+    @promise
+    async def test_what_an_org_had_in_one_queue_counts_in_no_other(self, t: Trial) -> None:
+        """Each queue has turns of its own, also when those that are past are forgotten."""
+        for queue in ("q", "other"):
+            await t.alter(PutQueue(queue, order="fair"))
+        for queue, count in (("q", 3), ("other", 9)):
+            await t.enqueue_all(count, queue=queue, org_id="a")
+            assert len(await t.claim(queue)) == count
+        await t.enqueue_all(2, queue="other", org_id="z")
+        assert len(await t.claim("other")) == 2
+        await t.maintain(RecountLimits())
+        for org in "az":
+            await t.enqueue_all(4, queue="q", org_id=org)
+        assert [(await t.take("q")).org_id for _ in range(8)] == list("zazazaza")
+
+    @promise
     async def test_a_job_that_is_parked_costs_its_org_no_turn(self, t: Trial) -> None:
         """An org whose cap is reached is passed over, and is served again as soon as there is room."""
         await t.alter(PutQueue("q", order="fair"))
@@ -126,6 +196,24 @@ class FairnessPromises(Suite):
         await t.alter(PutLimit("key:gpu", 3))
         later = [job.org_id for job in await t.claim("q")]
         assert (later.count("heavy"), later.count("light")) == (2, 1)
+
+    @promise
+    async def test_a_free_permit_is_offered_in_each_queue_and_to_each_type(self, t: Trial) -> None:
+        """Where orgs take turns too: the first might stand in a queue, or be of a type, that nobody serves."""
+        await t.alter(PutLimit("key:gpu", 1))
+        for queue in ("p", "q"):
+            await t.alter(PutQueue(queue, order="fair"))
+        holder = await t.running(queue="before", limit_keys=("key:gpu",))
+        ids = {
+            (queue, kind): await t.enqueue(queue=queue, type=kind, org_id="a", limit_keys=("key:gpu",))
+            for queue in ("p", "q") for kind in ("x", "y")
+        }  # fmt: skip
+        assert await t.claim("p", "q") == []
+        for queue, kind in (("q", "y"), ("q", "x"), ("p", "y"), ("p", "x")):
+            await t.end(holder, Succeeded())
+            [holder] = await t.claim(queue, types=(kind,))
+            assert holder.id == ids[queue, kind]
+            assert await t.claim("p", "q") == []
 
     @promise
     async def test_a_queue_may_become_fair_and_strict_again(self, t: Trial) -> None:
@@ -195,3 +283,22 @@ class FairnessPromises(Suite):
         t.clock.advance(MINUTE)
         assert await t.maintain(AgeJobs()) == Done(1)
         assert [job.priority for job in await t.jobs([later, other])] == [1, 0]
+
+    @promise
+    async def test_nobody_ages_who_may_not(self, t: Trial) -> None:
+        """Not beyond the cap, not in a queue that says nothing of it, and not while others or a time are waited for."""
+        for change in (PutQueue("q", age_after=MINUTE, age_to=2), PutQueue("other"), PutLimit("key:none", 0)):
+            await t.alter(change)
+        parent = await t.running(queue="parents")
+        ids, waits = list[str](), {"limit_keys": ("key:none",)}
+        for fields in (waits, {}):
+            ids += [await t.enqueue(queue="other", **fields)]
+            ids += [await t.enqueue(queue="q", priority=n, **fields) for n in (1, 2, 3)]
+            if fields:
+                assert await t.claim("q", "other") == [], "they wait for a permit from now on"
+        ids += [await t.enqueue(queue="q", after=(parent.id,)), await t.enqueue(queue="q", run_at=t.now + MINUTE)]
+        t.clock.advance(3 * MINUTE)
+        before = {job.id: job.priority for job in await t.jobs(ids)}
+        assert await t.maintain(AgeJobs()) == Done(2)
+        raised = [job.id for job in await t.jobs(ids) if job.priority != before[job.id]]
+        assert raised == [ids[1], ids[5]]

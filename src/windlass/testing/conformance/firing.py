@@ -78,6 +78,19 @@ class FiringPromises(Suite):
         assert (await stored(t)).next_trigger_at == row.next_trigger_at
 
     @promise
+    async def test_a_firing_is_held_against_the_versions_of_its_own_template(self, t: Trial) -> None:
+        """However many another template has."""
+        row = await made(t)
+        [used] = await t.driver.read(AllTemplates())
+        for queue in ("x", "y"):
+            await t.alter(template(template_id="t-2", name="another", queue=queue))
+        t.clock.advance(HOUR)
+        fire = rule(row, used, t.now, lambda: t.name("job"))
+        assert fire is not None
+        assert await t.alter(fire) == "applied"
+        assert {(job.template_id, job.template_version) for job in await all_jobs(t)} == {(used.template_id, 1)}
+
+    @promise
     async def test_a_firing_without_jobs_only_moves_on(self, t: Trial) -> None:
         """The last time that something was made stays."""
         row = await made(t)

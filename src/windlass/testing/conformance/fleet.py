@@ -10,7 +10,7 @@ from windlass.clock import SECOND
 from windlass.core.alterations import Leave
 from windlass.core.duties import Done, Duty, ForgetKeys, Prune, RemoveDeadWorkers, RollUpUsage, SampleQueues
 from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
-from windlass.drivers.protocol import Leadership
+from windlass.drivers.values import Leadership
 from windlass.errors import InvalidInput, InvalidLeaseDuration
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
@@ -59,6 +59,8 @@ class FleetPromises(Suite):
         before = await t.driver.read(AllWorkers())
         await t.driver.beat(t.worker("w", running=1), now=asked + 1)
         assert await t.driver.read(AllWorkers()) == before
+        await t.beat("w", running=3)
+        assert [row.running for row in await t.driver.read(AllWorkers())] == [3], "of the same moment, and not overtaken"
 
     @promise
     async def test_the_first_registered_worker_that_asks_leads(self, t: Trial) -> None:
@@ -66,6 +68,7 @@ class FleetPromises(Suite):
         await t.beat("w")
         await t.beat("v")
         granted = Leadership(worker_id="w", epoch=1, until=t.now + LEASE)
+        assert (await t.lead("nobody")).worker_id is None, "though others are registered"
         assert await t.lead("w") == granted
         t.clock.advance(SECOND)
         assert await t.lead("v") == granted
@@ -82,6 +85,16 @@ class FleetPromises(Suite):
         await t.lead("w")
         t.clock.advance(LEASE - 1)
         assert await t.lead("w", 2 * LEASE) == Leadership(worker_id="w", epoch=1, until=t.now + 2 * LEASE)
+
+    @promise
+    async def test_a_renewal_that_was_overtaken_shortens_no_term(self, t: Trial) -> None:
+        """The network held it, and it arrives after a later one. Its leader relies on what the later one was answered."""
+        await t.beat("w")
+        await t.lead("w")
+        asked = t.now
+        t.clock.advance(SECOND)
+        granted = await t.lead("w")
+        assert await t.driver.lead("w", lease_for=LEASE, now=asked) == granted
 
     @promise
     async def test_at_the_instant_of_expiry_anybody_may_lead(self, t: Trial) -> None:
@@ -237,7 +250,7 @@ class FleetPromises(Suite):
         assert [await t.maintain(duty, 2) for duty in duties] == [Done(1), Done(1), Done(1), Done(0), Done(0)]
 
     @promise
-    async def test_nonsense_is_refused_before_anything_is_written(self, t: Trial) -> None:
+    async def test_nonsense_of_a_worker_is_refused_before_anything_is_written(self, t: Trial) -> None:
         """Names, durations and limits are checked like everybody else's."""
         await t.beat("w")
         for worker in (t.worker(""), t.worker("x", pid=-1), t.worker("x", queues=("",)), t.worker("x", hostname="\x00")):

@@ -9,9 +9,9 @@ import pytest
 
 from windlass.core.alterations import Cancel, CancelGroup, PutGroup, PutLimit, Replay, RetryGroup
 from windlass.core.groups import Progress, progress_of
-from windlass.core.queries import GroupMembers, GroupsById, MembersOf, NewestGroups
+from windlass.core.queries import AllEvents, GroupMembers, GroupsById, MembersOf, NewestGroups
 from windlass.core.settle import Failed, Outcome, Rejected, Succeeded
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.errors import DuplicateJob, InvalidInput
 from windlass.policies import Retry
 from windlass.testing.conformance.dependencies import CHAIN, claimable, row
@@ -185,6 +185,76 @@ class GroupPromises(Suite):
         await t.end(running, Failed("boom", retry_in=0))
         done = await progress(t)
         assert (done.status, done.cancelled) == ("cancelled", 3)
+
+    @promise
+    async def test_what_happens_to_a_group_happens_to_no_other(self, t: Trial) -> None:
+        """Two are alike, and one of them is retried, cancelled and ended: the other keeps its members and its counts. What
+        had ended in the first stays as it was too."""
+        for name in "gh":
+            group, ids = NewGroup(group_id=name, on_failure="continue"), [f"{name}{n}" for n in range(5)]
+            await t.driver.enqueue([t.new(id=id_, queue=name, group_id=name, opens=group) for id_ in ids], now=t.now)
+            await t.end(await t.take(name), Succeeded())
+            await t.end(await t.take(name), NO)
+            await t.alter(Cancel(f"{name}3"))
+        running, other = await t.take("g"), await t.take("h")
+
+        async def counts(name: str) -> list[tuple[str, bool, int]]:
+            found = await t.driver.read(MembersOf(ids=(name,)))
+            assert {count.group_id for count in found} == {name}
+            return [(count.state, count.begun, count.jobs) for count in found]
+
+        async def left_alone() -> list[object]:
+            groups = await t.driver.read(GroupsById(ids=("h",)))
+            jobs = await t.jobs(["g0", *(f"h{n}" for n in range(5))])
+            return [*jobs, *groups, await counts("h"), await t.driver.runs("h1")]
+
+        before = await left_alone()
+        assert await counts("g") == [
+            ("cancelled", False, 1), ("dead", True, 1), ("queued", False, 1), ("running", True, 1), ("succeeded", True, 1),
+        ]  # fmt: skip
+        assert await t.alter(RetryGroup("g", (("g1", "g1b"), ("g3", "g3b")))) == "applied"
+        assert (await left_alone(), (await progress(t)).waiting) == (before, 3)
+        assert await counts("g") == [
+            ("queued", False, 2), ("queued", True, 1), ("running", True, 1), ("succeeded", True, 1),
+        ]  # fmt: skip
+        assert await t.alter(CancelGroup("g")) == "applied"
+        assert await left_alone() == before
+        assert await t.end(running, Failed("boom", retry_in=0)) == "applied"
+        assert await left_alone() == before
+        done = await progress(t)
+        assert (done.status, done.succeeded, done.cancelled, done.waiting) == ("partial", 1, 4, 0)
+        assert await t.end(other, Succeeded()) == "applied"
+        assert (await t.driver.read(GroupsById(ids=("h",))))[0].remaining == 1
+
+    @promise
+    async def test_a_member_too_many_ends_its_group_no_second_time(self, t: Trial) -> None:
+        """More jobs name a group than it was declared with: it ended when so many had, and that is told once."""
+        await t.alter(PutGroup("g", total=1))
+        for _ in range(2):
+            await t.enqueue(group_id="g")
+        first, second = await t.claim()
+        await t.end(first, Succeeded())
+        [ended], told = await t.driver.read(GroupsById(ids=("g",))), await t.driver.read(AllEvents())
+        assert (ended.remaining, ended.finished_at) == (0, t.now)
+        t.clock.advance(5)
+        await t.end(second, Succeeded())
+        assert await t.driver.read(GroupsById(ids=("g",))) == [ended]
+        assert [event.event for event in await t.driver.read(AllEvents())] == [event.event for event in told]
+
+    @promise
+    async def test_a_cancelled_group_passes_its_permit_on_and_is_told_to_who_waits_for_it(self, t: Trial) -> None:
+        """As with any other end of its members: nobody outside is left behind."""
+        await t.alter(PutLimit("l", 1))
+        holder, group = await t.running(limit_keys=("l",)), NewGroup(group_id="g", on_failure="continue")
+        member = t.new(id="member", group_id="g", opens=group, limit_keys=("l",))
+        last = t.new(id="last", after=("member",), after_rule="continue")
+        await t.driver.enqueue([member, last], now=t.now)
+        outside = await t.enqueue(limit_keys=("l",))
+        assert await t.claim() == []
+        await t.end(holder, Succeeded())
+        assert (await t.job("member")).ready, "it is let through, and nobody else is"
+        assert await t.alter(CancelGroup("g")) == "applied"
+        assert await claimable(t) == sorted([outside, "last"])
 
     @promise
     async def test_retrying_a_group_runs_again_what_failed_or_was_skipped(self, t: Trial) -> None:

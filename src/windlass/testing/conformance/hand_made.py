@@ -3,6 +3,7 @@ largest and the last ones that it takes stop no neighbour. Part of `SqlPromises`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,12 +11,30 @@ from typing import Any
 import pytest
 
 from windlass.clock import LAST_INSTANT, moment
-from windlass.core.alterations import Move, PutLimit, PutQueue
+from windlass.core.alterations import (
+    Cancel,
+    Move,
+    MoveBeside,
+    PingWebhook,
+    PutLimit,
+    PutQueue,
+    PutWebhook,
+    RemoveLimit,
+    RetryGroup,
+    SetPriority,
+)
 from windlass.core.counters import MOST_COUNTED
+from windlass.core.duties import Done, Duty, FanOut, Prune, RecountLimits, SampleQueues
+from windlass.core.events import PING
 from windlass.core.positions import FURTHEST
-from windlass.core.settle import Failed
-from windlass.drivers.protocol import Driver, JobQuery
+from windlass.core.queries import AllWebhooks, AllWorkers, DeliveriesOf, LimitUses, SamplesSince
+from windlass.core.settle import Failed, Rejected
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import JobQuery
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+from windlass.types import NewGroup
+
+NOT_EVEN_READ = re.compile(r"syntax error|no such (table|column|function)|(relation|column|function) .* does not exist")
 
 
 class HandMadePromises(Suite):
@@ -44,8 +63,9 @@ class HandMadePromises(Suite):
 
     def _refused(self, t: Trial, *statements: str) -> None:
         for statement in statements:
-            with pytest.raises(Exception):  # noqa: B017, PT011 - the store's own error, whatever its class
+            with pytest.raises(Exception) as refusal:  # noqa: PT011 - the store's own error, whatever its class
                 self.sql(t.driver, statement)
+            assert not NOT_EVEN_READ.search(str(refusal.value)), f"{statement}: {refusal.value}"
 
     @promise
     async def test_counters_that_cannot_be_counted_on_are_refused(self, t: Trial) -> None:
@@ -94,6 +114,14 @@ class HandMadePromises(Suite):
         self.sql(t.driver, f"insert into jobs (type, position) values ('by hand', {-FURTHEST})")  # noqa: S608
         ids = [await t.enqueue(), await t.enqueue()]
         assert [job.id for job in await t.claim()][-2:] == ids
+        first, last = await t.enqueue(), await t.enqueue()
+        for change in (Move(first, "bottom"), MoveBeside(first, last, "after"), SetPriority(first, 0)):
+            if isinstance(change, SetPriority):
+                await t.alter(SetPriority(first, 7))
+            self.sql(t.driver, f"update jobs set position = {FURTHEST} where state = 'queued'")  # noqa: S608
+            assert await t.alter(change) == "applied"
+            assert await t.order() == [last, first], "behind those that are younger"
+        await t.claim()
         moved = [await t.enqueue(), await t.enqueue()]
         self.sql(t.driver, f"update jobs set position = {-FURTHEST} where id = '{moved[0]}'")  # noqa: S608
         assert await t.alter(Move(moved[1], "top")) == "applied"
@@ -154,6 +182,91 @@ class HandMadePromises(Suite):
         assert len(await t.claim()) == 2
 
     @promise
+    async def test_a_job_that_a_hand_ended_waits_for_no_permit(self, t: Trial) -> None:
+        """Though it still says so: it is passed over, and stops nobody who frees a permit or takes a limit away."""
+        for order in ("strict", "fair"):
+            await t.alter(PutQueue("default", order=order))
+            for end in ("ack", "raise", "remove"):
+                await t.alter(PutLimit("key:k", 1))
+                holder = await t.running(limit_keys=("key:k",), org_id="o")
+                ended = await t.enqueue(limit_keys=("key:k",), org_id="o", priority=5)
+                waiting = await t.enqueue(limit_keys=("key:k",), org_id="o")
+                assert await t.claim() == []
+                gone = f"state = 'cancelled', finished_at = {self.instant(t.now)}"
+                self.sql(t.driver, f"update jobs set {gone} where id = '{ended}'")  # noqa: S608
+                [uses] = await t.driver.read(LimitUses(keys=("key:k",)))
+                assert uses.waiting == 1
+                if end == "raise":
+                    assert await t.alter(PutLimit("key:k", 3)) == "applied"
+                elif end == "remove":
+                    assert await t.alter(RemoveLimit("key:k")) == "applied"
+                else:
+                    assert await t.ack(holder) == "applied"
+                [job] = await t.claim()
+                assert job.id == waiting
+                assert await t.maintain(RecountLimits()) == Done(0)
+                for one in (job,) if end == "ack" else (holder, job):
+                    assert await t.ack(one) == "applied"
+
+    @promise
+    async def test_a_group_that_a_hand_counted_down_stops_no_member_from_coming_back(self, t: Trial) -> None:
+        """What it would take back is not counted any more: nothing is, and the member runs again."""
+        group = NewGroup(group_id="g", on_failure="continue")
+        await t.driver.enqueue([t.new(id=name, group_id="g", opens=group) for name in "abc"], now=t.now)
+        await t.end(await t.take(), Rejected("no"))
+        await t.alter(Cancel("b"))
+        self.sql(t.driver, "update groups set total = remaining, failed = 0, cancelled = 0")
+        assert await t.alter(RetryGroup("g", (("a", "a2"), ("b", "b2")))) == "applied"
+        assert {job.id for job in await t.claim()} == {"a", "b2", "c"}
+
+    @promise
+    async def test_a_queue_that_becomes_fair_gives_turns_to_its_own_jobs_alone(self, t: Trial) -> None:
+        """To all of them, whatever they wait for, and takes them back when it is strict again; others keep theirs."""
+        await t.alter(PutQueue("taking", order="fair"))
+        await t.alter(PutLimit("key:k", 0))
+        for queue in ("taking", "turning", "plain"):
+            first = await t.enqueue(queue=queue)
+            await t.take(queue)
+            await t.enqueue(queue=queue, after=(first,))
+            await t.enqueue(queue=queue, limit_keys=("key:k",))
+            assert await t.claim(queue) == []
+            await t.enqueue(queue=queue)
+            await t.enqueue(queue=queue, run_at=t.now + MINUTE)
+
+        def turns() -> dict[str, tuple[int, int]]:
+            counted = "select queue, count(share), count(*) from jobs group by queue"
+            return {str(queue): (int(count), int(jobs)) for queue, count, jobs in self.sql(t.driver, counted)}
+
+        assert turns() == {"taking": (5, 5), "turning": (0, 5), "plain": (0, 5)}
+        await t.alter(PutQueue("turning", order="fair"))
+        assert turns() == {"taking": (5, 5), "turning": (5, 5), "plain": (0, 5)}
+        await t.alter(PutQueue("turning", order="strict"))
+        assert turns() == {"taking": (5, 5), "turning": (0, 5), "plain": (0, 5)}
+
+    @promise
+    async def test_a_job_without_a_turn_hides_none_that_has_one(self, t: Trial) -> None:
+        """In a fair queue, as somebody's SQL writes it: those of the orgs behind it are let through and taken."""
+        await t.alter(PutQueue("default", order="fair"))
+        await t.alter(PutLimit("key:k", 0))
+        turnless, *ids = [await t.enqueue(org_id=org, limit_keys=("key:k",)) for org in "xaz"]
+        assert await t.claim() == []
+        self.sql(t.driver, f"update jobs set share = null where id = '{turnless}'")  # noqa: S608
+        await t.alter(PutLimit("key:k", 3))
+        assert [job.id for job in await t.claim()] == ids
+        await t.maintain(RecountLimits())
+        assert [job.id for job in await t.claim()] == [turnless]
+
+    @promise
+    async def test_a_lease_without_a_run_stops_no_sweep(self, t: Trial) -> None:
+        """It needs a decision, and there is no run that the decision could end: it is left to those who repair."""
+        names, at = "type, position, state, crash_policy, executions, lease_token, lease_expires_at", self.instant(t.now)
+        self.sql(t.driver, f"insert into jobs ({names}) values ('by hand', 1, 'running', 'fail', 1, 'by hand', {at})")  # noqa: S608
+        job = await t.running(crash_policy="fail")
+        t.clock.advance(MINUTE)
+        taken_back, undecided = await t.driver.expire(now=t.now, limit=10)
+        assert (taken_back, [one.id for one in undecided]) == (0, [job.id])
+
+    @promise
     async def test_a_run_that_a_hand_wrote_ahead_stops_nobody(self, t: Trial) -> None:
         """The claim that begins a run of this number takes the job and its neighbours; what was written stays."""
         ids, at = [await t.enqueue() for _ in range(4)], self.instant(t.now)
@@ -202,3 +315,41 @@ class HandMadePromises(Suite):
                     f"update jobs set {column} = {instant} where id = '{job_id}'",  # noqa: S608
                 )
         assert [job.id for job in await t.claim()] == [job_id]
+
+    @promise
+    async def test_rows_beside_the_jobs_that_cannot_be_read_stop_nobody(self, t: Trial) -> None:
+        """A webhook without a list of events, a delivery without its tries, a sample without numbers, a note of a duty that
+        says nothing: a hand wrote them, or a newer version. They say nothing, and duties, settlements and lists go on."""
+        secret = "whsec_" + "A" * 40
+        for name in ("deaf", "well"):
+            hook = PutWebhook(webhook_id=name, url="https://example.com/", events=("queue.unhealthy",), secret=secret)
+            assert await t.alter(hook) == "applied"
+        await t.alter(PingWebhook("deaf"))
+        await t.alter(PutQueue("turned", order="fair"))
+        await t.beat("worker")
+        duties: tuple[Duty, ...] = (
+            SampleQueues(keep=10 * MINUTE, waits_over=1), FanOut(), Prune(succeeded=0), RecountLimits(),
+        )  # fmt: skip
+        for text in ("nonsense", "7", "null", '"text"', '{"a": "b"}', "[[[]]]"):
+            for table, column in (
+                ("webhooks where webhook_id = 'deaf'", "events"), ("deliveries", "log"), ("queue_stats", "depth"),
+                ("queue_stats", "runs"), ("queues", "turning"), ("workers", "types"),
+            ):  # fmt: skip
+                name, _, rest = table.partition(" ")
+                with suppress(Exception):  # the store's own refusal, whatever its class
+                    self.sql(t.driver, f"update {name} set {column} = '{text}' {rest}")  # noqa: S608
+            for duty in ("retention_place", "adopting_place"):
+                self.sql(t.driver, f"delete from meta where key = '{duty}'")  # noqa: S608
+                self.sql(t.driver, f"insert into meta (key, value) values ('{duty}', '{text}')")  # noqa: S608
+            await t.ack(await t.running())
+            await t.enqueue()
+            t.clock.advance(MINUTE)
+            for one in duties:
+                assert await t.maintain(one) is not None
+            await t.claim()
+            webhooks = await t.driver.read(AllWebhooks())
+            assert [(hook.webhook_id, hook.enabled) for hook in webhooks] == [("deaf", True), ("well", True)]
+            assert webhooks[1].events == ("queue.unhealthy",)
+            assert PING in {row.event for row in await t.driver.read(DeliveriesOf(webhook_id="deaf"))}
+            assert await t.driver.read(SamplesSince(since=0))
+            assert len(await t.driver.read(AllWorkers())) == 1

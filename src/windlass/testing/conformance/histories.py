@@ -195,6 +195,51 @@ class HistoryPromises(Suite):
         rows = await t.driver.read(UsageSince())
         assert sorted((row.outcome, row.runs) for row in rows) == [("completed", 2), ("failed", 1)]
 
+    @promise
+    async def test_who_waits_for_a_job_without_history_is_told_of_its_end(self, t: Trial) -> None:
+        """Also of a plain success that comes in a batch with others, for whom nobody waits."""
+        jobs = [await t.running(**LEAN) for _ in range(3)]
+        after = await t.enqueue(after=(jobs[1].id,))
+        assert await t.settle(*(acked(job, t.now) for job in jobs)) == ["applied"] * 3
+        assert (await t.take()).id == after
+        assert [await t.driver.runs(job.id) for job in jobs] == [[], [], []]
+
+    @promise
+    async def test_a_limit_that_came_after_the_claim_is_given_back_without_history_too(self, t: Trial) -> None:
+        """By a plain success of which the worker knows of no limit."""
+        jobs = [await t.running(**LEAN) for _ in range(2)]
+        await t.alter(PutLimit("type:work", 2))
+        waiting = await t.enqueue()
+        assert await t.claim() == []
+        assert await t.settle(*(acked(job, t.now) for job in jobs)) == ["applied"] * 2
+        assert [limit.used for limit in await t.driver.read(AllLimits())] == [0]
+        assert (await t.take()).id == waiting
+
+    @promise
+    async def test_a_lease_that_is_over_ends_nothing_without_history_either(self, t: Trial) -> None:
+        """The instant of expiry is expired, though nobody has taken the job back yet; one that was renewed succeeds."""
+        late, renewed = await t.running(**LEAN), await t.running(**LEAN)
+        t.clock.advance(LEASE - 1)
+        assert (await t.extend(renewed)).answer == "applied"
+        t.clock.advance(1)
+        assert await t.settle(acked(late, t.now), acked(renewed, t.now)) == ["expired", "applied"]
+        assert [job.state for job in await t.jobs([late.id, renewed.id])] == ["running", "succeeded"]
+
+    @promise
+    async def test_those_with_and_without_history_succeed_in_one_batch(self, t: Trial) -> None:
+        """Each is counted once; what ended before stays as it ended, and what others run goes on."""
+        again = await t.running()
+        await t.retry(again)
+        again = await t.take()
+        lean, other = await t.running(**LEAN), await t.running()
+        assert await t.settle(acked(again, t.now), acked(lean, t.now)) == ["applied"] * 2
+        runs = [[run.status for run in await t.driver.runs(job.id)] for job in (again, lean, other)]
+        assert runs == [["failed", "completed"], [], [None]]
+        t.clock.advance(2 * LATE)
+        assert await t.maintain(RollUpUsage(until=t.now)) == Done(3)
+        rows = await t.driver.read(UsageSince())
+        assert sorted((row.outcome, row.runs) for row in rows) == [("completed", 2), ("failed", 1)]
+
     # ------------------------------------------------------------------------------------------------------------- usage
 
     @promise

@@ -32,6 +32,13 @@ class HoldPromises(Suite):
         assert await t.driver.read(AuditLog()) == []
 
     @promise
+    async def test_a_hold_is_granted_whatever_else_its_call_changes(self, t: Trial) -> None:
+        """Who asks does not stand in its own way, not even when it has asked for another queue before."""
+        assert await t.alter(acquire("h")) == "applied"
+        answers = await t.driver.alter([acquire("g", queue="b"), Grant("h", MINUTE)], now=t.now)
+        assert answers == ["applied", "applied"]
+
+    @promise
     async def test_a_hold_is_granted_when_nothing_of_its_queue_runs(self, t: Trial) -> None:
         """Not beside a valid lease; its time begins afresh with each attempt, and at the grant."""
         job, _ = await t.running(), await t.running(queue="b")
@@ -55,17 +62,34 @@ class HoldPromises(Suite):
     async def test_a_lapsed_lease_does_not_keep_a_hold_from_being_granted(self, t: Trial) -> None:
         """Nor can it be extended afterwards, not even by a worker whose clock is behind; the job is taken back as ever."""
         lost, decided = await t.running(), await t.running(max_lost=1)
+        beside = await t.running(queue="b")
+        kept = await t.job(beside.id)
         assert await t.alter(acquire("h", expires_in=10 * MINUTE)) == "applied"
         t.clock.advance(LEASE)
         assert await t.alter(Grant("h", 10 * MINUTE)) == "applied"
         t.clock.advance(-LEASE)
         for job in (lost, decided):
             assert (await t.extend(job)).answer == "expired"
+        assert await t.job(beside.id) == kept, "another queue's lapsed lease is none of its business"
+        assert await t.ack(beside) == "applied"
         t.clock.advance(LEASE)
         taken_back, [undecided] = await t.driver.expire(now=t.now, limit=10)
         assert (taken_back, undecided.id) == (1, decided.id)
         assert (await t.job(lost.id)).state == "queued"
         assert await t.claim() == []
+
+    @promise
+    async def test_a_hold_is_renewed_and_ended_alone(self, t: Trial) -> None:
+        """That of another queue keeps its time, and is there when the first has gone."""
+        assert await t.alter(acquire("h")) == "applied"
+        assert await t.alter(acquire("g", queue="b")) == "applied"
+        other = await held(t, "g")
+        t.clock.advance(1)
+        assert await t.alter(Renew("h", 2 * MINUTE)) == "applied"
+        assert await t.alter(Grant("h", 2 * MINUTE)) == "applied"
+        assert await held(t, "g") == other
+        assert await t.alter(ReleaseHold("h")) == "applied"
+        assert await held(t, "g") == other
 
     @promise
     async def test_a_queue_has_at_most_one_hold(self, t: Trial) -> None:

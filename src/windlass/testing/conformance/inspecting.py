@@ -9,7 +9,7 @@ import pytest
 from windlass.core.alterations import Cancel, Move, PutGroup, PutLimit, SetPaused
 from windlass.core.queries import JobsAhead, LimitUses
 from windlass.core.settle import Failed, Succeeded
-from windlass.drivers.protocol import Count, JobQuery, WaitingType
+from windlass.drivers.values import Count, JobQuery, WaitingType
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 from windlass.types import LimitUse
@@ -182,6 +182,30 @@ class InspectionPromises(Suite):
         for nonsense in ((["q"], 0), ([], 1), ([""], 1), (None, 10_001)):
             with pytest.raises(InvalidInput):
                 await t.driver.waiting_types(nonsense[0], limit=nonsense[1])
+
+    @promise
+    async def test_what_has_ended_or_runs_is_counted_nowhere_else(self, t: Trial) -> None:
+        """However it waited before: among those that wait, of a type that waits, or before another."""
+        await t.alter(PutLimit("key:none", 0))
+        assert await t.driver.waiting_types(None, limit=10) == []
+        parent = await t.running(queue="p")
+        for fields in ({"run_at": t.now + MINUTE}, {"after": (parent.id,)}, {"limit_keys": ("key:none",)}):
+            gone = await t.enqueue(queue="q", **fields)
+            assert await t.claim("q") == []
+            await t.alter(Cancel(gone))
+        assert await t.driver.count(now=t.now) == [Count("p", "running", 1)]
+        await t.ack(await t.running(queue="q"))
+        await t.running(queue="q")
+        assert await t.driver.waiting_types(None, limit=10) == []
+        for queue in ("other", "z"):
+            await t.enqueue(queue=queue)
+        first, last = await t.enqueue(queue="q"), await t.enqueue(queue="q")
+        for job_id, ahead in ((first, 0), (last, 1)):
+            assert await t.driver.read(JobsAhead(job_id=job_id)) == [ahead]
+        assert await t.driver.waiting_types(None, limit=10) == [
+            WaitingType("other", "work", "wait", 1), WaitingType("q", "work", "wait", 2),
+            WaitingType("z", "work", "wait", 1),
+        ]  # fmt: skip
 
     @promise
     async def test_prune_deletes_what_is_old_enough_with_its_runs(self, t: Trial) -> None:

@@ -10,7 +10,7 @@ import pytest
 from windlass.core.changes import Ack
 from windlass.core.duties import Prune, SampleQueues
 from windlass.core.queries import AllQueues, AllWorkers, SamplesSince, UsageSince
-from windlass.drivers.protocol import JobQuery, Renewal
+from windlass.drivers.values import JobQuery, Renewal
 from windlass.errors import DriverClosed, WrongConnection
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 

@@ -1,18 +1,15 @@
-"""Limits of every kind: by type, org, tag, queue and over all; rates; pauses; counting again."""
+"""Limits of every kind: by type, org, tag, queue and over all; pauses; counting again. Rates are in `rates.py`."""
 
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
-from windlass.clock import SECOND
-from windlass.core.alterations import PauseLimit, PutLimit, PutQueue, RemoveLimit, Revoke
+from windlass.core.alterations import Cancel, PauseLimit, PutLimit, PutQueue, RemoveLimit, Revoke
 from windlass.core.changes import Ack
 from windlass.core.duties import Done, RecountLimits
 from windlass.core.limits import PARK_BITE
-from windlass.core.queries import AllLimits, LimitUses, NextRefill
+from windlass.core.queries import AllLimits, LimitUses
 from windlass.core.settle import Succeeded
-from windlass.drivers.protocol import Claim
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 from windlass.types import Limit
@@ -132,6 +129,34 @@ class LimitPromises(Suite):
         assert [job.id for job in await t.claim()] == [waiting]
 
     @promise
+    async def test_a_new_limit_counts_all_whom_it_concerns_and_no_other(self, t: Trial) -> None:
+        """Of every kind, also those who hold permits of others; each is counted once, and gives its own back."""
+        await t.alter(PutLimit("key:other", 5))
+        mine = {"queue": "q", "type": "t", "org_id": "o", "tags": ("a", "b"), "limit_keys": ("key:k",)}
+        theirs = {"queue": "p", "type": "u", "org_id": "p", "tags": ("c",), "limit_keys": ("key:other",)}
+        kinds = {"queue:q": 2, "type:t": 2, "org:o": 2, "tag:b": 2, "key:k": 2, "global": 4, "key:other": 2}
+        await t.enqueue(**{**mine, "limit_keys": ("key:k", "key:other")})
+        for fields in (mine, theirs, {}):
+            await t.enqueue(**fields)
+        jobs = await t.claim("q", "p", "default")
+        assert len(jobs) == 4
+        for key, count in kinds.items():
+            if key != "key:other":
+                assert await t.alter(PutLimit(key, 5)) == "applied"
+            assert (await limit(t, key)).used == count, key
+        held = [set(job.permits) for job in await t.jobs([job.id for job in jobs])]
+        most = {"queue:q", "type:t", "org:o", "tag:b", "key:k", "global"}
+        assert held == [{*most, "key:other"}, most, {"global", "key:other"}, {"global"}]
+        assert await t.maintain(RecountLimits()) == Done(0)
+        for key in kinds:
+            await t.alter(RemoveLimit(key))
+            await t.alter(PutLimit(key, 5))
+        assert {row.key: row.used for row in await t.driver.read(AllLimits())} == kinds
+        for job in jobs:
+            assert await t.ack(job) == "applied"
+        assert {row.used for row in await t.driver.read(AllLimits())} == {0}
+
+    @promise
     async def test_a_new_limit_counts_those_who_name_it_whatever_its_name(self, t: Trial) -> None:
         """Also when it is called as one of the kinds is, or begins like one."""
         for key in ("type", "queue", "org", "tag", "global:x"):
@@ -169,6 +194,45 @@ class LimitPromises(Suite):
         assert await t.claim("a", "z") == []
         await t.end(holder, Succeeded())
         assert len(await t.claim("z")) == 1
+
+    @promise
+    async def test_those_of_a_queue_or_type_that_come_first_keep_a_permit_from_no_other(self, t: Trial) -> None:
+        """However many they are: somebody may serve only the others."""
+        await t.alter(PutLimit("key:k", 1))
+        for other, wish in (({"queue": "a"}, ("z",)), ({"queue": "z", "type": "a"}, ("z",))):
+            await t.enqueue(queue="z", limit_keys=("key:k",), priority=9)
+            holder = await t.take("z")
+            before = [await t.enqueue(**{"type": "work", **other}, limit_keys=("key:k",), priority=5) for _ in range(3)]
+            mine = await t.enqueue(queue="z", limit_keys=("key:k",))
+            assert await t.claim("a", "z") == []
+            assert await t.ack(holder) == "applied"
+            [job] = await t.claim(*wish, types=("work",))
+            assert job.id == mine
+            await t.ack(job)
+            for job_id in before:
+                await t.alter(Cancel(job_id))
+
+    @promise
+    async def test_who_waits_for_a_key_is_let_through_whatever_its_queue_and_type(self, t: Trial) -> None:
+        """In several queues with some of the same types, with turns or without: all at once, where there is room."""
+        for order in ("strict", "fair"):
+            kinds = [(f"{order}-{queue}", kind) for queue, kind in ("ay", "bx", "bz", "cx", "cy", "cz", "dy")]
+            queues = sorted({queue for queue, _ in kinds})
+            await t.alter(PutLimit("key:k", 0))
+            for queue in queues:
+                await t.alter(PutQueue(queue, order=order))
+            ids = [
+                await t.enqueue(queue=queue, type=kind, limit_keys=("key:k",), org_id=org)
+                for queue, kind in kinds
+                for org in ("o", "p", None)
+            ]
+            assert await t.claim(*queues) == []
+            await t.alter(PutLimit("key:k", 100))
+            assert {job.parked_on for job in await t.jobs(ids)} == {None}
+            jobs = await t.claim(*queues)
+            assert {job.id for job in jobs} == set(ids)
+            for job in jobs:
+                await t.ack(job)
 
     # ------------------------------------------------------------------------------------------------------------ backlogs
 
@@ -274,64 +338,6 @@ class LimitPromises(Suite):
         assert {(await limit(t, key)).used for key in keys} == {0}
         assert len(await t.claim()) == len(keys), "those who waited were let through"
 
-    # --------------------------------------------------------------------------------------------------------------- rates
-
-    @promise
-    async def test_a_rate_lets_so_many_through_in_time(self, t: Trial) -> None:
-        """A full bucket at first, then one token at a time, in dispatch order; a token is not given back."""
-        await t.alter(PutLimit("key:api", per_second=2.0, burst=3))
-        ids = [await t.enqueue(limit_keys=("key:api",)) for _ in range(6)]
-        urgent = await t.enqueue(limit_keys=("key:api",), priority=9)
-        jobs = await t.claim()
-        assert [job.id for job in jobs] == [urgent, *ids[:2]]
-        for job in jobs:
-            await t.end(job, Succeeded())
-        assert await t.claim() == []
-        t.clock.advance(SECOND // 2 - 1)
-        assert await t.claim() == []
-        t.clock.advance(1)
-        assert [job.id for job in await t.claim()] == [ids[2]]
-        t.clock.advance(10 * SECOND)
-        assert [job.id for job in await t.claim()] == ids[3:], "the bucket holds no more than its burst"
-
-    @promise
-    async def test_the_store_tells_when_there_is_a_token(self, t: Trial) -> None:
-        """`NextRefill` names the instant for which those who are parked wait, or at which a queue may give again."""
-        assert await t.driver.read(NextRefill(queues=("default",), now=t.now)) == []
-        await t.alter(PutLimit("key:api", per_second=1.0, burst=1))
-        await t.alter(PutLimit("queue:slow", per_second=0.1, burst=1))
-        for _ in range(2):
-            await t.enqueue(limit_keys=("key:api",))
-            await t.enqueue(queue="slow")
-        assert len(await t.claim("default", "slow")) == 2
-        assert await t.driver.read(NextRefill(queues=("default", "slow"), now=t.now)) == [t.now + SECOND]
-        t.clock.advance(SECOND)
-        assert len(await t.claim("default", "slow")) == 1
-        assert await t.driver.read(NextRefill(queues=("slow",), now=t.now)) == [t.now + 9 * SECOND]
-        t.clock.advance(9 * SECOND)
-        assert len(await t.claim("slow")) == 1
-
-    @promise
-    async def test_a_token_that_was_waited_for_is_there_whoever_comes_for_it(self, t: Trial) -> None:
-        """One whose clock is ahead lets a job through, one whose clock lags takes it: it is not parked once more."""
-        await t.alter(PutLimit("key:api", per_second=1.0, burst=1))
-        first, second = [await t.enqueue(limit_keys=("key:api",)) for _ in range(2)]
-        assert [job.id for job in await t.claim()] == [first]
-        wish = Claim(queues=("default",), limit=9, lease_for=60 * SECOND, worker_id="w", token="t")  # noqa: S106
-        assert await t.driver.claim(replace(wish, types=("another",)), now=t.now + SECOND) == []
-        assert [job.id for job in await t.driver.claim(wish, now=t.now + SECOND // 2)] == [second]
-
-    @promise
-    async def test_nobody_starves_behind_a_rate(self, t: Trial) -> None:
-        """Tokens that nobody of an unserved queue takes are there for others."""
-        await t.alter(PutLimit("key:api", per_second=1.0, burst=1))
-        await t.enqueue(queue="unserved", limit_keys=("key:api",), priority=9)
-        mine = [await t.enqueue(limit_keys=("key:api",)) for _ in range(3)]
-        assert [job.id for job in await t.claim("default", "unserved", limit=1)] != mine[:1]
-        for job in mine:
-            t.clock.advance(SECOND)
-            assert [one.id for one in await t.claim()] == [job]
-
     # ----------------------------------------------------------------------------------------------------- counting again
 
     @promise
@@ -350,6 +356,15 @@ class LimitPromises(Suite):
         await t.claim()
         [use] = await t.driver.read(LimitUses(keys=("type:work",), limit=1))
         assert (use.key, use.waiting, use.holders) == ("type:work", 3, (ids[0],))
+        await t.alter(PutLimit("key:k", 0))
+        await t.enqueue(type="other", limit_keys=("key:k",))
+        assert await t.claim() == []
+        uses = await t.driver.read(LimitUses(keys=("type:work", "key:k", "none")))
+        assert [(use.key, use.waiting, len(use.holders)) for use in uses] == [
+            ("key:k", 1, 0),
+            ("none", 0, 0),
+            ("type:work", 3, 2),
+        ]
 
     # ----------------------------------------------------------------------------------------------------------- bad input
 

@@ -5,6 +5,20 @@ from __future__ import annotations
 from windlass.core.alterations import PutLimit
 from windlass.core.changes import Release
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
+from windlass.types import Claimed, Run
+
+
+async def two_of_a_claim(t: Trial) -> tuple[Claimed, Claimed, Run]:
+    """Two jobs that one claim took ahead; of the first of them there is a run that was released before."""
+    await t.enqueue()
+    [first] = await t.claim(start=False)
+    await t.settle(Release(handle=first.handle, token=first.token, at=t.now))
+    released = await t.last_run(first.id)
+    await t.enqueue()
+    t.clock.advance(5)
+    jobs = await t.claim(start=False)
+    one, other = jobs if jobs[0].id == first.id else jobs[::-1]
+    return one, other, released
 
 
 class PrefetchPromises(Suite):
@@ -27,14 +41,7 @@ class PrefetchPromises(Suite):
     @promise
     async def test_a_success_that_brings_its_start_along_ends_no_other_job_of_its_claim(self, t: Trial) -> None:
         """Nor its run; nor does it rewrite a run that ended before."""
-        await t.enqueue()
-        [first] = await t.claim(start=False)
-        await t.settle(Release(handle=first.handle, token=first.token, at=t.now))
-        released = await t.last_run(first.id)
-        await t.enqueue()
-        t.clock.advance(5)
-        jobs = await t.claim(start=False)
-        one, other = jobs if jobs[0].id == first.id else jobs[::-1]
+        one, other, released = await two_of_a_claim(t)
         assert await t.ack(one, started_at=t.now) == "applied"
         assert ((await t.job(other.id)).state, (await t.last_run(other.id)).status) == ("running", None)
         assert (await t.driver.runs(one.id))[0] == released
@@ -53,14 +60,7 @@ class PrefetchPromises(Suite):
     @promise
     async def test_a_success_of_which_nobody_told_that_it_began_starts_when_it_ends(self, t: Trial) -> None:
         """Its own run alone: not one that ended before, nor that of another job."""
-        await t.enqueue()
-        [first] = await t.claim(start=False)
-        await t.settle(Release(handle=first.handle, token=first.token, at=t.now))
-        released = await t.last_run(first.id)
-        await t.enqueue()
-        t.clock.advance(5)
-        jobs = await t.claim(start=False)
-        one, other = jobs if jobs[0].id == first.id else jobs[::-1]
+        one, other, released = await two_of_a_claim(t)
         t.clock.advance(5)
         assert await t.ack(one) == "applied"
         old, run = await t.driver.runs(one.id)

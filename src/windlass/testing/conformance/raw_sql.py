@@ -11,7 +11,8 @@ import pytest
 
 from windlass.core.alterations import PutLimit
 from windlass.core.changes import Report
-from windlass.core.duties import RecountLimits
+from windlass.core.duties import Done, RecountLimits
+from windlass.core.queries import AllLimits
 from windlass.core.settle import Failed
 from windlass.testing.conformance.hand_made import HandMadePromises
 from windlass.testing.conformance.trial import MINUTE, Trial, promise
@@ -32,12 +33,28 @@ class SqlPromises(HandMadePromises):
     @promise
     async def test_a_recount_finds_who_waits_for_a_permit_that_is_there(self, t: Trial) -> None:
         """Whoever should have let it through could not, or somebody's hand was at work: nobody waits for ever."""
-        await t.alter(PutLimit("key:k", 1))
-        job = await t.enqueue(limit_keys=("key:k",))
-        self.sql(t.driver, "update jobs set ready = not ready, parked_on = 'key:k'")
+        jobs = []
+        for key in ("key:j", "key:k", "key:l"):
+            await t.alter(PutLimit(key, 1))
+            jobs.append(await t.enqueue(limit_keys=(key,)))
+            self.sql(t.driver, f"update jobs set ready = not ready, parked_on = '{key}' where parked_on is null")  # noqa: S608
         assert await t.claim() == []
         await t.maintain(RecountLimits())
-        assert [one.id for one in await t.claim()] == [job]
+        assert [one.id for one in await t.claim()] == jobs
+
+    @promise
+    async def test_a_recount_gives_a_running_job_the_permits_that_it_should_have(self, t: Trial) -> None:
+        """Also where what is counted fits what is held, and both are too little."""
+        await t.alter(PutLimit("type:work", 2))
+        await t.alter(PutLimit("key:other", 2))
+        job = await t.running()
+        free = await t.running(type="free")
+        self.sql(t.driver, "update jobs set permits = null")
+        self.sql(t.driver, "update limits set used = 0")
+        assert await t.maintain(RecountLimits()) == Done(1, more=True)
+        assert [row.used for row in await t.driver.read(AllLimits())] == [0, 1]
+        assert [one.permits for one in await t.jobs([job.id, free.id])] == [("type:work",), ()]
+        assert await t.maintain(RecountLimits()) == Done(0)
 
     @promise
     async def test_a_job_without_a_type_is_refused(self, t: Trial) -> None:

@@ -89,6 +89,18 @@ class RecoveryPromises(Suite):
         assert len(await t.claim(*[f"q{n}" for n in range(5)])) == 5
 
     @promise
+    async def test_the_sweep_hands_over_only_what_needs_a_decision(self, t: Trial) -> None:
+        """A job that simply goes back is left to the next pass where this one has taken back all that it may."""
+        for bounds in ({}, {"max_lost": 2}, {"max_attempts": 2}):
+            await t.enqueue_all(2, **bounds)
+            assert len(await t.claim(limit=2)) == 2
+            t.clock.advance(LEASE)
+            assert await t.driver.expire(now=t.now, limit=1) == (1, []), bounds
+            assert await t.driver.expire(now=t.now, limit=1) == (1, []), bounds
+            for job in await t.claim():
+                await t.ack(job)
+
+    @promise
     async def test_a_bare_job_is_reclaimed_for_ever(self, t: Trial) -> None:
         """Without max_attempts and max_lost a job is taken back however often it is lost."""
         job_id = await t.enqueue()

@@ -11,7 +11,7 @@ from windlass.core.alterations import Leave, PutLimit
 from windlass.core.duties import Done, ForgetKeys, RecountLimits
 from windlass.core.queries import AllGroups, AllLimits
 from windlass.core.settle import Snoozed
-from windlass.drivers.protocol import Leadership
+from windlass.drivers.values import Leadership
 from windlass.policies import Retry
 from windlass.testing.conformance.recovery import sweep
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from windlass.core.alterations import (
     Alteration,
+    Cancel,
     Move,
     MoveBeside,
     PutLimit,
@@ -54,6 +56,32 @@ class ReorderPromises(Suite):
         assert await t.alter(MoveBeside(plain, urgent, "after", take_priority=True)) == "applied"
         assert (await t.job(plain)).priority == 5
         assert await t.order() == [urgent, plain, last]
+
+    @promise
+    async def test_only_queued_jobs_of_its_queue_and_priority_are_the_neighbours_of_a_job(self, t: Trial) -> None:
+        """Whether they are due or not: who has a number between theirs makes nothing of their order undone, and no gap."""
+        cases: tuple[dict[str, Any], ...] = ({"queue": "due"}, {"queue": "later", "run_at": t.now + MINUTE})
+        for fields in cases:
+            queue, ids = fields["queue"], list[str]()
+            for _ in range(4):
+                await t.enqueue(**{**fields, "priority": 5})
+                await t.enqueue(**{**fields, "queue": "other"})
+                await t.enqueue(queue=queue, type="gone")
+                await t.take(queue, types=("gone",))
+                await t.alter(Cancel(await t.enqueue(queue=queue, run_at=t.now + MINUTE)))
+                ids.append(await t.enqueue(**fields, type=f"work-{len(ids)}"))
+            [a, b, c, last] = ids
+            await t.alter(Cancel(last))
+            before = await t.jobs([a, b, c])
+            for same in (
+                MoveBeside(b, a, "after"), MoveBeside(b, c, "before"), Move(a, "top"),
+                MoveBeside(a, b, "before"), MoveBeside(c, b, "after"), Move(c, "bottom"),
+            ):  # fmt: skip
+                assert await t.alter(same) == "unchanged", (queue, same)
+            assert await t.jobs([a, b, c]) == before
+            await t.alter(PutQueue(queue, "dense"))
+            assert await t.alter(Renormalise(queue)) == "applied"
+            assert [job.position for job in await t.jobs([a, b, c])] == [GAP, 2 * GAP, 3 * GAP]
 
     @promise
     async def test_where_no_room_is_left_positions_are_made_afresh(self, t: Trial) -> None:
@@ -209,6 +237,26 @@ class ReorderPromises(Suite):
         assert await t.alter(MoveBeside(ready, waiting, "before")) == await t.alter(Swap(parked, waiting)) == "applied"
         assert await t.order() == [waiting, ready, parked]
         assert await t.order("nowhere") == []
+
+    @promise
+    async def test_who_comes_after_a_queue_was_dense_stands_behind(self, t: Trial) -> None:
+        """Dense positions may lie beyond the numbers from which the others come, and then come down to them, in their
+        order; where they do not, nothing moves. Those of a queue that becomes dense stay."""
+        await t.alter(PutQueue("d", "dense"))
+        ids = [await t.enqueue(queue="d") for _ in range(3)]
+        for _ in range(30):
+            await t.alter(Move((await t.order("d"))[0], "bottom"))
+        urgent = [await t.enqueue(queue="d", priority=1) for _ in range(2)]
+        before, first = await t.jobs(urgent), await t.order("d")
+        assert set(first) == {*ids, *urgent}
+        await t.alter(PutQueue("d"))
+        assert await t.order("d") == first
+        assert await t.jobs(urgent) == before
+        more = [await t.enqueue(queue="d"), await t.enqueue(queue="d", priority=1)]
+        assert await t.order("d") == [*urgent, more[1], *first[2:], more[0]]
+        rows = await t.jobs([*ids, *urgent, *more])
+        await t.alter(PutQueue("d", "dense"))
+        assert await t.jobs([*ids, *urgent, *more]) == rows
 
     @promise
     async def test_the_same_rows_always_give_the_same_order(self, t: Trial) -> None:

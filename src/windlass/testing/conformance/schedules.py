@@ -21,7 +21,7 @@ from windlass.core.alterations import (
 )
 from windlass.core.cron import next_after
 from windlass.core.queries import AllSchedules, AllTemplates, DueSchedules
-from windlass.drivers.protocol import JobQuery
+from windlass.drivers.values import JobQuery
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 from windlass.types import Job, Schedule, Template
@@ -85,12 +85,16 @@ class SchedulePromises(Suite):
     @promise
     async def test_an_archived_template_comes_back_with_a_put(self, t: Trial) -> None:
         """Archiving marks the newest version; putting it again, even as it was, makes a new one that is in use."""
+        await t.alter(template(queue="before"))
         await t.alter(template())
+        await t.alter(template(template_id="a", name="another", queue="x"))
+        await t.alter(template(template_id="a", name="another"))
         assert await t.alter(ArchiveTemplate("report")) == "applied"
         assert await t.alter(ArchiveTemplate("report")) == "unchanged"
-        assert [row.archived_at for row in await t.driver.read(AllTemplates())] == [t.now]
+        assert [row.archived_at for row in await t.driver.read(AllTemplates())] == [None, t.now]
+        assert [row.archived_at for row in await t.driver.read(AllTemplates(name="report"))] == [None, t.now]
         assert await t.alter(template()) == "applied"
-        assert [row.archived_at for row in await t.driver.read(AllTemplates())] == [None]
+        assert [row.archived_at for row in await t.driver.read(AllTemplates())] == [None, None]
         assert await t.alter(ArchiveTemplate("nothing")) == "not_found"
 
     @promise
@@ -98,9 +102,13 @@ class SchedulePromises(Suite):
         """While a schedule names it: wrong_state. Afterwards it goes with all its versions."""
         await made(t)
         await t.alter(template(queue="other"))
+        for name in ("another", "third"):
+            await t.alter(template(template_id=name, name=name))
         assert await t.alter(DeleteTemplate("report")) == "wrong_state"
+        assert await t.alter(DeleteTemplate("third")) == "applied"
         assert await t.alter(DeleteSchedule("nightly")) == "applied"
         assert await t.alter(DeleteTemplate("report")) == "applied"
+        assert [row.name for row in await t.driver.read(AllTemplates())] == ["another"]
         assert await t.driver.read(AllTemplates(name="report")) == []
         assert await t.alter(DeleteTemplate("report")) == "not_found"
 
@@ -144,6 +152,23 @@ class SchedulePromises(Suite):
         t.clock.advance(5 * HOUR)
         assert await t.alter(schedule(schedule_id="another")) == "unchanged"
         assert await stored(t) == row
+
+    @promise
+    async def test_a_change_of_what_was_seen_makes_nothing_anew(self, t: Trial) -> None:
+        """With `as_of` it changes the schedule as it was read: one that somebody changed or fired meanwhile stays as it is,
+        and one that was deleted stays away."""
+        row = await made(t)
+        assert await t.alter(schedule(overlap="skip", as_of=row.updated_at)) == "applied"
+        before = await stored(t)
+        assert before.overlap == "skip"
+        assert await t.alter(schedule(overlap="allow", as_of=row.updated_at)) == "wrong_state"
+        assert await stored(t) == before
+        await t.alter(firing(t, before))
+        assert await t.alter(schedule(overlap="allow", as_of=before.updated_at)) == "wrong_state"
+        row = await stored(t)
+        await t.alter(DeleteSchedule("nightly"))
+        assert await t.alter(schedule(overlap="allow", as_of=row.updated_at)) == "not_found"
+        assert await t.driver.read(AllSchedules()) == []
 
     @promise
     async def test_a_persons_change_outlives_the_same_code(self, t: Trial) -> None:

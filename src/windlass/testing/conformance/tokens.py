@@ -64,6 +64,11 @@ class TokenPromises(Suite):
         [token] = await t.driver.read(AllTokens())
         assert token.last_used_at == t.now
         assert await t.alter(NoteUse("nobody")) == "not_found"
+        await t.alter(create("y"))
+        t.clock.advance(NOTED_EVERY)
+        assert await t.alter(NoteUse("y")) == "applied"
+        used = {token.token_id: token.last_used_at for token in await t.driver.read(AllTokens())}
+        assert used == {"x": t.now - NOTED_EVERY, "y": t.now}
 
     @promise
     async def test_a_name_is_of_one_token_of_an_org_until_it_is_revoked(self, t: Trial) -> None:

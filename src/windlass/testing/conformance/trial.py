@@ -13,7 +13,8 @@ from windlass.core.changes import Ack, Answer, Fail, Retry, Settlement
 from windlass.core.duties import Done, Duty, Prune
 from windlass.core.queries import InOrder
 from windlass.core.settle import Execution, Outcome, settle
-from windlass.drivers.protocol import Claim, Driver, Enqueued, Extended, Leadership, Renewal
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Claim, Enqueued, Extended, Leadership, Renewal
 from windlass.records import WorkerInfo
 from windlass.types import Claimed, Job, Micros, NewJob, Run
 

@@ -17,6 +17,18 @@ CHAIN: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail"}
 
 class UniquenessPromises(Suite):
     @promise
+    async def test_a_key_that_goes_to_a_job_takes_no_other_with_it(self, t: Trial) -> None:
+        """Of a duplicate that its dedupe key found, the idempotency key leads to that job from now on; the same key of
+        another scope, and another key of this one, lead where they did."""
+        holder = await t.enqueue(dedupe_key="d")
+        keys = [("s", "other"), ("z", "k")]
+        mine = [await t.enqueue(idempotency_scope=scope, idempotency_key=key) for scope, key in keys]
+        duplicate = await t.answer(idempotency_scope="s", idempotency_key="k", dedupe_key="d")
+        assert (duplicate.id, duplicate.existed) == (holder, True)
+        again = [await t.answer(idempotency_scope=scope, idempotency_key=key) for scope, key in (*keys, ("s", "k"))]
+        assert [answer.id for answer in again] == [*mine, holder]
+
+    @promise
     async def test_a_duplicate_enqueue_changes_no_byte(self, t: Trial) -> None:
         """The first job's id comes back with existed=True; the stored row stays as it was."""
         first = await t.answer(**KEY, payload=b"1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -71,6 +72,45 @@ class UsagePromises(Suite):
             for step, by in itertools.product((0, HOUR, 5 * HOUR, DAY, 2 * DAY), (False, True)):
                 asked = UsageBy(since=since, until=until, step=step, by_queue=by, by_outcome=by)
                 assert await t.driver.read(asked) == from_hours(hours, asked), asked
+
+    @promise
+    async def test_an_end_that_is_told_late_is_counted_once_by_the_hour_and_by_the_day(self, t: Trial) -> None:
+        """Without the attempts before it, and whether its hour has been added to its day or not."""
+        t.clock.advance(DAY - t.now % DAY)
+        day, ends = t.now, (HOUR - 1, HOUR, HOUR + LATE)
+        for _ in ends:
+            await t.enqueue(max_attempts=3)
+        for job in await t.claim():
+            await t.retry(job)
+        t.clock.advance(1)
+        jobs = await t.claim(lease_for=9 * DAY)
+        t.clock.advance(HOUR + 5 * LATE)
+        await t.maintain(RollUpUsage(until=t.now))
+        for job, at in zip(jobs, ends, strict=True):
+            assert await t.ack(job, at=day + at) == "applied"
+        for until in (t.now, t.now + DAY):
+            t.clock.advance(until - t.now)
+            await t.maintain(RollUpUsage(until=t.now))
+            for step in (HOUR, DAY, 0):
+                counted = Counter[str]()
+                for row in await ask(t, step=step, by_outcome=True):
+                    counted[row.outcome] += row.runs
+                assert counted == {"failed": 3, "completed": 3}, step
+
+    @promise
+    async def test_a_bite_of_usage_takes_nothing_that_ended_later(self, t: Trial) -> None:
+        """It is full when it has as many as it may, and not where there is more behind its end. Runs or what left none."""
+        for history in ("full", "failures"):
+            ends = []
+            for _ in range(4):
+                t.clock.advance(SECOND)
+                await t.ack(await t.running(history=history))
+                ends.append(t.now)
+            t.clock.advance(2 * LATE)
+            for until, limit, done in (
+                (ends[0], 2, Done(1)), (ends[2], 2, Done(2, more=True)), (ends[2], 2, Done(0)), (ends[3], 2, Done(1)),
+            ):  # fmt: skip
+                assert await t.maintain(RollUpUsage(until=until, limit=limit)) == done
 
     @promise
     async def test_usage_tells_up_to_when_it_has_counted(self, t: Trial) -> None:

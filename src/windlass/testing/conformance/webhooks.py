@@ -249,10 +249,13 @@ class WebhookPromises(Suite):
     async def test_a_webhook_that_is_gone_is_switched_off(self, t: Trial) -> None:
         """With the reason, in the same step, and a line in the audit log; what waits for it stays."""
         await t.alter(hook(events=(DEAD,)))
+        await t.alter(hook(webhook_id="other", events=(SUCCEEDED,)))
         row = await delivered(t)
         await t.alter(ended(t, row, status="failed", disable="it is gone"))
-        [webhook] = await t.driver.read(AllWebhooks())
+        webhook, other = await t.driver.read(AllWebhooks())
         assert (webhook.enabled, webhook.disabled_reason) == (False, "it is gone")
+        assert (other.enabled, other.disabled_reason) == (True, None)
+        await t.alter(DeleteWebhook("other"))
         assert [(line.action, line.subject, line.detail) for line in await t.driver.read(AuditLog())] == [
             ("webhook.disabled", "webhook:h", '{"reason": "it is gone"}')
         ]
@@ -266,15 +269,20 @@ class WebhookPromises(Suite):
     async def test_a_webhook_that_took_something_else_stays_on(self, t: Trial) -> None:
         """Where the end says so: sent at that moment or later counts, earlier does not."""
         await t.alter(hook(events=(DEAD,)))
+        await t.alter(hook(webhook_id="other", events=(SUCCEEDED,)))
         good = await delivered(t)
         await t.alter(ended(t, good))
         sent_at = t.now
         t.clock.advance(SECOND)
+        await happened(t, SUCCEEDED)
+        await t.maintain(FanOut())
+        [elsewhere] = await due(t, "other")
+        assert await t.alter(ended(t, await taken(t, elsewhere))) == "applied"
         for since, stays in ((sent_at, True), (sent_at + 1, False)):
             bad = await delivered(t)
             await t.alter(ended(t, bad, status="failed", disable="dead", unless_sent_since=since))
-            [webhook] = await t.driver.read(AllWebhooks())
-            assert webhook.enabled is stays
+            webhook, other = await t.driver.read(AllWebhooks())
+            assert (webhook.enabled, other.enabled) == (stays, True)
 
     @promise
     async def test_a_message_is_sent_once_more_when_somebody_asks(self, t: Trial) -> None:

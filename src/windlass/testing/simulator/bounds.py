@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from windlass.clock import SECOND
 from windlass.core.alterations import Alteration, PauseLimit, PutLimit, PutQueue
 from windlass.core.limits import concerns
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 from windlass.testing.simulator.calls import Call
 from windlass.testing.simulator.conduct import require
 from windlass.testing.simulator.history import History

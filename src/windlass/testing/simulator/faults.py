@@ -22,22 +22,21 @@ from windlass.core.changes import Answer, Settlement
 from windlass.core.duties import Done, Duty
 from windlass.core.history import RUNS_LIMIT
 from windlass.core.queries import Query, R
-from windlass.drivers.protocol import (
+from windlass.drivers.untransactional import Untransactional
+from windlass.drivers.values import (
     Capabilities,
     Claim,
     Count,
     Enqueued,
     Extended,
-    Finding,
     JobQuery,
     Leadership,
     Page,
     Renewal,
-    Untransactional,
     WaitingType,
 )
 from windlass.errors import DriverClosed, StoreError, StoreUnavailable
-from windlass.records import WorkerInfo
+from windlass.records import Finding, WorkerInfo
 from windlass.testing.simulator.store import Store
 from windlass.testing.simulator.world import Process, World
 from windlass.types import Claimed, Job, Micros, NewJob, Run

@@ -19,7 +19,7 @@ from windlass.core.alterations import Cancel, Replay, Revoke
 from windlass.core.changes import OUTCOME_OF, Release, Settlement
 from windlass.core.dependencies import FAILED_BEFORE
 from windlass.core.eligibility import dispatch_order
-from windlass.drivers.protocol import Claim, Renewal
+from windlass.drivers.values import Claim, Renewal
 from windlass.testing.simulator.bounds import Bounds
 from windlass.testing.simulator.calls import Call, told
 from windlass.testing.simulator.conduct import Broken, check_said, require
@@ -225,7 +225,10 @@ class Checker:
                 require(holds(before, unit, call.now), "only the holder of a valid lease changes a job", job_id)
             elif named.count(job_id) == 1:
                 same = all(getattr(before, field) == getattr(after, field) for field in OWNED)
-                require(same, "a stale call changes nothing", f"{job_id} was answered {answer}")
+                stopped = before.group_id if (before.state, after.state) == ("queued", "cancelled") else None
+                mates = [one for one, said in zip(named, call.answer, strict=True) if said == "applied"]  # may stop it
+                by_another = stopped is not None and any(rows[self.ids[one]].group_id == stopped for one in mates)
+                require(same or by_another, "a stale call changes nothing", f"{job_id} was answered {answer}")
             if isinstance(unit, Renewal):
                 if answer in LATE and (job_id, unit.token) in self._history.running:
                     self._history.sometimes("lease_lost")

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 from windlass.core.queries import AllEvents, AllGroups, AllHolds, AllLimits, AllQueues, AllWorkers, DeliveriesOf
 from windlass.drivers.memory import MemoryDriver, inspect
 from windlass.drivers.paging import every_run
-from windlass.drivers.protocol import Driver, JobQuery
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import JobQuery
 from windlass.errors import WindlassError
 from windlass.records import Delivery, Event
 from windlass.testing.simulator.calls import Call

@@ -49,9 +49,11 @@ from windlass.drivers.http.wire import (
     WaitingCall,
     work_of,
 )
-from windlass.drivers.protocol import Count, Driver, Enqueued, Finding, Leadership, Page, WaitingType
+from windlass.drivers.protocol import Driver
+from windlass.drivers.values import Count, Enqueued, Leadership, Page, RowsHeld, WaitingType
 from windlass.errors import InvalidInput
 from windlass.principal import Principal
+from windlass.records import Finding
 from windlass.types import Job, Micros, Run
 from windlass.web.api.working import began, lease_of, within_a_day
 from windlass.web.problems import Trouble
@@ -77,15 +79,20 @@ async def enqueue(request: Request[None, EnqueueCall]) -> tuple[Enqueued, ...]:
     return tuple(await _driver(request).enqueue(call.jobs, now=site_of(request.http).now(call.now)))
 
 
-async def settle(request: Request[None, SettleCall]) -> tuple[Answer, ...]:
-    """End executions as the caller's own rules have decided. Said again with the same token: `repeated`."""
+async def settle(request: Request[None, SettleCall]) -> tuple[Answer | None, ...]:
+    """End executions as the caller's own rules have decided. Said again with the same token: `repeated`. `null`: somebody
+    holds that row, and has not let go in time; the others are stored."""
     call, site = request.body, site_of(request.http)
     now = site.now(call.now)
     for change in call.changes:
         if not isinstance(change.handle, str):
             raise InvalidInput("handle", "must be the id of the job")
     changes = call.changes if site.trusts_now else tuple(_believable(change, now) for change in call.changes)
-    return tuple(await _driver(request).settle(await _sealed(request, changes), now=now))
+    sealed = await _sealed(request, changes)
+    try:
+        return tuple(await _driver(request).settle(sealed, now=now))
+    except RowsHeld as error:
+        return tuple(error.answers)
 
 
 async def _sealed(request: Request[Any, Any], changes: Sequence[Settlement]) -> Sequence[Settlement]:

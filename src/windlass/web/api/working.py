@@ -28,7 +28,7 @@ from windlass.drivers.http.wire import (
     Woken,
     work_of,
 )
-from windlass.drivers.protocol import Claim, Extended, Renewal
+from windlass.drivers.values import Claim, Extended, Renewal
 from windlass.errors import InvalidInput
 from windlass.principal import Principal
 from windlass.types import Job, Micros
@@ -63,7 +63,7 @@ async def claim(request: Request[None, ClaimCall]) -> Taken:
     driver = site.app.client.driver
     may_repeat = call.token is not None
     jobs = await site.replies.once(
-        request.principal.actor, wish, lambda: taken(driver, wish, now) if may_repeat else driver.claim(wish, now=now)
+        request.principal.who, wish, lambda: taken(driver, wish, now) if may_repeat else driver.claim(wish, now=now)
     )
     return Taken(tuple(work_of(job) for job in jobs), wake)
 

@@ -87,7 +87,13 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 
 def short_id(value: str) -> str:
-    return value[:13]
+    """Its ends. Ids of one moment begin alike, and their ends are random."""
+    return value if len(value) <= 20 else f"{value[:8]}…{value[-8:]}"
+
+
+def id_cut(value: str) -> Markup:
+    """The same for people, who find all of it where they point."""
+    return Markup('<span title="{}">{}</span>').format(value, short_id(value))
 
 
 def part(value: str) -> str:
@@ -126,7 +132,7 @@ def linked(context: Context, text: str) -> Markup:
     for rest in parts[1:]:
         found = next(ids)
         made += (
-            Markup('<a class="link mono" href="{}">{}</a>').format(context["url"](f"/jobs/{found}"), short_id(found)) + rest
+            Markup('<a class="link mono" href="{}">{}</a>').format(context["url"](f"/jobs/{found}"), id_cut(found)) + rest
         )
     return made
 
@@ -196,6 +202,7 @@ def hour_there(context: Context, at: datetime) -> str:
 FILTERS: Final = {
     "ago": ago, "age": age, "clock": clock, "full": full, "hour_there": hour_there, "span": span, "duration": duration,
     "number": number,
-    "rate": rate, "percent": percent, "size": size, "short_id": short_id, "part": part, "slug": slug, "query": query,
+    "rate": rate, "percent": percent, "size": size, "short_id": short_id, "id_cut": id_cut,
+    "part": part, "slug": slug, "query": query,
     "sentence": sentence, "zone_name": zone_name, "plural": plural, "pairs": pairs, "headline": headline, "linked": linked,
 }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from windlass.types import End
 from windlass.web.answers import Page, Redirect
-from windlass.web.pages.formats import part
+from windlass.web.pages.formats import part, short_id
 from windlass.web.pages.shell import Sure, ask, done
 from windlass.web.request import Request
 
@@ -61,5 +61,5 @@ async def delete(request: Request[None, Sure]) -> Page | Redirect:
 
 async def _ask(request: Request[Any, Any], question: str, text: str, button: str, *, danger: bool = False) -> Page:
     job = (await request.admin.job(request.path["id"])).job  # what is not there is told before anything is asked
-    about = f"{job.type} {job.id[:13]}. {text}"
+    about = f"{job.type} {short_id(job.id)}. {text}"
     return await ask(request, "jobs", question, about, button, back=path_of(job.id), danger=danger)

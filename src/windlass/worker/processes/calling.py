@@ -1,4 +1,4 @@
-"""One child, as the worker sees it: started, given a job, listened to, replaced when it is worn or gone."""
+"""One child, as the worker sees it: it is started, given a job, listened to, and replaced when it is worn out or gone."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ NO_TRANSACTION: Final = (
 
 
 class App(Protocol):
-    """What a child needs of `Windlass`."""
+    """What a child needs of the app."""
 
     client: Client
 
@@ -133,7 +133,8 @@ def end_as_copy(error: BaseException | None) -> NoReturn:
 
 
 class ToldContext(Context):
-    """What a handler tells goes to the worker at once, so that it is known when the child dies."""
+    """The context of a handler in a child. What it reports goes to the worker at once, so that it is known if the child
+    dies."""
 
     __slots__ = ("_execution", "_told")
 
@@ -155,7 +156,7 @@ class ToldContext(Context):
 
 
 class Execution:
-    """One job in this child, as its context sees it."""
+    """One job in this child, for its context."""
 
     def __init__(self, job: Claimed, wire: Wire, client: Client, kit: Kit) -> None:
         self.job = job
@@ -293,7 +294,7 @@ async def _interruptible(
 
 
 class OutOfReach:
-    """A store that is in another process's memory."""
+    """The store of an app whose store is in the memory of another process."""
 
     def __getattr__(self, name: str) -> Any:
         raise InvalidInput("store", UNREACHABLE)

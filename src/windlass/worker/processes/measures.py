@@ -1,4 +1,4 @@
-"""What a run costs its process: CPU, and the most memory that it used. And a bound for the latter."""
+"""Measures what a run costs its process: CPU, and the most memory that it used. Also limits that memory."""
 
 from __future__ import annotations
 

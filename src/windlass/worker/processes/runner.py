@@ -33,7 +33,7 @@ log: Final = logging.getLogger("windlass.worker")
 
 
 class Processes(Lineup):
-    """`children` handlers at once. The same face as `Slots` and `Threads`."""
+    """`children` handlers at once, in processes. Same interface as `Slots` and `Threads`."""
 
     def __init__(
         self, client: Client, finisher: Finisher, settler: Settler, *, size: int, target: str | None,

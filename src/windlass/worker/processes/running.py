@@ -1,4 +1,6 @@
-"""One program, as the worker sees it: started without a shell, its output kept in the run's log, its files looked for."""
+"""One program, as the worker sees it: started without a shell, its output written to the log of the run, its files
+collected.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ FINISHES: Final = 0.5  # seconds in which output may still come when the program
 
 
 class Output:
-    """What a program prints, on its way to the log. The end of it is remembered: it usually says what went wrong."""
+    """The output of a program on its way to the log. Its end is remembered, because that usually says what went wrong."""
 
     def __init__(self, held: Held) -> None:
         self._held = held

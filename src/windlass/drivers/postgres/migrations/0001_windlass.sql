@@ -157,8 +157,11 @@ create table windlass.jobs (
 
 alter sequence windlass.jobs_seq owned by windlass.jobs.seq;
 
--- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
+-- Each index is partial, so that a row sits in those only whose question it may answer: while it is queued, of what is ready or
+-- not, of its turn and of what it waits for; while it runs, of leases; when it has ended, of ends, of what it owes and of the
+-- dead; and as long as it is there, or open, in those of its group, keys, chain and schedule.
 create index jobs_ready    on windlass.jobs (queue, priority desc, position, created_at, seq) where ready and state = 'queued';
+create index jobs_unready  on windlass.jobs (queue, priority desc, position, created_at, seq) where case when not ready then state end = 'queued';  -- so said, no claim thinks of it
 create index jobs_fair     on windlass.jobs (queue, share, priority desc, position, created_at, seq) where share is not null and ready and state = 'queued';
 create index jobs_waiting  on windlass.jobs (queue, run_at, seq) where not ready and waiting_on = 0 and parked_on is null and state = 'queued';
 create index jobs_parked   on windlass.jobs (parked_on, queue, type, share, priority desc, position, created_at, seq) where parked_on is not null and state = 'queued';
@@ -367,6 +370,7 @@ create table windlass.groups (
   cancelled   bigint  not null default 0 check (cancelled >= 0),
   created_at  timestamptz not null,
   finished_at timestamptz,
+  kept_by     bigint,                                       -- of a large one, what retention last found: the seq of a member that keeps it; -t: at t, none
   constraint members_conserved check (total = remaining + succeeded + failed + cancelled),
   constraint ends_with_the_last check ((remaining = 0) = (finished_at is not null))
 );
@@ -422,6 +426,7 @@ create table windlass.queues (
   paused_at  timestamptz,
   age_after  bigint,                                        -- a job that waits for so long gets one more priority
   age_to     integer,                                       -- up to this one
+  turning    text,                                          -- json: how far one that has become fair, or strict, is so
   created_at timestamptz not null,
   updated_at timestamptz not null,
   constraint ageing_whole check ((age_after is null) = (age_to is null) and (age_after is null or age_after > 0))
@@ -721,11 +726,11 @@ end $$;
 -- moved; new ones come last. A key that is taken is answered with the job that holds it, and `created` is false.
 
 create function windlass.check_name(field text, value text) returns void language plpgsql immutable as $$
-begin  -- core/admission.py: check_name
+begin  -- core/fields.py: check_name
   if value is null or btrim(value) = '' then
     raise exception '%: must not be empty', field using errcode = 'invalid_parameter_value';
-  elsif length(value) > 200 or value ~ '[\x01-\x1f\x7f-\xa0\xad\u2028\u2029\ue000-\uf8ff\ufff9-\uffff]' then
-    raise exception '%: must be printable text of at most 200 characters', field using errcode = 'invalid_parameter_value';
+  elsif length(value) > 200 or octet_length(value) > 512 or value ~ '[\x01-\x1f\x7f-\xa0\xad\u2028\u2029\ue000-\uf8ff\ufff9-\uffff]' then
+    raise exception '%: must be printable text of at most 200 characters and 512 bytes', field using errcode = 'invalid_parameter_value';
   end if;
 end $$;
 
@@ -763,15 +768,9 @@ $$;
 
 -- Of the queued jobs of a queue and priority: from each partial index, since a plain max() would read every job that ever was.
 create function windlass.last_position(named text, rank integer) returns bigint language sql stable as $$
-  select max(position) from (
-    (select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and ready order by position desc limit 1)
-    union all
-    select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
-    union all
-    select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and parked_on is not null
-    union all
-    select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and waiting_on > 0
-  ) as last
+  select greatest(
+    (select position from windlass.jobs where queue = named and priority = rank and state = 'queued' and ready order by position desc limit 1),
+    (select position from windlass.jobs where queue = named and priority = rank and case when not ready then state end = 'queued' order by position desc limit 1))
 $$;
 
 create function windlass.enqueue(
@@ -823,8 +822,8 @@ begin
     raise exception 'run_at, delay, idempotency_for: must lead to a moment from 1970 on and before the year 9999' using errcode = 'invalid_parameter_value';
   elsif enqueue.max_attempts is null or enqueue.max_attempts < 1 then
     raise exception 'max_attempts: must be at least 1' using errcode = 'invalid_parameter_value';
-  elsif length(my_key) > 1000 or length(my_dedupe) > 1000 then
-    raise exception 'idempotency_key, dedupe_key: at most 1000 characters; hash what is longer' using errcode = 'invalid_parameter_value';
+  elsif octet_length(my_key) > 1000 or octet_length(my_dedupe) > 1000 then
+    raise exception 'idempotency_key, dedupe_key: at most 1000 bytes; hash what is longer' using errcode = 'invalid_parameter_value';
   elsif enqueue.headers is not null and (jsonb_typeof(enqueue.headers) <> 'object'
         or exists (select from jsonb_each(case jsonb_typeof(enqueue.headers) when 'object' then enqueue.headers else '{}' end) where jsonb_typeof(value) <> 'string')) then
     raise exception 'headers: must be a JSON object of texts' using errcode = 'invalid_parameter_value';

@@ -15,13 +15,14 @@ select asked, last.id, last.seq, last.state from chain cross join lateral (
 
 -- name: lock_open
 -- Those that have not ended, in the order of their numbers. Who comes with a parent that is dead is skipped, which makes
--- runs; who does that says so before it holds anything: see `hold_runs`.
-with nothing as (update windlass.runs set status = status where false)
-select seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq for update;
+-- runs; who does that says so before it holds anything: see `hold_claims`. Who counts by several limits holds jobs in another
+-- order.
+with nothing as (delete from windlass.barrier where false)
+select seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq for no key update;
 
 -- name: lock_open_for_long
 -- The same without a word: in a transaction that may be long, nobody should have to wait for it who makes a limit.
-select seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq for update;
+select seq, state from windlass.jobs where seq = any(:seqs::bigint[]) and finished_at is null order by seq for no key update;
 
 -- name: link_jobs
 -- Jobs that were just stored and wait for so many parents.
@@ -111,12 +112,12 @@ select parent_id, job_seq from windlass.dependencies
 
 -- name: hold_dependants
 -- Never waits: what somebody else holds is left to a sweep.
-select seq, group_id, state from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked;
+select seq, group_id, state from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for no key update skip locked;
 
 -- name: held_groups
 -- Whether each group is held. Never waits either.
 with free as materialized (
-  select group_id from windlass.groups where group_id = any(:ids::text[]) order by group_id for update skip locked
+  select group_id from windlass.groups where group_id = any(:ids::text[]) order by group_id for no key update skip locked
 )
 select groups.group_id, free.group_id is not null
   from windlass.groups left join free using (group_id) where groups.group_id = any(:ids::text[]);
@@ -150,7 +151,7 @@ update windlass.dependencies set parent_id = :child_id where parent_id = :parent
 -- Ended jobs whose dependants were not all told. What another sweep is paying is left to it. Some of those may have to be
 -- skipped, which makes runs; who does that says so before it holds anything: see `hold_claims`.
 with nothing as (delete from windlass.barrier where false)
-select id from windlass.jobs where awaited and finished_at is not null order by seq limit :limit for update skip locked;
+select id from windlass.jobs where awaited and finished_at is not null order by seq limit :limit for no key update skip locked;
 
 -- name: skip_jobs
 update windlass.jobs

@@ -21,7 +21,7 @@ select webhook_id, url, events::text, '', org_id, enabled, windlass.micros(creat
   from windlass.webhooks order by webhook_id;
 
 -- name: lock_webhooks
-select from windlass.webhooks where webhook_id = any(:ids::text[]) order by webhook_id for update;
+select from windlass.webhooks where webhook_id = any(:ids::text[]) order by webhook_id for no key update;
 
 -- name: share_webhooks
 -- None of them is removed before the deliveries to it are made.
@@ -52,7 +52,7 @@ select event, job_id, org_id, body, windlass.micros(created_at), event_id, windl
 
 -- name: lock_waiting_events
 -- Two who make deliveries wait for each other here, and the second finds nothing left to do.
-select from windlass.outbox where fanned_at is null order by event_id limit :limit for update;
+select from windlass.outbox where fanned_at is null order by event_id limit :limit for no key update;
 
 -- name: fan_events
 update windlass.outbox set fanned_at = windlass.at(:now) where event_id = any(:ids::bigint[]);
@@ -77,7 +77,7 @@ select d.event_id, d.webhook_id, e.event, e.job_id, e.org_id, e.body, windlass.m
 -- name: lock_deliveries
 select from windlass.deliveries
  where event_id = any(:events::bigint[]) and webhook_id = any(:webhooks::text[])
- order by event_id, webhook_id for update;
+ order by event_id, webhook_id for no key update;
 
 -- name: due_deliveries
 -- Of each webhook those that are due longest: a slow one does not keep the others from being seen.
@@ -115,7 +115,7 @@ select e.event_id from windlass.outbox e
        select from windlass.deliveries d join windlass.webhooks w on w.webhook_id = d.webhook_id and w.enabled
         where d.event_id = e.event_id and d.event_at = e.created_at and d.status = 'queued')
  order by e.created_at, e.event_id limit :limit
-   for update of e skip locked;
+   for no key update of e skip locked;
 
 -- name: delete_deliveries
 delete from windlass.deliveries where event_id = any(:ids::bigint[]);

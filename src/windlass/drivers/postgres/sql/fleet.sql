@@ -21,12 +21,12 @@ select id, hostname, pid, pool_size, version, queues::text, types::text, wakeups
 
 -- name: lead
 -- core/leadership.py: judge_bid. One statement: granted when nobody leads, with a new epoch; renewed for the one that leads
--- still. Two who ask at once wait for each other at the one row, and the second is judged by what the first has written. A
+-- still, and not shortened by what was asked for before. Two who ask at once wait for each other at the one row, and the second is judged by what the first has written. A
 -- duty under way holds that row too, so leadership never changes hands in the middle of one.
 insert into windlass.leader (one, worker_id, epoch, leader_until)
 select 1, :worker_id, 1, windlass.at(:until) where exists (select from windlass.workers where id = :worker_id)
 on conflict (one) do update
-   set worker_id = excluded.worker_id, leader_until = excluded.leader_until,
+   set worker_id = excluded.worker_id, leader_until = greatest(excluded.leader_until, leader.leader_until),
        epoch = leader.epoch + (leader.leader_until is null or leader.leader_until <= windlass.at(:now))::int
  where leader.leader_until is null or leader.leader_until <= windlass.at(:now) or leader.worker_id = excluded.worker_id;
 

@@ -8,7 +8,7 @@ returning group_id;
 
 -- name: lock_groups
 -- In the order of their keys; whether the end of a member may cancel others.
-select group_id, on_failure = 'stop' from windlass.groups where group_id = any(:ids::text[]) order by group_id for update;
+select group_id, on_failure = 'stop' from windlass.groups where group_id = any(:ids::text[]) order by group_id for no key update;
 
 -- name: count_members
 -- core/counters.py: count_member, as a delta.
@@ -22,12 +22,12 @@ update windlass.groups
 returning remaining;
 
 -- name: uncount_failed
--- core/counters.py: uncount_member. A dead member was brought back by a person.
-update windlass.groups set remaining = remaining + 1, failed = failed - 1, finished_at = null
+-- core/counters.py: uncount_member. A dead member was brought back by a person; what retention found of the group is over.
+update windlass.groups set remaining = remaining + 1, failed = failed - 1, finished_at = null, kept_by = null
  where group_id = :group_id and failed > 0;
 
 -- name: uncount_cancelled
-update windlass.groups set remaining = remaining + 1, cancelled = cancelled - 1, finished_at = null
+update windlass.groups set remaining = remaining + 1, cancelled = cancelled - 1, finished_at = null, kept_by = null
  where group_id = :group_id and cancelled > 0;
 
 -- name: group_rule

@@ -28,11 +28,11 @@ update windlass.reservations set status = 'EXPIRED', ended_at = windlass.at(:now
    select reservation_id from windlass.reservations
     where queue = any(:queues::text[]) and status = 'ACTIVE' and expires_at <= windlass.at(:now)
     order by reservation_id
-      for update skip locked))
+      for no key update skip locked))
 returning reservation_id, queue, reserved_by, status, windlass.micros(reserved_at), windlass.micros(granted_at), windlass.micros(expires_at), windlass.micros(ended_at);
 
 -- name: lock_hold
-select reservation_id from windlass.reservations where reservation_id = :id for update;
+select reservation_id from windlass.reservations where reservation_id = :id for no key update;
 
 -- name: has_valid_lease
 select exists (select from windlass.jobs where state = 'running' and queue = :queue and lease_expires_at > windlass.at(:now));
@@ -43,7 +43,7 @@ update windlass.jobs set lease_expires_at = claimed_at, updated_at = windlass.to
  where seq = any(array(
    select seq from windlass.jobs
     where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now) and lease_expires_at > claimed_at
-    order by seq for update skip locked));
+    order by seq for no key update skip locked));
 
 -- name: has_unfenced_lease
 -- Whom somebody else held while the lapsed ones were fenced.

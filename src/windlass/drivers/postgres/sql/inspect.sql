@@ -14,7 +14,11 @@ select seq, id, queue, type, org_id, state, ready, priority, position, windlass.
 
 -- name: lock_jobs
 -- In the order of their numbers.
-select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
+select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for no key update;
+
+-- name: try_jobs
+-- The same without waiting: those that nobody holds.
+select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for no key update skip locked;
 
 -- name: runs_unkept
 -- Whether it runs without a row of its run.

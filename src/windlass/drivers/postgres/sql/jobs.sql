@@ -101,24 +101,11 @@ returning 1;
 
 -- name: lock_queues
 -- Queues whose positions are dense: the largest one is read under this lock.
-select name from windlass.queues where positions = 'dense' and name = any(:names::text[]) order by name for update;
+select name from windlass.queues where positions = 'dense' and name = any(:names::text[]) order by name for no key update;
 
 -- name: last_position
 -- core/positions.py: dense
--- The largest position of each partial index: a plain max() would read every job that ever was.
-select max(position) from (
-  (select position from windlass.jobs where queue = :queue and priority = :priority and state = 'queued' and ready
-    order by position desc limit 1)
-  union all
-  select position from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
-  union all
-  select position from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null
-  union all
-  select position from windlass.jobs where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0
-) as last;
+select windlass.last_position(:queue, :priority::integer);
 
 -- name: insert_child
 -- The next link of a retry chain, copied from its parent in the store. core/rows.py: child_of
@@ -191,7 +178,7 @@ select id, limit_keys::text, type, org_id, tags::text from windlass.jobs where i
 
 -- name: lock_holders
 -- In the order of their numbers. core/uniqueness.py: may_touch; who is being claimed is waited for, and then left alone.
-select id from windlass.jobs where id = any(:ids::text[]) and state <> 'running' order by seq for update;
+select id from windlass.jobs where id = any(:ids::text[]) and state <> 'running' order by seq for no key update;
 
 -- name: touch
 update windlass.jobs set updated_at = windlass.touched(updated_at, :now) where id = :id and state <> 'running';

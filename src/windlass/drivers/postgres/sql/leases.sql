@@ -1,43 +1,28 @@
 -- Claiming, extending and taking back. core/eligibility.py holds the same rules in Python.
 -- Rows are addressed by `seq = any(array)`: the planner takes an index for that whatever it believes of their number.
 
--- name: claim_one
--- The common claim: one queue, one statement. Picking locks what it takes and steps over what others hold; the update
--- reads the locked rows by number, from behind a fence. When there is something to do first (leases to take back, jobs to
--- promote, limits or turns to respect) it takes nothing and says so in the first column. Without `look` it was done as far as others
--- allow: what they hold at this moment must not keep anybody from what is ready. Limits that concern none of the picked jobs
--- cost them little; when one does, everything is left to a transaction that locks limits first. Inside a transaction nothing
--- may be picked before that is known, because what is picked stays locked. `nothing`: see `hold_claims`.
-with nothing as (delete from windlass.barrier where false), glance as materialized (
-  select closed,
-         case when fair or exists (select from windlass.limits where key in ('global', 'queue:' || :queue))
-                or exists (select from windlass.limits where wake_at <= windlass.at(:now))
-                or (not :look and exists (select from windlass.limits)) then 2
-              when :look and ((:reclaim and (exists (
-                      select from windlass.jobs
-                       where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now)
-                         and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
-                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts))
-                      or exists (
-                      select from windlass.reservations
-                       where queue = :queue and status = 'ACTIVE' and expires_at <= windlass.at(:now))))
-                or (not closed and exists (
-                      select from windlass.jobs
-                       where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
-                         and run_at <= windlass.at(:now)))) then 1
-              else 0 end as todo
-    from (select exists (select from windlass.queues where name = :queue and paused_at is not null)
-              or exists (select from windlass.reservations where queue = :queue and status = 'ACTIVE') as closed,
-                 exists (select from windlass.queues where name = :queue and fairness = 'fair') as fair) as queue
-), picked as materialized (
-  select seq, type, org_id, limit_keys, tags from windlass.jobs
-   where (select todo = 0 and not closed from glance)
-     and queue = :queue and state = 'queued' and ready
-     and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
-   order by priority desc, position, created_at, seq
-   limit :limit
-     for update skip locked
-), barred as materialized (
+-- piece: plain_loss
+-- That a lapsed lease needs no decision (core/eligibility.py: needs_decision).
+crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
+and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts);
+
+-- piece: wanted
+-- core/eligibility.py: is_wanted
+(:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead');
+
+-- piece: claimed
+-- These columns follow windlass.types.Claimed.
+seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions,
+skipped, lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id,
+windlass.micros(created_at), codec, payload, headers::text, permits::text, history;
+
+-- piece: left_waiting
+-- Somebody may wait for a permit of a limit that was removed: ops/limits.py: go_on
+exists (select from windlass.meta where key = 'unbarred' and value <> '[]');
+
+-- piece: lease
+-- What was picked is leased and its runs are opened, unless a limit concerns one of them.
+barred as materialized (
   select case when exists (select from windlass.limits) then exists (
            select from windlass.limits where key = any(array(
              select 'type:' || type from picked union select 'org:' || org_id from picked
@@ -59,11 +44,46 @@ with nothing as (delete from windlass.barrier where false), glance as materializ
          template_version, (select windlass.at(:now)), (select windlass.at(:started_at)),
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased where history is null
-)
-select case when todo = 0 and (select barred from barred) then 2 else todo end,
-       seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, permits::text, history
+);
+
+-- name: claim_one
+-- The common claim: one queue, one statement. Picking locks what it takes and steps over what others hold; the update
+-- reads the locked rows by number, from behind a fence. When there is something to do first (leases to take back, jobs to
+-- promote, limits or turns to respect) it takes nothing and says so in the first column. Without `look` it was done as far as others
+-- allow: what they hold at this moment must not keep anybody from what is ready. Limits that concern none of the picked jobs
+-- cost them little; when one does, everything is left to a transaction that locks limits first. Inside a transaction nothing
+-- may be picked before that is known, because what is picked stays locked. `nothing`: see `hold_claims`.
+with nothing as (delete from windlass.barrier where false), glance as materialized (
+  select closed,
+         case when fair or exists (select from windlass.limits where key in ('global', 'queue:' || :queue))
+                or exists (select from windlass.limits where wake_at <= windlass.at(:now))
+                or (not :look and exists (select from windlass.limits)) then 2
+              when :look and ((:reclaim and (exists (
+                      select from windlass.jobs
+                       where state = 'running' and queue = :queue and lease_expires_at <= windlass.at(:now)
+                         and <plain_loss>)
+                      or exists (
+                      select from windlass.reservations
+                       where queue = :queue and status = 'ACTIVE' and expires_at <= windlass.at(:now))))
+                or (not closed and exists (
+                      select from windlass.jobs
+                       where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
+                         and run_at <= windlass.at(:now)))) then 1
+              else 0 end as todo
+    from (select exists (select from windlass.queues where name = :queue and paused_at is not null)
+              or exists (select from windlass.reservations where queue = :queue and status = 'ACTIVE') as closed,
+                 exists (select from windlass.queues where name = :queue and fairness = 'fair') as fair) as queue
+), picked as materialized (
+  select seq, type, org_id, limit_keys, tags from windlass.jobs
+   where (select todo = 0 and not closed from glance)
+     and queue = :queue and state = 'queued' and ready
+     and <wanted>
+   order by priority desc, position, created_at, seq
+   limit :limit
+     for no key update skip locked
+), <lease>
+select case when todo = 0 and ((select barred from barred) or (seq is null and <left_waiting>)) then 2 else todo end,
+       <claimed>
   from glance left join leased on true
  order by priority desc, position, created_at, seq;
 
@@ -86,47 +106,23 @@ glance as materialized (
        select seq, type, org_id, limit_keys, tags from windlass.jobs
         where (select not closed and todo = 0 from glance) and low = high
           and queue = :queue and state = 'queued' and ready and priority = low and position >= floor
-          and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+          and <wanted>
         order by priority desc, position, created_at, seq
         limit :limit
-          for update skip locked) as behind
+          for no key update skip locked) as behind
      union all
      select * from (
        select seq, type, org_id, limit_keys, tags from windlass.jobs
         where (select not closed and todo = 0 from glance) and low < high
           and queue = :queue and state = 'queued' and ready and priority > low and priority < high
-          and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+          and <wanted>
         order by priority desc, position, created_at, seq
         limit :limit
-          for update skip locked) as between_levels) as taken
+          for no key update skip locked) as between_levels) as taken
    limit :limit
-), barred as materialized (
-  select case when exists (select from windlass.limits) then exists (
-           select from windlass.limits where key = any(array(
-             select 'type:' || type from picked union select 'org:' || org_id from picked
-              union select jsonb_array_elements_text(limit_keys) from picked
-              union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
-), leased as (
-  update windlass.jobs
-     set state = 'running', lease_token = :token, lease_expires_at = (select windlass.at(:expires_at)), worker_id = :worker_id,
-         claimed_at = (select windlass.at(:now)), started_at = (select windlass.at(:started_at)), executions = executions + 1,
-         progress = null, progress_note = null, updated_at = windlass.later(updated_at, (select windlass.at(:now)))
-   where seq = any(array(select seq from picked where not (select barred from barred)))
-  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
-            position, template_id, template_version, queued_at, run_at
-), opened as (
-  insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
-                             claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || windlass.in_hex(seq), :worker_id, org_id, queue, type, template_id,
-         template_version, (select windlass.at(:now)), (select windlass.at(:started_at)),
-         greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
-    from leased where history is null
-)
+), <lease>
 select case when todo = 0 and (select barred from barred) then 2 else todo end, position,
-       seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, permits::text, history
+       <claimed>
   from glance left join leased on true
  order by priority desc, position, created_at, seq;
 
@@ -151,8 +147,7 @@ with nothing as (delete from windlass.barrier where false), open_queues as mater
               when :look and ((:reclaim and (exists (
                       select from windlass.jobs
                        where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
-                         and crash_policy = 'requeue' and cancel_requested_at is null and (max_lost = 0 or lost + 1 < max_lost)
-                         and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts))
+                         and <plain_loss>)
                       or exists (
                       select from windlass.reservations
                        where queue = any(:queues::text[]) and status = 'ACTIVE' and expires_at <= windlass.at(:now))))
@@ -165,72 +160,51 @@ with nothing as (delete from windlass.barrier where false), open_queues as mater
   select open_queues.queue, head.* from open_queues cross join lateral (
     select priority, position, created_at, seq from windlass.jobs
      where jobs.queue = open_queues.queue and state = 'queued' and ready
-       and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+       and <wanted>
      order by priority desc, position, created_at, seq
      limit :each) as head
    where (select todo from glance) = 0
+), first as materialized (
+  select * from few order by priority desc, position, created_at, seq limit :limit
 ), deep as materialized (
-  select queue from (
-    select queue from few order by priority desc, position, created_at, seq limit :limit) as first
-   where :each < :limit group by queue having count(*) = :each
+  select queue from first where :each < :limit group by queue having count(*) = :each
 ), heads as materialized (
+  select queue, seq from first where not exists (select from deep)
+  union all
   select queue, seq from (
-    select * from few where queue not in (select queue from deep)
-    union all
-    select deep.queue, head.* from deep cross join lateral (
-      select priority, position, created_at, seq from windlass.jobs
-       where jobs.queue = deep.queue and state = 'queued' and ready
-         and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
-       order by priority desc, position, created_at, seq
-       limit :limit) as head) as found
-   order by priority desc, position, created_at, seq
-   limit :limit
+    select * from (
+      select * from few where queue not in (select queue from deep)
+      union all
+      select deep.queue, head.* from deep cross join lateral (
+        select priority, position, created_at, seq from windlass.jobs
+         where jobs.queue = deep.queue and state = 'queued' and ready
+           and <wanted>
+         order by priority desc, position, created_at, seq
+         limit :limit) as head) as found
+     order by priority desc, position, created_at, seq
+     limit :limit) as deeper
+   where exists (select from deep)
 ), shares as materialized (
   select queue, count(*) as jobs from heads group by queue
 ), picked as materialized (
   select taken.* from shares cross join lateral (
     select seq, type, org_id, limit_keys, tags from windlass.jobs
      where jobs.queue = shares.queue and state = 'queued' and ready
-       and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+       and <wanted>
      order by priority desc, position, created_at, seq
      limit shares.jobs
-       for update skip locked) as taken
-), barred as materialized (
-  select case when exists (select from windlass.limits) then exists (
-           select from windlass.limits where key = any(array(
-             select 'type:' || type from picked union select 'org:' || org_id from picked
-              union select jsonb_array_elements_text(limit_keys) from picked
-              union select 'tag:' || jsonb_array_elements_text(tags) from picked))) else false end as barred
-), leased as (
-  update windlass.jobs
-     set state = 'running', lease_token = :token, lease_expires_at = (select windlass.at(:expires_at)), worker_id = :worker_id,
-         claimed_at = (select windlass.at(:now)), started_at = (select windlass.at(:started_at)), executions = executions + 1,
-         progress = null, progress_note = null, updated_at = windlass.later(updated_at, (select windlass.at(:now)))
-   where seq = any(array(select seq from picked where not (select barred from barred)))
-  returning seq, id, type, queue, org_id, priority, timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-            retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history,
-            position, template_id, template_version, queued_at, run_at
-), opened as (
-  insert into windlass.runs (job_seq, attempt_no, run_id, worker_id, org_id, queue, type, template_id, template_version,
-                             claimed_at, started_at, wait_us)
-  select seq, executions, :prefix || windlass.in_hex(seq), :worker_id, org_id, queue, type, template_id,
-         template_version, (select windlass.at(:now)), (select windlass.at(:started_at)),
-         greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
-    from leased where history is null
-)
+       for no key update skip locked) as taken
+), <lease>
 select case when todo = 0 and (select barred from barred) then 2
-            when todo = 0 and (select count(*) from heads) > (select count(*) from picked) then 3 else todo end,
-       seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, permits::text, history
+            when todo = 0 and (select count(*) from heads) > (select count(*) from picked) then 3
+            when todo = 0 and seq is null and <left_waiting> then 2 else todo end,
+       <claimed>
   from glance left join leased on true
  order by priority desc, position, created_at, seq;
 
 -- name: claimed_before
 -- What a claim took whose reply was lost: nobody else writes this token.
-select 0, jobs.seq, id, jobs.type, jobs.queue, jobs.org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost,
-       max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec,
-       payload, headers::text, permits::text, history
+select 0, <claimed>
   from windlass.jobs
  where state = 'running' and queue = any(:queues::text[]) and lease_expires_at = windlass.at(:expires_at) and lease_token = :token
  order by priority desc, position, created_at, seq;
@@ -260,7 +234,7 @@ update windlass.jobs set ready = true, updated_at = windlass.touched(updated_at,
         and run_at <= windlass.at(:now)
       order by run_at
       limit :bite
-        for update skip locked) as due
+        for no key update skip locked) as due
     limit :bite))
 returning seq;
 
@@ -272,7 +246,7 @@ select queue from unnest(:queues::text[]) as asked (queue)
 -- name: take
 -- Those of the picked rows that are still there and that nobody else holds. Said so that no index of ready jobs is thought of.
 select seq from windlass.jobs where seq = any(:seqs::bigint[]) and case when ready then state end = 'queued'
- order by seq for update skip locked;
+ order by seq for no key update skip locked;
 
 -- name: claim
 -- Rows that are locked already, each with its permits.
@@ -293,9 +267,7 @@ with leased as (
          greatest(:now - windlass.micros(greatest(queued_at, run_at)), 0)
     from leased where history is null
 )
-select 0, seq, id, type, queue, org_id, priority, windlass.micros(greatest(queued_at, run_at)), timeout_ns, attempts, executions, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, windlass.micros(created_at), codec, payload,
-       headers::text, permits::text, history
+select 0, <claimed>
   from leased;
 
 -- name: keep_runs
@@ -314,7 +286,7 @@ on conflict do nothing;
 -- Never waits: a row that somebody holds is stepped over and asked for again. The true start of runs that were claimed
 -- before their handler began is written with it. `:seqs` is sorted; see `ack`.
 with locked as materialized (
-  select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
+  select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for no key update skip locked
 ), extended as (
   update windlass.jobs
      set lease_expires_at = case when windlass.at(:now + :overtaken_by) < updated_at
@@ -341,9 +313,7 @@ select seq, expires_at, wish from extended;
 with nothing as (delete from windlass.barrier where false)
 select seq, permits::text, history, lease_token, windlass.micros(claimed_at) from windlass.jobs
  where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)
-   and crash_policy = 'requeue' and cancel_requested_at is null
-   and (max_lost = 0 or lost + 1 < max_lost)
-   and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)
+   and <plain_loss>
  order by lease_expires_at, seq
  limit :bite;
 
@@ -355,10 +325,8 @@ with locked as materialized (
          started_at, queued_at, run_at
     from windlass.jobs
    where seq = any(:seqs::bigint[]) and state = 'running' and lease_expires_at <= windlass.at(:now)
-     and crash_policy = 'requeue' and cancel_requested_at is null
-     and (max_lost = 0 or lost + 1 < max_lost)
-     and (max_attempts = 0 or greatest(attempts + 1, executions - skipped) < max_attempts)
-   order by seq for update skip locked
+     and <plain_loss>
+   order by seq for no key update skip locked
 ), expired as (
   update windlass.jobs
      set state = 'queued', ready = true, run_at = null, lost = least(lost + 1, 9007199254740992), last_token = lease_token, last_outcome = 'expire',

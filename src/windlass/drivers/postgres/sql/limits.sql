@@ -12,19 +12,19 @@ select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_
 with nothing as (delete from windlass.barrier where false)
 select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
        windlass.micros(paused_at), declared
-  from windlass.limits where key = any(:keys::text[]) order by key for update;
+  from windlass.limits where key = any(:keys::text[]) order by key for no key update;
 
 -- name: hold_limits
 -- The same for one who need not know what they say.
 with nothing as (delete from windlass.barrier where false)
-select key from windlass.limits where key = any(:keys::text[]) order by key for update;
+select key from windlass.limits where key = any(:keys::text[]) order by key for no key update;
 
 -- name: try_limits
 -- For those who hold limits that come later in the order: what somebody else holds is not waited for, and told.
 with nothing as (delete from windlass.barrier where false), free as materialized (
   select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at) as refilled_at,
          windlass.micros(wake_at) as wake_at, weight, windlass.micros(paused_at) as paused_at, declared
-    from windlass.limits where key = any(:keys::text[]) order by key for update skip locked
+    from windlass.limits where key = any(:keys::text[]) order by key for no key update skip locked
 )
 select key, free.max_used, free.used, free.per_second, free.burst, free.tokens, free.refilled_at, free.wake_at, free.weight,
        free.paused_at, free.declared, free.used is not null
@@ -122,7 +122,7 @@ with first as materialized (
     select seq from windlass.jobs
      where parked_on = asked.key and state = 'queued' and jobs.queue = asked.queue and jobs.type = asked.type and share is null
      order by share, priority desc, position, created_at, seq limit asked.room
-       for update skip locked) as first
+       for no key update skip locked) as first
 ), through as (
   update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
    where seq = any(array(select seq from first))
@@ -130,18 +130,29 @@ with first as materialized (
 select place from first;
 
 -- name: unpark_all
--- Of keys that bound nobody.
+-- Of keys that bound nobody, so many at a time.
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
-   select seq from windlass.jobs where parked_on = any(:keys::text[]) and state = 'queued' for update skip locked))
+   select seq from windlass.jobs where parked_on = any(:keys::text[]) and state = 'queued' limit :limit for no key update skip locked))
 returning seq;
 
 -- name: unpark_these
 update windlass.jobs set ready = true, parked_on = null, updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs where seq = any(:seqs::bigint[]) and case when parked_on is not null then state end = 'queued'
-    order by seq for update skip locked))
+    order by seq for no key update skip locked))
 returning seq;
+
+-- name: unbarred
+-- Keys whose limits were removed while more waited for them than go at a time: a json array. Who removes one is not waited for.
+select value from windlass.meta where key = 'unbarred' and value <> '[]' for no key update skip locked;
+
+-- name: leave_unbarred
+insert into windlass.meta (key, value) values ('unbarred', jsonb_build_array(:key::text)::text)
+on conflict (key) do update set value = (meta.value::jsonb || jsonb_build_array(:key::text))::text;
+
+-- name: keep_unbarred
+update windlass.meta set value = :keys where key = 'unbarred';
 
 -- name: parked_shares
 -- Whose jobs of a kind wait for a key, found by jumping through the index.
@@ -195,9 +206,10 @@ update windlass.jobs set permits = coalesce(permits, '[]') || to_jsonb(:key::tex
  where seq = any(array(
    select seq from windlass.jobs
     where state = 'running' and not coalesce(permits ? :key, false)
-      and case :kind when 'global' then true when 'queue' then queue = :name when 'type' then type = :name
-                     when 'org' then org_id = :name when 'tag' then tags ? :name else limit_keys ? :key end
-    order by seq for update));
+      and (case :kind when 'global' then true when 'queue' then queue = :name when 'type' then type = :name
+                      when 'org' then org_id = :name when 'tag' then tags ? :name end
+           or limit_keys ? :key)
+    order by seq for no key update));
 
 -- name: count_holders
 select count(*) from windlass.jobs where state = 'running' and permits ? :key;
@@ -214,19 +226,29 @@ on conflict (key) do update set max_used = excluded.max_used, used = excluded.us
 delete from windlass.limits where key = :key returning key;
 
 -- name: miscounted
--- Limits whose permits are not those of the jobs that run, or that a running job should hold and does not.
-with holding as materialized (
-  select queue, type, org_id, limit_keys, tags, coalesce(permits, '[]') as permits from windlass.jobs where state = 'running'
+-- Limits whose permits are not those of the jobs that run, or that a running job should hold and does not. Each running job is
+-- asked once which keys it holds and which it should: as many limits as there are times as many jobs as run is too much.
+-- Grouped and not joined, so that it stays so whatever the planner believes.
+with running as materialized (
+  select seq, queue, type, org_id, limit_keys, tags, permits from windlass.jobs where state = 'running'
 ), held as materialized (
-  select key, count(*) as permits from holding cross join lateral jsonb_array_elements_text(permits) as key group by key
+  select distinct seq, key from running cross join lateral jsonb_array_elements_text(permits) as key
+), due as materialized (
+  select seq, key from running cross join lateral (
+    select unnest(array['global', 'queue:' || queue, 'type:' || type, 'org:' || org_id])
+    union all select jsonb_array_elements_text(limit_keys)
+    union all select 'tag:' || tag from jsonb_array_elements_text(tags) as tag) as keys (key)
+   where key is not null
+), missed as materialized (
+  select seq, key from due except select seq, key from held
 )
-select key, used, coalesce(held.permits, 0) from windlass.limits left join held using (key)
- where used <> coalesce(held.permits, 0)
-    or exists (select from holding
-                where not holding.permits ? limits.key
-                  and (limits.key in ('global', 'queue:' || queue, 'type:' || type, 'org:' || org_id)
-                       or limit_keys ? limits.key
-                       or (limits.key like 'tag:%' and tags ? substr(limits.key, 5))))
+select key, used, held from (
+  select key, max(used) as used, sum(held) as held, sum(missed) as missed from (
+    select key, used, 0 as held, 0 as missed from windlass.limits
+    union all select key, null, 1, 0 from held
+    union all select key, null, 0, 1 from missed) as every
+   group by key) as counted
+ where used is not null and (used <> held or missed > 0)
  order by key limit :limit;
 
 -- name: limit_uses
@@ -237,19 +259,32 @@ select asked.key,
   from unnest(:keys::text[]) as asked (key) order by asked.key collate "C";
 
 -- name: refilling
--- Limits that somebody waits for, and those that cap what a claim takes.
+-- Limits that somebody in these queues waits for, and those that cap what a claim takes, where there is anything to take.
 select key, max_used, used, per_second, burst, tokens, windlass.micros(refilled_at), windlass.micros(wake_at), weight,
        windlass.micros(paused_at), declared
-  from windlass.limits where wake_at is not null or (per_second is not null and key = any(:keys::text[]));
+  from windlass.limits
+ where (per_second is not null and key = any(:keys::text[]) and exists (
+          select from unnest(:queues::text[]) as served (queue)
+           where (limits.key = 'global' or limits.key = 'queue:' || served.queue)
+             and coalesce(
+               (select true from windlass.jobs where jobs.queue = served.queue and state = 'queued' and ready
+                 order by priority desc limit 1),
+               (select true from windlass.jobs
+                 where jobs.queue = served.queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
+                   and run_at <= windlass.at(:now) order by run_at limit 1), false)))
+    or (wake_at is not null and exists (
+          select from unnest(:queues::text[]) as served (queue) cross join lateral (
+            select true from windlass.jobs
+             where parked_on = limits.key and state = 'queued' and jobs.queue = served.queue order by jobs.type limit 1) as waits));
 
 -- ---------------------------------------------------------------------------------------------------------------- turns
 
 -- name: pick_limited
 -- The one total order (core/eligibility.py: dispatch_order) over one queue, without locks, with what is asked of limits;
--- `passed` are jobs that others hold. core/eligibility.py: is_wanted
+-- `passed` are jobs that others hold.
 select -priority::bigint, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, share from windlass.jobs
  where queue = :queue and state = 'queued' and ready
-   and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+   and <wanted>
    and seq <> all(:passed::bigint[])
  order by priority desc, position, created_at, seq
  limit :limit;
@@ -260,7 +295,7 @@ select found.* from unnest(:shares::text[], :counts::bigint[]) as asked (share, 
   select -priority::bigint, position, windlass.micros(created_at), seq, limit_keys::text, type, org_id, tags::text, jobs.share
     from windlass.jobs
    where queue = :queue and jobs.share = asked.share and state = 'queued' and ready
-     and (:types::text[] is null or type = any(:types::text[])) and (not :unhandled or on_unknown = 'dead')
+     and <wanted>
      and seq <> all(:passed::bigint[])
    order by priority desc, position, created_at, seq
    limit asked.count) as found;
@@ -303,21 +338,119 @@ on conflict (queue, share) do update
 -- core/fairness.py: is_past
 delete from windlass.shares where finish <= (select max(started) from windlass.shares as latest where latest.queue = shares.queue);
 
--- name: adopt
+-- name: ready_level
+-- The highest priority below this one that a ready job of a queue has.
+select priority from windlass.jobs
+ where queue = :queue and state = 'queued' and ready and priority < :priority::bigint order by priority desc limit 1;
+
+-- name: ready_edge
+-- How far a bite may look among the ready jobs of a queue that have one priority, from a place on: the last of so many, none
+-- where there are fewer.
+select position, windlass.micros(created_at), seq from windlass.jobs
+ where queue = :queue and state = 'queued' and ready and priority = :priority::bigint
+   and (position, created_at, seq) > (:position::bigint, windlass.at(:created_at), :after::bigint)
+ order by position, created_at, seq limit 1 offset :visits - 1;
+
+-- name: ready_with
+-- Of the same those with a turn, or without one.
+select position, windlass.micros(created_at), seq from (
+  select position, created_at, seq, share from windlass.jobs
+   where queue = :queue and state = 'queued' and ready and priority = :priority::bigint
+     and (position, created_at, seq) > (:position::bigint, windlass.at(:created_at), :after::bigint)
+   order by position, created_at, seq limit :visits) as visited
+ where (share is not null) = :shared
+ order by position, created_at, seq;
+
+-- name: waiting_edge
+-- The same of those that wait for their time.
+select windlass.micros(run_at), seq from windlass.jobs
+ where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
+   and (run_at, seq) > (windlass.at(:run_at), :after::bigint)
+ order by run_at, seq limit 1 offset :visits - 1;
+
+-- name: waiting_with
+select windlass.micros(run_at), seq from (
+  select run_at, seq, share from windlass.jobs
+   where queue = :queue and state = 'queued' and not ready and waiting_on = 0 and parked_on is null
+     and (run_at, seq) > (windlass.at(:run_at), :after::bigint)
+   order by run_at, seq limit :visits) as visited
+ where (share is not null) = :shared
+ order by run_at, seq;
+
+-- name: blocked_edge
+-- The same of those that wait for others.
+select seq from windlass.jobs
+ where queue = :queue and state = 'queued' and waiting_on > 0 and seq > :after
+ order by seq limit 1 offset :visits - 1;
+
+-- name: blocked_with
+select seq from (
+  select seq, share from windlass.jobs
+   where queue = :queue and state = 'queued' and waiting_on > 0 and seq > :after
+   order by seq limit :visits) as visited
+ where (share is not null) = :shared
+ order by seq;
+
+-- name: unshared_parked
+select seq from windlass.jobs
+ where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share is null limit :limit;
+
+-- name: running_with
+-- They may come back.
+select seq from windlass.jobs where queue = :queue and state = 'running' and (share is not null) = :shared limit :limit;
+
+-- name: share_these
+-- What somebody holds is passed over: who holds a job may wait for a limit that is held by one who waits for a job of ours. It
+-- is adopted later.
 update windlass.jobs set share = case when org_id is null then '' else '=' || org_id end,
                          updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
-   select seq from windlass.jobs where queue = :queue and state = 'queued' and share is null
-    limit :limit for update skip locked));
+   select seq from windlass.jobs
+    where seq = any(:seqs::bigint[]) and share is null and case when true then state end in ('queued', 'running')
+    order by seq for no key update skip locked))
+returning seq;
 
--- name: share_jobs
--- A queue becomes fair, or strict again. What somebody holds is passed over: who holds a job may wait for a limit that is held
--- by one who waits for a job of ours. It is adopted later.
-update windlass.jobs set share = case when :fair then case when org_id is null then '' else '=' || org_id end end,
-                         updated_at = windlass.touched(updated_at, :now)
+-- name: turning
+-- Fair queues of whose jobs some have no turn yet; they are held. Who changes a queue holds it before any limit, so that whoever
+-- holds limits does not wait for it.
+select name, turning from windlass.queues
+ where name = any(:queues::text[]) and fairness = 'fair' and turning is not null order by name for no key update skip locked;
+
+-- name: set_turning
+update windlass.queues set turning = :place where name = :queue;
+
+-- name: shared_queues
+-- Where ready jobs have turns, found by jumping through the index.
+with recursive names (queue) as (
+  (select queue::text collate "C" from windlass.jobs where state = 'queued' and ready and share is not null order by queue limit 1)
+  union all
+  select (select later.queue::text collate "C" from windlass.jobs as later
+           where later.state = 'queued' and later.ready and later.share is not null and later.queue > names.queue
+           order by later.queue limit 1)
+    from names where names.queue is not null
+)
+select queue from names where queue is not null;
+
+-- name: turning_strict
+-- Strict queues of whose jobs some still have a turn; they are held, as those of `turning` are.
+select name, turning from windlass.queues
+ where fairness = 'strict' and turning is not null order by name for no key update skip locked;
+
+-- name: shared_parked
+select seq from windlass.jobs
+ where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share is not null limit :limit;
+
+-- name: shared_ready
+select seq from windlass.jobs where queue = :queue and state = 'queued' and ready and share is not null limit :limit;
+
+-- name: unshare_these
+-- Of a queue that takes no turns any more. What somebody holds is passed over, as in `share_these`.
+update windlass.jobs set share = null, updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
-   select seq from windlass.jobs where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair
-    order by seq for update skip locked));
+   select seq from windlass.jobs
+    where seq = any(:seqs::bigint[]) and case when share is not null then state end in ('queued', 'running')
+    order by seq for no key update skip locked))
+returning seq;
 
 -- name: age
 -- What is ready, or would be if there were a permit.
@@ -337,7 +470,7 @@ update windlass.jobs set priority = priority + 1, aged_at = windlass.at(:now), u
        order by priority desc, position, created_at, seq limit :limit))
       and case when ready or parked_on is not null then state end = 'queued'
     order by seq
-      for update skip locked))
+      for no key update skip locked))
 returning seq;
 
 -- name: ageing_queues

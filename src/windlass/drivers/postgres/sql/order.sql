@@ -1,5 +1,5 @@
 -- The order of a queue, as people change it. core/positions.py; core/rows.py: placed. Jobs that wait for their time, a
--- permit or a predecessor stand in it too, and are scanned: this serves a person, not a worker.
+-- permit or a predecessor stand in it too, in an index of their own (`jobs_unready`, which is asked for in its own words).
 
 -- name: place_after
 -- The first of the other queued jobs of a queue and priority that stand behind a place.
@@ -9,14 +9,10 @@ select position, windlass.micros(created_at), seq from (
       and (position, created_at, seq) > (:position, windlass.at(:created_at), :number) and seq <> :seq
     order by position, created_at, seq limit 1)
   union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority and state = 'queued'
-     and not ready and waiting_on = 0 and parked_on is null and (position, created_at, seq) > (:position, windlass.at(:created_at), :number) and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority and state = 'queued'
-     and parked_on is not null and (position, created_at, seq) > (:position, windlass.at(:created_at), :number) and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority and state = 'queued'
-     and waiting_on > 0 and (position, created_at, seq) > (:position, windlass.at(:created_at), :number) and seq <> :seq
+  (select position, created_at, seq from windlass.jobs
+    where queue = :queue and priority = :priority and case when not ready then state end = 'queued'
+      and (position, created_at, seq) > (:position, windlass.at(:created_at), :number) and seq <> :seq
+    order by position, created_at, seq limit 1)
 ) as place order by position, created_at, seq limit 1;
 
 -- name: place_before
@@ -27,14 +23,10 @@ select position, windlass.micros(created_at), seq from (
       and (position, created_at, seq) < (:position, windlass.at(:created_at), :number) and seq <> :seq
     order by position desc, created_at desc, seq desc limit 1)
   union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority and state = 'queued'
-     and not ready and waiting_on = 0 and parked_on is null and (position, created_at, seq) < (:position, windlass.at(:created_at), :number) and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority and state = 'queued'
-     and parked_on is not null and (position, created_at, seq) < (:position, windlass.at(:created_at), :number) and seq <> :seq
-  union all
-  select position, created_at, seq from windlass.jobs where queue = :queue and priority = :priority and state = 'queued'
-     and waiting_on > 0 and (position, created_at, seq) < (:position, windlass.at(:created_at), :number) and seq <> :seq
+  (select position, created_at, seq from windlass.jobs
+    where queue = :queue and priority = :priority and case when not ready then state end = 'queued'
+      and (position, created_at, seq) < (:position, windlass.at(:created_at), :number) and seq <> :seq
+    order by position desc, created_at desc, seq desc limit 1)
 ) as place order by position desc, created_at desc, seq desc limit 1;
 
 -- name: queue_order
@@ -43,14 +35,8 @@ select seq, id, priority, position from (
   (select seq, id, priority, position, created_at from windlass.jobs where queue = :queue and state = 'queued' and ready
     order by priority desc, position, created_at, seq limit :limit)
   union all
-  select seq, id, priority, position, created_at from windlass.jobs where queue = :queue and state = 'queued'
-     and not ready and waiting_on = 0 and parked_on is null
-  union all
-  select seq, id, priority, position, created_at from windlass.jobs where queue = :queue and state = 'queued'
-     and parked_on is not null and waiting_on = 0
-  union all
-  select seq, id, priority, position, created_at from windlass.jobs where queue = :queue and state = 'queued'
-     and waiting_on > 0
+  (select seq, id, priority, position, created_at from windlass.jobs where queue = :queue and case when not ready then state end = 'queued'
+    order by priority desc, position, created_at, seq limit :limit)
 ) as queued order by priority desc, position, created_at, seq limit :limit;
 
 -- name: queue_positions

@@ -52,14 +52,14 @@ select seq from windlass.jobs where state = 'running' and lease_expires_at > win
 
 -- name: hold_queues
 -- Whatever their positions: for those who change queues.
-select name from windlass.queues where name = any(:names::text[]) order by name for update;
+select name from windlass.queues where name = any(:names::text[]) order by name for no key update;
 
 -- name: revoke
 -- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.
 update windlass.jobs set lease_expires_at = windlass.at(:now), updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
    select seq from windlass.jobs where state = 'running' and lease_expires_at > windlass.at(:now) and worker_id = :worker_id
-    order by seq for update))
+    order by seq for no key update))
 returning seq;
 
 -- name: put_queue
@@ -70,7 +70,7 @@ on conflict (name) do update set positions = excluded.positions, preset = exclud
   updated_at = windlass.touched(queues.updated_at, :now);
 
 -- name: order_of
-select fairness from windlass.queues where name = :name;
+select fairness, positions from windlass.queues where name = :name;
 
 -- name: set_paused
 -- A queue without a row is not paused, and resuming it makes none.

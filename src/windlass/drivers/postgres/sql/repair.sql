@@ -5,7 +5,10 @@ select run_id, queue, type from windlass.runs
  where not exists (select from windlass.jobs where seq = job_seq) order by run_id;
 
 -- name: delete_orphans
-delete from windlass.runs where not exists (select from windlass.jobs where seq = job_seq) returning run_id;
+delete from windlass.runs
+ where (job_seq, attempt_no) in (
+   select job_seq, attempt_no from windlass.runs where not exists (select from windlass.jobs where seq = job_seq) limit :limit)
+returning run_id;
 
 -- name: runless
 -- With `history` a run under way has no row, but it has a number and a time.
@@ -20,7 +23,7 @@ update windlass.jobs set executions = greatest(executions, 1), claimed_at = coal
    select seq from windlass.jobs
     where state = 'running' and not exists (select from windlass.runs where job_seq = seq and attempt_no = executions)
       and (history is null or executions = 0 or claimed_at is null)
-    order by seq for update))
+    order by seq limit :limit for no key update))
 returning seq;
 
 -- name: ended_under_way

@@ -60,5 +60,8 @@ select queue, windlass.micros(minute), depth::text, oldest, finished::text, wait
 select queue, windlass.micros(minute), depth::text, oldest, finished::text, waits::text, runs::text from windlass.queue_stats
  where minute = any(array(select windlass.at(asked) from unnest(:minutes::bigint[]) as asked)) order by minute, queue;
 
--- name: paused_queues
-select name from windlass.queues where paused_at is not null order by name;
+-- name: resting_queues
+-- Those that somebody has paused or holds: nothing is supposed to run there.
+select name from windlass.queues where paused_at is not null
+union
+select queue from windlass.reservations where status = 'ACTIVE' and expires_at > windlass.at(:now);

@@ -96,7 +96,7 @@ select distinct state from windlass.jobs where schedule_id = :schedule_id and st
 lock table windlass.templates in share row exclusive mode;
 
 -- name: lock_schedules
-select schedule_id from windlass.schedules where schedule_id = any(:ids::text[]) order by schedule_id for update;
+select schedule_id from windlass.schedules where schedule_id = any(:ids::text[]) order by schedule_id for no key update;
 
 -- name: lock_schedule_named
-select schedule_id from windlass.schedules where name = :name for update;
+select schedule_id from windlass.schedules where name = :name for no key update;

@@ -13,13 +13,13 @@ select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, l
 -- name: lock_guards
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
        windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited, windlass.micros(claimed_at)
-  from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update;
+  from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for no key update;
 
 -- name: try_guards
 -- The same without waiting: what somebody holds is passed over.
 select seq, state, lease_token, windlass.micros(lease_expires_at), last_token, last_outcome, retry_mode,
        windlass.micros(cancel_requested_at), group_id, permits::text, id, awaited, windlass.micros(claimed_at)
-  from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked;
+  from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for no key update skip locked;
 
 -- name: shared_rows_of
 -- Groups that jobs belong to and permits that their leases hold, before anything is locked. The group is frozen; permits
@@ -45,7 +45,7 @@ select group_id, permits::text, limit_keys::text, type, org_id, tags::text from 
 -- the (few) tokens is a row's; the epoch stands for no start, because places in an array without nulls are found at once.
 -- `(select …)` is worked out once, not for each row.
 with locked as materialized (
-  select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for update skip locked
+  select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for no key update skip locked
 ), acked as (
   update windlass.jobs
      set state = 'succeeded', lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,
@@ -71,7 +71,7 @@ select seq from acked;
 with locked as materialized (
   select seq from windlass.jobs where seq = any(:seqs::bigint[])
    order by seq
-     for update skip locked
+     for no key update skip locked
 ), acked as (
   update windlass.jobs
      set state = 'succeeded', lease_token = null, lease_expires_at = null, permits = null, last_token = lease_token,

@@ -118,9 +118,12 @@ create table jobs (
                                        and (headers is null or (json_valid(headers) and json_type(headers) = 'object')))
 ) strict;
 
--- Each index serves one state (or, for finished rows, leads with it), so a row sits in at most one of them.
+-- Each index is partial, so that a row sits in those only whose question it may answer: while it is queued, of what is ready or
+-- not, of its turn and of what it waits for; while it runs, of leases; when it has ended, of ends, of what it owes and of the
+-- dead; and as long as it is there, or open, in those of its group, keys, chain and schedule.
 -- seq, the rowid, is the implicit last column of every index: it ends the total order.
 create index jobs_ready    on jobs (queue, priority desc, position, created_at) where state = 'queued' and ready = 1;
+create index jobs_unready  on jobs (queue, priority desc, position, created_at) where state = 'queued' and ready = 0;
 create index jobs_fair     on jobs (queue, share, priority desc, position, created_at) where state = 'queued' and ready = 1 and share is not null;
 create index jobs_waiting  on jobs (queue, run_at)                              where state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null;
 create index jobs_parked   on jobs (parked_on, queue, type, share, priority desc, position, created_at) where state = 'queued' and parked_on is not null;
@@ -311,6 +314,7 @@ create table groups (
   cancelled  integer not null default 0 check (cancelled >= 0),
   created_at integer not null,
   finished_at integer,
+  kept_by    integer,                                      -- of a large one, what retention last found: the seq of a member that keeps it; -t: at t, none
   constraint members_conserved check (total = remaining + succeeded + failed + cancelled),
   constraint ends_with_the_last check ((remaining = 0) = (finished_at is not null))
 ) strict, without rowid;
@@ -362,6 +366,7 @@ create table queues (
   paused_at  integer,
   age_after  integer,                                      -- a job that waits for so long gets one more priority
   age_to     integer,                                      -- up to this one
+  turning    text,                                         -- json: how far one that has become fair, or strict, is so
   created_at integer not null,
   updated_at integer not null,
   constraint ageing_whole check ((age_after is null) = (age_to is null) and (age_after is null or age_after > 0))

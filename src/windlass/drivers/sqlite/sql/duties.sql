@@ -1,24 +1,46 @@
 -- Maintenance: what a leader does for all.
 
+-- piece: cutoff
+case :state when 'succeeded' then :succeeded when 'cancelled' then :cancelled else :dead end
+
+-- piece: age
+(finished_at - case state when 'succeeded' then :succeeded when 'cancelled' then :cancelled else :dead end)
+
+-- piece: old
+coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
+         or (member.state = 'cancelled' and member.finished_at <= :cancelled)
+         or (member.state = 'dead' and member.finished_at <= :dead), 0)
+
+-- piece: needed
+exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
+         where parent_id = member.id and waiting.finished_at is null)
+
+-- piece: uncounted
+((member.history is not null and member.state = 'succeeded' and member.finished_at > :watermark)
+ or exists (select 1 from runs where job_seq = member.seq and runs.finished_at > :watermark))
+
+-- name: prune_edge
+-- How far a bite may look: the last of so many that are old enough, none where there are fewer.
+select finished_at, seq from jobs indexed by jobs_finished
+ where finished_at is not null and state = :state and finished_at <= <cutoff>
+   and (finished_at, seq) > (:after_at, :after_seq)
+ order by finished_at, seq
+ limit 1 offset :visits - 1;
+
 -- name: prunable
 -- core/retention.py: the heads of chains that may go and ended in one state, oldest first, in the order of the index: a
 -- bite costs the same however much there is to prune. A null cutoff keeps for ever. What ended after the watermark is not
--- counted yet and keeps its chain and its group; without a watermark nothing does. So does what jobs need that have not ended.
-select finished_at, seq from jobs as head indexed by jobs_finished
+-- counted yet and keeps its chain; without a watermark nothing does. So does what jobs need that have not ended. `held` are
+-- groups of which it is known that they stay; of the others it is asked once, not for each of their members.
+select finished_at, seq, group_id from jobs as head indexed by jobs_finished
  where finished_at is not null and superseded_by is null
    and state = :state
-   and finished_at <= case :state when 'succeeded' then :succeeded when 'cancelled' then :cancelled else :dead end
+   and finished_at <= <cutoff>
+   and (finished_at, seq) > (:after_at, :after_seq) and (finished_at, seq) <= (:edge_at, :edge_seq)
+   and (group_id is null or group_id not in (select value from json_each(:held)))
    and not exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
                     where parent_id = head.id and waiting.finished_at is null)
    and not exists (select 1 from groups where groups.group_id = head.group_id and remaining > 0)
-   and (group_id is null or not exists (
-     select 1 from jobs as member
-      where member.group_id = head.group_id and member.superseded_by is null
-        and (not coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
-                          or (member.state = 'cancelled' and member.finished_at <= :cancelled)
-                          or (member.state = 'dead' and member.finished_at <= :dead), 0)
-             or exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
-                         where parent_id = member.id and waiting.finished_at is null))))
    and (history is null or state <> 'succeeded' or finished_at <= coalesce(:watermark, finished_at))
    and not exists (select 1 from runs where job_seq = head.seq and runs.finished_at > :watermark)
    and (retry_of is null or :watermark is null or not exists (
@@ -27,15 +49,43 @@ select finished_at, seq from jobs as head indexed by jobs_finished
        union all
        select link.seq, link.retry_of from chain join jobs as link on link.id = chain.retry_of)
      select 1 from chain join runs on job_seq = chain.seq where runs.finished_at > :watermark))
-   and (group_id is null or :watermark is null or not exists (
-     select 1 from jobs as member join runs on job_seq = member.seq
-      where member.group_id = head.group_id and runs.finished_at > :watermark))
-   and (group_id is null or not exists (
-     select 1 from jobs as member
-      where member.group_id = head.group_id and member.history is not null and member.state = 'succeeded'
-        and member.finished_at > :watermark))
  order by finished_at, seq
  limit :limit;
+
+-- name: group_verdicts
+-- How many members these groups began with, and what a bite found of the large ones.
+select group_id, total, kept_by from groups where group_id in (select value from json_each(:groups));
+
+-- name: kept_by_age
+-- Of each of these groups the member that keeps it for the longest time, if one does: it has not ended, or not long ago.
+select asked.value, (
+    select seq from jobs as member
+     where member.group_id = asked.value and superseded_by is null and not <old>
+     order by finished_at is not null, <age> is not null, <age> desc
+     limit 1) as seq
+  from json_each(:groups) as asked where seq is not null;
+
+-- name: kept_by_need
+-- The same of groups whose members are all old: one that is needed, or whose runs nobody has counted.
+select asked.value, (
+    select seq from jobs as member
+     where member.group_id = asked.value and ((superseded_by is null and <needed>) or <uncounted>)
+     limit 1) as seq
+  from json_each(:groups) as asked where seq is not null;
+
+-- name: keepers
+-- Those of these members that keep their group.
+select seq from jobs as member
+ where seq in (select value from json_each(:seqs))
+   and ((superseded_by is null and (not <old> or <needed>)) or <uncounted>);
+
+-- name: remember_groups
+update groups set kept_by = found.value from json_each(:found) as found where groups.group_id = found.key;
+
+-- name: doubt_groups
+-- Others need these jobs from now on: that nothing keeps their groups is not believed any more.
+update groups set kept_by = null
+ where kept_by < 0 and group_id in (select group_id from jobs where id in (select value from json_each(:ids)));
 
 -- name: chains
 -- Every link of the chains that end in these heads.
@@ -68,6 +118,14 @@ returning scope;
 -- name: remove_workers
 -- core/leadership.py: is_silent
 delete from workers where last_heartbeat <= :now - :silent_for returning id;
+
+-- name: duty_place
+-- How far a duty has come whose next bite goes on from there.
+select value from meta where key = :duty;
+
+-- name: set_duty_place
+-- Also that it has come to its end: a worker's role of PostgreSQL may delete nothing here.
+insert into meta (key, value) values (:duty, :place) on conflict (key) do update set value = excluded.value;
 
 -- name: watermark
 select cast(value as integer) from meta where key = 'usage_watermark';

@@ -19,11 +19,11 @@ select id, hostname, pid, pool_size, version, queues, types, wakeups, running, s
 
 -- name: lead
 -- core/leadership.py: judge_bid. One statement under the write lock: granted when nobody leads, with a new epoch; renewed
--- for the one that leads still.
+-- for the one that leads still, and not shortened by what was asked for before.
 insert into leader (one, worker_id, epoch, leader_until)
 select 1, :worker_id, 1, :until where exists (select 1 from workers where id = :worker_id)
 on conflict (one) do update
-   set worker_id = excluded.worker_id, leader_until = excluded.leader_until,
+   set worker_id = excluded.worker_id, leader_until = max(excluded.leader_until, coalesce(leader.leader_until, 0)),
        epoch = leader.epoch + (leader.leader_until is null or leader.leader_until <= :now)
  where leader.leader_until is null or leader.leader_until <= :now or leader.worker_id = excluded.worker_id;
 

@@ -18,12 +18,12 @@ update groups
 returning remaining;
 
 -- name: uncount_failed
--- core/counters.py: uncount_member. A dead member was brought back by a person.
-update groups set remaining = remaining + 1, failed = failed - 1, finished_at = null
+-- core/counters.py: uncount_member. A dead member was brought back by a person; what retention found of the group is over.
+update groups set remaining = remaining + 1, failed = failed - 1, finished_at = null, kept_by = null
  where group_id = :group_id and failed > 0;
 
 -- name: uncount_cancelled
-update groups set remaining = remaining + 1, cancelled = cancelled - 1, finished_at = null
+update groups set remaining = remaining + 1, cancelled = cancelled - 1, finished_at = null, kept_by = null
  where group_id = :group_id and cancelled > 0;
 
 -- name: group_rule

@@ -15,21 +15,15 @@ select name, positions, fairness from queues where name in (select value from js
 
 -- name: last_position
 -- core/positions.py: dense
--- The largest position of each partial index: a plain max() would read every job that ever was.
+-- The largest of each of two indexes: a plain max() would read every job that ever was.
 select max(position) from (
   select * from (select position from jobs indexed by jobs_ready
                   where queue = :queue and priority = :priority and state = 'queued' and ready = 1
                   order by position desc limit 1)
   union all
-  select position from jobs indexed by jobs_waiting where queue = :queue and priority = :priority
-     and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null
-  union all
-  select position from jobs indexed by jobs_parked where queue = :queue and priority = :priority
-     and state = 'queued' and parked_on is not null
-  union all
-  select position from jobs indexed by jobs_blocked where queue = :queue and priority = :priority
-     and state = 'queued' and waiting_on > 0
-);
+  select * from (select position from jobs indexed by jobs_unready
+                  where queue = :queue and priority = :priority and state = 'queued' and ready = 0
+                  order by position desc limit 1));
 
 -- name: insert_job
 -- The parameters after :now are the fields of NewJob in their order; drivers/sqlite/jobs.py relies on it.

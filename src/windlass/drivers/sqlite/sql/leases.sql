@@ -1,5 +1,15 @@
 -- Claiming, extending and taking back. core/eligibility.py holds the same rules in Python.
 
+-- piece: wanted
+-- core/eligibility.py: is_wanted
+(:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead');
+
+-- piece: claimed
+-- These columns follow windlass.types.Claimed.
+seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped,
+lost, max_attempts, max_lost, retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload,
+headers, permits, history;
+
 -- name: glance
 -- Which of a claim's steps have anything to do: an update that changes no row costs several times what this does.
 select exists (select 1 from jobs indexed by jobs_leased
@@ -7,7 +17,8 @@ select exists (select 1 from jobs indexed by jobs_leased
        exists (select 1 from jobs indexed by jobs_waiting
                 where queue in (select value from json_each(:queues)) and state = 'queued' and ready = 0 and waiting_on = 0
                   and parked_on is null and run_at <= :now),
-       exists (select 1 from limits) or exists (select 1 from queues where fairness = 'fair'),
+       exists (select 1 from limits) or exists (select 1 from queues where fairness = 'fair')
+         or exists (select 1 from meta where key = 'unbarred' and value <> '[]'),
        exists (select 1 from queues where paused_at is not null)
          or exists (select 1 from reservations indexed by reservations_active where status = 'ACTIVE');
 
@@ -48,26 +59,23 @@ select -priority, position, created_at, seq, asked.key from json_each(:queues) a
 
 -- name: pick_rows
 -- The common claim (one queue, any type, no limits) reads all it needs at once; reading first is cheaper than returning.
-select seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
+select <claimed>
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
  order by priority desc, position, created_at, seq
  limit :limit;
 
 -- name: pick_rows_types
-select seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
+select <claimed>
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
-   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
+   and <wanted>
  order by priority desc, position, created_at, seq
  limit :limit;
 
 -- name: picked
--- The same columns, which follow windlass.types.Claimed, of rows that were picked before.
-select seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
+-- The same of rows that were picked before.
+select <claimed>
   from jobs where seq in (select value from json_each(:seqs));
 
 -- name: claim
@@ -85,9 +93,6 @@ update jobs
        permits = held.value, updated_at = max(:now, updated_at + 1)
   from json_each(:items) as held
  where jobs.seq = cast(held.key as integer) and state = 'queued';
-
--- name: changed
-select changes();
 
 -- name: insert_runs
 -- core/rows.py: run_of. What a hand wrote under this number stays, and stops nobody.

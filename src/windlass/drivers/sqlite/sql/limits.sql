@@ -85,17 +85,28 @@ update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at +
 returning seq;
 
 -- name: unpark_all
--- Of keys that bound nobody.
+-- Of keys that bound nobody, so many at a time.
 update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
  where seq in (
    select seq from jobs as waiting indexed by jobs_parked
-    where parked_on in (select value from json_each(:keys)) and state = 'queued')
+    where parked_on in (select value from json_each(:keys)) and state = 'queued' limit :limit)
 returning seq;
 
 -- name: unpark_these
 update jobs set ready = 1, parked_on = null, updated_at = max(:now, updated_at + 1)
  where seq in (select value from json_each(:seqs))
 returning seq;
+
+-- name: unbarred
+-- Keys whose limits were removed while more waited for them than go at a time: a json array.
+select value from meta where key = 'unbarred' and value <> '[]';
+
+-- name: leave_unbarred
+insert into meta (key, value) values ('unbarred', json_array(:key))
+on conflict (key) do update set value = json_insert(meta.value, '$[#]', :key);
+
+-- name: keep_unbarred
+update meta set value = :keys where key = 'unbarred';
 
 -- name: parked_shares
 -- Whose jobs of a kind wait for a key, found by jumping through the index.
@@ -120,10 +131,10 @@ select seq from jobs indexed by jobs_parked
 -- core/limits.py: concerns
 update jobs set permits = json_insert(coalesce(permits, '[]'), '$[#]', :key), updated_at = max(:now, updated_at + 1)
  where state = 'running' and not exists (select 1 from json_each(permits) where value = :key)
-   and case :kind when 'global' then 1 when 'queue' then queue = :name when 'type' then type = :name
-                  when 'org' then org_id = :name
-                  when 'tag' then exists (select 1 from json_each(tags) where value = :name)
-                  else exists (select 1 from json_each(limit_keys) where value = :key) end;
+   and (case :kind when 'global' then 1 when 'queue' then queue = :name when 'type' then type = :name
+                   when 'org' then org_id = :name
+                   when 'tag' then exists (select 1 from json_each(tags) where value = :name) end
+        or exists (select 1 from json_each(limit_keys) where value = :key));
 
 -- name: count_holders
 select count(*) from jobs indexed by jobs_leased
@@ -140,18 +151,29 @@ on conflict (key) do update set max_used = excluded.max_used, used = excluded.us
 delete from limits where key = :key returning key;
 
 -- name: miscounted
--- Limits whose permits are not those of the jobs that run, or that a running job should hold and does not.
+-- Limits whose permits are not those of the jobs that run, or that a running job should hold and does not. Each running job is
+-- asked once which keys it holds and which it should: as many limits as there are times as many jobs as run is too much.
+with running as materialized (
+  select seq, queue, type, org_id, limit_keys, tags, permits from jobs indexed by jobs_leased where state = 'running'
+), held as materialized (
+  select distinct seq, value as key from running join json_each(permits)
+), due as materialized (
+  select seq, 'global' as key from running
+  union all select seq, 'queue:' || queue from running
+  union all select seq, 'type:' || type from running
+  union all select seq, 'org:' || org_id from running where org_id is not null
+  union all select seq, value from running join json_each(limit_keys)
+  union all select seq, 'tag:' || value from running join json_each(tags)
+), missed as (
+  select seq, key from due where key in (select key from limits) except select seq, key from held
+)
 select key, used, held from (
-  select key, used, (select count(*) from jobs indexed by jobs_leased
-                      where state = 'running' and exists (select 1 from json_each(permits) where value = limits.key)) as held
-    from limits) as limits
- where used <> held
-    or exists (select 1 from jobs indexed by jobs_leased
-                where state = 'running' and not exists (select 1 from json_each(permits) where value = limits.key)
-                  and (limits.key = 'global' or limits.key = 'queue:' || queue or limits.key = 'type:' || type
-                       or limits.key = 'org:' || org_id
-                       or exists (select 1 from json_each(limit_keys) where value = limits.key)
-                       or exists (select 1 from json_each(tags) where 'tag:' || value = limits.key)))
+  select key, max(used) as used, sum(held) as held, sum(missed) as missed from (
+    select key, used, 0 as held, 0 as missed from limits
+    union all select key, null, 1, 0 from held
+    union all select key, null, 0, 1 from missed)
+   group by key)
+ where used is not null and (used <> held or missed > 0)
  order by key limit :limit;
 
 -- name: limit_uses
@@ -164,9 +186,19 @@ select asked.value,
   from json_each(:keys) as asked order by asked.value;
 
 -- name: refilling
--- Limits that somebody waits for, and those that cap what a claim takes.
+-- Limits that somebody in these queues waits for, and those that cap what a claim takes, where there is anything to take.
 select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, weight, paused_at, declared from limits
- where wake_at is not null or (per_second is not null and key in (select value from json_each(:keys)));
+ where (per_second is not null and key in (select value from json_each(:keys)) and exists (
+          select 1 from json_each(:queues) as served
+           where (limits.key = 'global' or limits.key = 'queue:' || served.value)
+             and (exists (select 1 from jobs indexed by jobs_ready
+                           where jobs.queue = served.value and state = 'queued' and ready = 1)
+                  or exists (select 1 from jobs indexed by jobs_waiting
+                              where jobs.queue = served.value and state = 'queued' and ready = 0 and waiting_on = 0
+                                and parked_on is null and run_at <= :now))))
+    or (wake_at is not null and exists (
+          select 1 from json_each(:queues) as served cross join jobs indexed by jobs_parked
+           where parked_on = limits.key and state = 'queued' and jobs.queue = served.value));
 
 -- ---------------------------------------------------------------------------------------------------------------- turns
 
@@ -174,25 +206,24 @@ select key, max_used, used, per_second, burst, tokens, refilled_at, wake_at, wei
 -- What is asked of limits, and whose turn it counts for, besides the place.
 select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
-   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
+   and <wanted>
  order by priority desc, position, created_at, seq
  limit :limit;
 
 -- name: pick_limited_rows
 -- The same, with all that a run needs: the columns of `picked`.
 select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share,
-       seq, id, type, queue, org_id, priority, max(queued_at, coalesce(run_at, 0)), timeout_ns, attempts, executions + 1, skipped, lost, max_attempts, max_lost,
-       retry_mode, crash_policy, on_unknown, retry_policy, group_id, created_at, codec, payload, headers, permits, history
+       <claimed>
   from jobs indexed by jobs_ready
  where queue = :queue and state = 'queued' and ready = 1
-   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
+   and <wanted>
  order by priority desc, position, created_at, seq
  limit :limit;
 
 -- name: pick_share
 select -priority, position, created_at, seq, limit_keys, type, org_id, tags, share from jobs indexed by jobs_fair
  where queue = :queue and share = :share and state = 'queued' and ready = 1
-   and (:types is null or type in (select value from json_each(:types))) and (not :unhandled or on_unknown = 'dead')
+   and <wanted>
  order by priority desc, position, created_at, seq
  limit :limit;
 
@@ -248,15 +279,109 @@ on conflict (queue, share) do update
 -- core/fairness.py: is_past
 delete from shares where finish <= (select max(started) from shares as latest where latest.queue = shares.queue);
 
--- name: adopt
-update jobs set share = case when org_id is null then '' else '=' || org_id end, updated_at = max(:now, updated_at + 1)
- where seq in (select seq from jobs where queue = :queue and state = 'queued' and share is null limit :limit);
+-- name: ready_level
+-- The highest priority below this one that a ready job of a queue has.
+select priority from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1 and priority < :priority order by priority desc limit 1;
 
--- name: share_jobs
--- A queue becomes fair, or strict again.
-update jobs set share = case when :fair then case when org_id is null then '' else '=' || org_id end end,
-                updated_at = max(:now, updated_at + 1)
- where queue = :queue and state in ('queued', 'running') and (share is not null) <> :fair;
+-- name: ready_edge
+-- How far a bite may look among the ready jobs of a queue that have one priority, from a place on: the last of so many, none
+-- where there are fewer.
+select position, created_at, seq from jobs indexed by jobs_ready
+ where queue = :queue and state = 'queued' and ready = 1 and priority = :priority
+   and (position, created_at, seq) > (:position, :created_at, :after)
+ order by position, created_at, seq limit 1 offset :visits - 1;
+
+-- name: ready_with
+-- Of the same those with a turn, or without one.
+select position, created_at, seq from (
+  select position, created_at, seq, share from jobs indexed by jobs_ready
+   where queue = :queue and state = 'queued' and ready = 1 and priority = :priority
+     and (position, created_at, seq) > (:position, :created_at, :after)
+   order by position, created_at, seq limit :visits)
+ where (share is not null) = :shared
+ order by position, created_at, seq;
+
+-- name: waiting_edge
+-- The same of those that wait for their time.
+select run_at, seq from jobs indexed by jobs_waiting
+ where queue = :queue and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null
+   and (run_at, seq) > (:run_at, :after)
+ order by run_at, seq limit 1 offset :visits - 1;
+
+-- name: waiting_with
+select run_at, seq from (
+  select run_at, seq, share from jobs indexed by jobs_waiting
+   where queue = :queue and state = 'queued' and ready = 0 and waiting_on = 0 and parked_on is null
+     and (run_at, seq) > (:run_at, :after)
+   order by run_at, seq limit :visits)
+ where (share is not null) = :shared
+ order by run_at, seq;
+
+-- name: blocked_edge
+-- The same of those that wait for others.
+select seq from jobs indexed by jobs_blocked
+ where queue = :queue and state = 'queued' and waiting_on > 0 and seq > :after
+ order by seq limit 1 offset :visits - 1;
+
+-- name: blocked_with
+select seq from (
+  select seq, share from jobs indexed by jobs_blocked
+   where queue = :queue and state = 'queued' and waiting_on > 0 and seq > :after
+   order by seq limit :visits)
+ where (share is not null) = :shared
+ order by seq;
+
+-- name: unshared_parked
+select seq from jobs indexed by jobs_parked
+ where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share is null limit :limit;
+
+-- name: running_with
+-- They may come back.
+select seq from jobs indexed by jobs_leased where queue = :queue and state = 'running' and (share is not null) = :shared limit :limit;
+
+-- name: share_these
+update jobs set share = case when org_id is null then '' else '=' || org_id end, updated_at = max(:now, updated_at + 1)
+ where seq in (select value from json_each(:seqs))
+returning seq;
+
+-- name: turning
+-- Fair queues of whose jobs some have no turn yet.
+select name, turning from queues
+ where name in (select value from json_each(:queues)) and fairness = 'fair' and turning is not null order by name;
+
+-- name: set_turning
+update queues set turning = :place where name = :queue;
+
+-- name: shared_queues
+-- Where ready jobs have turns, found by jumping through the index.
+with recursive names (queue) as (
+  select (select queue from jobs indexed by jobs_fair
+           where state = 'queued' and ready = 1 and share is not null order by queue limit 1)
+  union all
+  select (select later.queue from jobs as later indexed by jobs_fair
+           where state = 'queued' and ready = 1 and share is not null and later.queue > names.queue order by later.queue limit 1)
+    from names where names.queue is not null
+)
+select queue from names where queue is not null;
+
+-- name: turning_strict
+-- Strict queues of whose jobs some still have a turn.
+select name, turning from queues where fairness = 'strict' and turning is not null order by name;
+
+-- name: shared_parked
+-- Any share is at least empty: said so, those without one are not walked over.
+select seq from jobs indexed by jobs_parked
+ where parked_on = :key and state = 'queued' and queue = :queue and type = :type and share >= '' limit :limit;
+
+-- name: shared_ready
+select seq from jobs indexed by jobs_fair
+ where queue = :queue and state = 'queued' and ready = 1 and share is not null limit :limit;
+
+-- name: unshare_these
+-- Of a queue that takes no turns any more.
+update jobs set share = null, updated_at = max(:now, updated_at + 1) where seq in (select value from json_each(:seqs))
+returning seq;
 
 -- name: age
 -- What is ready, or would be if there were a permit.

@@ -62,7 +62,7 @@ on conflict (name) do update set positions = excluded.positions, preset = exclud
   updated_at = max(excluded.updated_at, queues.updated_at + 1);
 
 -- name: order_of
-select fairness from queues where name = :name;
+select fairness, positions from queues where name = :name;
 
 -- name: set_paused
 -- A queue without a row is not paused, and resuming it makes none.

@@ -74,5 +74,8 @@ select queue, minute, depth, oldest, finished, waits, runs from queue_stats wher
 select queue, minute, depth, oldest, finished, waits, runs from queue_stats
  where minute in (select value from json_each(:minutes)) order by minute, queue;
 
--- name: paused_queues
-select name from queues where paused_at is not null order by name;
+-- name: resting_queues
+-- Those that somebody has paused or holds: nothing is supposed to run there.
+select name from queues where paused_at is not null
+union
+select queue from reservations where status = 'ACTIVE' and expires_at > :now;

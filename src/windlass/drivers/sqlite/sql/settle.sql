@@ -33,10 +33,12 @@ update jobs
    and (permits is null or :limited) and awaited = 0;
 
 -- name: ack_begun
--- The same for jobs that were claimed before their handler began. Items: {seq: [at, started_at]}.
+-- The same for jobs that were claimed before their handler began. Items: {seq: at and started_at, 18 digits each}: to cut a
+-- text in two costs a third of what reading JSON within JSON does.
 update jobs
    set state = 'succeeded', lease_token = null, lease_expires_at = null, last_token = :token, last_outcome = 'ack',
-       finished_at = done.value ->> 0, started_at = coalesce(jobs.started_at, done.value ->> 1),
+       finished_at = cast(substr(done.value, 1, 18) as integer),
+       started_at = coalesce(jobs.started_at, cast(substr(done.value, 19) as integer)),
        permits = null, updated_at = max(:now, updated_at + 1)
   from json_each(:items) as done
  where jobs.seq = cast(done.key as integer) and state = 'running' and lease_token = :token and lease_expires_at > :now
@@ -54,7 +56,8 @@ update runs set status = 'completed', finished_at = done.value
 
 -- name: close_begun
 update runs
-   set status = 'completed', finished_at = done.value ->> 0, started_at = coalesce(runs.started_at, done.value ->> 1)
+   set status = 'completed', finished_at = cast(substr(done.value, 1, 18) as integer),
+       started_at = coalesce(runs.started_at, cast(substr(done.value, 19) as integer))
   from json_each(:items) as done
  where job_seq = cast(done.key as integer) and runs.status is null;
 

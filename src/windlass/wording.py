@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -70,6 +71,11 @@ def _executions(job: Job, policy: Retry) -> str:
         text = ", ".join(in_words(wait) for wait in waits[:shown]) + more
     jitter = {"none": "", "full": " (anything up to that)", "equal": " (half of it at random)"}[policy.jitter]
     return f"{most}, waits {text}{jitter}"
+
+
+def named(names: Sequence[str], most: int) -> str:
+    """`a, b and 998 more`: there may be thousands of them."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def relative(at: datetime, now: datetime) -> str:

@@ -1,0 +1,90 @@
+"""What ended jobs owe to those that wait for them: told in bites, never twice, and kept while it is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.core.alterations import Delete
+from windlass.core.dependencies import INLINE, SWEPT
+from windlass.core.settle import Rejected, Succeeded
+from windlass.errors import InvalidInput
+from windlass.testing.conformance.dependencies import row
+from windlass.testing.conformance.trial import Suite, Trial, promise
+
+
+class OwingPromises(Suite):
+    @promise
+    async def test_a_fan_out_that_does_not_fit_one_transaction_is_finished_by_the_sweep(self, t: Trial) -> None:
+        """The end of a parent tells a bounded number of its children; the parent owes the rest, which any sweep pays, also
+        after a crash. Nobody is told twice."""
+        for end, after in ((Succeeded(), "queued"), (Rejected("no"), "cancelled")):
+            parent = await t.running()
+            children = [t.new(after=(parent.id,)) for _ in range(INLINE + 20)]
+            await t.driver.enqueue(children, now=t.now)
+            await t.end(parent, end)
+            rows = [job for job in await t.driver.get([job.id for job in children]) if job is not None]
+            assert sum(job.ready or job.state == "cancelled" for job in rows) == INLINE
+            assert (await row(t, parent.id)).awaited
+            assert await t.alter(Delete(parent.id)) == "wrong_state"
+            await t.driver.expire(now=t.now, limit=10)
+            rows = [job for job in await t.driver.get([job.id for job in children]) if job is not None]
+            assert {(job.state, job.ready) for job in rows} == {(after, after == "queued")}
+            assert not (await row(t, parent.id)).awaited
+            for job in await t.claim(limit=10_000):
+                await t.ack(job)
+
+    @promise
+    async def test_a_sweep_pays_more_than_one_bite(self, t: Trial) -> None:
+        """One call tells all the children of a parent with very many, in transactions that others need not wait for."""
+        parent = await t.running()
+        children = [t.new(after=(parent.id,)) for _ in range(INLINE + SWEPT + 20)]
+        await t.driver.enqueue(children, now=t.now)
+        await t.end(parent, Succeeded())
+        assert await t.driver.expire(now=t.now, limit=1) == (0, [])
+        assert not (await row(t, parent.id)).awaited
+        assert len(await t.claim(limit=10_000)) == len(children)
+
+    @promise
+    async def test_two_parents_who_owe_tell_their_common_child_once_each(self, t: Trial) -> None:
+        """What the one has told already is not told again when the sweep pays for both."""
+        one, two = await t.running(), await t.running()
+        before = [t.new(after=(two.id,)) for _ in range(INLINE)]
+        after = [t.new(after=(one.id,)) for _ in range(INLINE)]
+        common = t.new(after=(one.id, two.id))
+        await t.driver.enqueue([*before, common, *after], now=t.now)
+        await t.end(one, Succeeded())
+        await t.end(two, Succeeded())
+        assert (await row(t, common.id)).waiting_on == 1
+        await t.driver.expire(now=t.now, limit=10)
+        job = await row(t, common.id)
+        assert (job.waiting_on, job.ready) == (0, True)
+        assert len(await t.claim(limit=10_000)) == 2 * INLINE + 1
+
+    @promise
+    async def test_a_member_that_is_needed_keeps_its_group(self, t: Trial) -> None:
+        """By a job of no group, until that has ended; in bites of any size."""
+        members = [await t.running(group_id="g") for _ in range(3)]
+        child = await t.enqueue(after=(members[1].id,))
+        for job in members:
+            await t.end(job, Succeeded())
+        for limit in (1, 9):
+            assert await t.prune(succeeded=0, limit=limit) == 0
+        await t.end(await t.take(), Succeeded())
+        assert await t.prune(succeeded=0, limit=2) == 2
+        assert await t.prune(succeeded=0, limit=9) == 2
+        assert await t.driver.get([child, *(job.id for job in members)]) == [None] * 4
+
+    @promise
+    async def test_what_unfinished_jobs_need_is_not_pruned(self, t: Trial) -> None:
+        """A parent is kept while a job that has waited for it has not ended; then it goes like any other."""
+        parent, other = await t.running(), await t.running()
+        child = await t.enqueue(after=(parent.id, other.id))
+        await t.end(parent, Succeeded())
+        assert await t.prune(succeeded=0) == 0
+        await t.end(other, Succeeded())
+        assert await t.prune(succeeded=0) == 0
+        await t.end(await t.take(), Succeeded())
+        assert await t.prune(succeeded=0) == 3
+        assert await t.driver.get([child]) == [None]
+        with pytest.raises(InvalidInput, match="pruned"):
+            await t.enqueue(after=(parent.id,))

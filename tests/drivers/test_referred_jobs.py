@@ -1,0 +1,132 @@
+"""Rows of an application's own table that refer to jobs keep these, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from windlass.clock import SECOND
+from windlass.core.alterations import Cancel, Delete, PutGroup
+from windlass.core.duties import Done, Prune
+from windlass.drivers.postgres import PostgresDriver
+from windlass.drivers.protocol import Driver
+from windlass.drivers.sqlite import SqliteDriver
+from windlass.types import NewJob
+
+NOW = 1_800_000_000_000_000
+Say = Callable[[str], None]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Driver, Say]]:
+    """A driver, and what says something to the same database."""
+    driver: SqliteDriver | PostgresDriver
+    if request.param == "sqlite":
+        path = tmp_path / "jobs.db"
+        driver = SqliteDriver(str(path), durability="relaxed")
+        with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
+
+            def say(sql: str) -> None:
+                theirs.execute(sql.format(jobs="jobs"))
+
+            yield driver, say
+    else:
+        dsn, schema = request.getfixturevalue("empty_store")
+        driver = PostgresDriver(dsn, schema=schema)
+        with psycopg.connect(dsn, autocommit=True) as own:
+            own.execute("drop table if exists orders")
+
+            def tell(sql: str) -> None:
+                own.execute(sql.format(jobs=f"{schema}.jobs").encode())
+
+            yield driver, tell
+            own.execute("drop table if exists orders")
+    asyncio.run(driver.close())
+
+
+async def ended(driver: Driver, count: int, group: str | None = None) -> list[str]:
+    ids = [f"job-{n}" for n in range(count)]
+    await driver.enqueue([NewJob(id=name, type="t", group_id=group) for name in ids], now=NOW)
+    for n, name in enumerate(ids):
+        assert await driver.alter([Cancel(name)], now=NOW + n) == ["applied"]
+    return ids
+
+
+async def swept(driver: Driver, limit: int) -> list[Done]:
+    bites: list[Done] = []
+    while not bites or bites[-1].more:
+        done = await driver.maintain(Prune(cancelled=0, limit=limit), epoch=None, now=NOW + SECOND)
+        assert done is not None
+        bites.append(done)
+        assert len(bites) < 30, "it comes to an end"
+    return bites
+
+
+async def left(driver: Driver, ids: list[str]) -> list[str]:
+    return [job.id for job in await driver.get(ids) if job is not None]
+
+
+def refer(say: Say, ids: list[str], rule: str = "") -> None:
+    say(f"create table orders (job bigint constraint of_job references {{jobs}} (seq) {rule})")
+    for name in ids:
+        say(f"insert into orders select seq from {{jobs}} where id = '{name}'")
+
+
+@pytest.mark.parametrize("rule", ["", "on delete restrict"])
+def test_a_job_that_others_refer_to_keeps_no_other_from_being_pruned(store: tuple[Driver, Say], rule: str) -> None:
+    driver, say = store
+
+    async def go() -> None:
+        ids = await ended(driver, 11)
+        refer(say, [ids[0], ids[1], ids[2], ids[8]], rule)
+        bites = await swept(driver, limit=3)
+        assert sum(done.rows for done in bites) == 7
+        assert any("foreign key" in done.refused.lower() for done in bites)
+        assert await left(driver, ids) == [ids[0], ids[1], ids[2], ids[8]]
+        say("delete from orders")
+        bites = await swept(driver, limit=3)
+        assert (sum(done.rows for done in bites), {done.refused for done in bites}) == (4, {""})
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("rule", ["on delete cascade", "on delete set null"])
+def test_a_foreign_key_that_says_what_becomes_of_its_rows_keeps_nothing(store: tuple[Driver, Say], rule: str) -> None:
+    driver, say = store
+
+    async def go() -> None:
+        ids = await ended(driver, 3)
+        refer(say, ids[:1], rule)
+        assert await swept(driver, limit=9) == [Done(3)]
+
+    asyncio.run(go())
+
+
+def test_members_that_go_in_one_bite_stay_with_the_one_that_is_referred_to(store: tuple[Driver, Say]) -> None:
+    driver, say = store
+
+    async def go() -> None:
+        await driver.alter([PutGroup("g", total=4, on_failure="continue")], now=NOW)
+        ids = await ended(driver, 4, "g")
+        refer(say, [ids[2]])
+        assert [done.rows for done in await swept(driver, limit=9)] == [0]
+
+    asyncio.run(go())
+
+
+def test_a_job_that_others_refer_to_is_not_deleted_by_a_person_and_others_beside_it_are(store: tuple[Driver, Say]) -> None:
+    driver, say = store
+
+    async def go() -> None:
+        ids = await ended(driver, 3)
+        refer(say, [ids[1]])
+        assert await driver.alter([Delete(name) for name in ids], now=NOW) == ["applied", "referred", "applied"]
+        assert await left(driver, ids) == [ids[1]]
+
+    asyncio.run(go())

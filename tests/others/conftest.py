@@ -1,5 +1,0 @@
-"""Both stores, where it matters."""
-
-from worker.conftest import url
-
-__all__ = ["url"]
