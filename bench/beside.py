@@ -12,7 +12,7 @@ from limits.sqlite_loop import LEASE, MAX_ATTEMPTS, MAX_LOST, PAYLOAD, RETRY_POL
 from workers import QUEUE, enqueue_all
 
 from windlass.core.alterations import PutLimit
-from windlass.drivers.protocol import Claim
+from windlass.drivers.values import Claim
 
 Beside = Literal["nothing", "backlog", "future", "finished", "parked", "queues"]
 MEASURED: Final = 1  # the priority of what is measured: a backlog stands behind it

@@ -37,8 +37,8 @@ from windlass.core.alterations import Alteration, PutLimit, PutQueue
 from windlass.core.limits import PARK_BITE
 from windlass.core.settle import Execution, Succeeded, settle
 from windlass.drivers.postgres import PostgresDriver
-from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 Part = Literal["plain", "limits", "waiting", "parking", "fair"]

@@ -32,8 +32,8 @@ from limits.sqlite_loop import (
 )
 
 from windlass.core.settle import Execution, Succeeded, settle
-from windlass.drivers.protocol import Claim
 from windlass.drivers.sqlite import SqliteDriver
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 SUCCEEDED: Final = Succeeded()

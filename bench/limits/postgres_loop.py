@@ -53,8 +53,8 @@ from windlass.drivers.postgres.leases import claim_statement
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import SWITCHES, Place
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.protocol import Claim
 from windlass.drivers.statement import Row, Statement
+from windlass.drivers.values import Claim
 from windlass.types import NewJob
 
 Part = Literal["claim", "bulk", "one"]
