@@ -78,7 +78,7 @@ def refer(say: Say, ids: list[str], rule: str = "") -> None:
         say(f"insert into orders select seq from {{jobs}} where id = '{name}'")
 
 
-@pytest.mark.parametrize("rule", ["", "on delete restrict"])
+@pytest.mark.parametrize("rule", ["", "on delete restrict", "deferrable initially deferred"])
 def test_a_job_that_others_refer_to_keeps_no_other_from_being_pruned(store: tuple[Driver, Say], rule: str) -> None:
     driver, say = store
 
@@ -120,13 +120,40 @@ def test_members_that_go_in_one_bite_stay_with_the_one_that_is_referred_to(store
     asyncio.run(go())
 
 
-def test_a_job_that_others_refer_to_is_not_deleted_by_a_person_and_others_beside_it_are(store: tuple[Driver, Say]) -> None:
+@pytest.mark.parametrize("rule", ["", "deferrable initially deferred"])
+def test_a_job_that_others_refer_to_is_not_deleted_by_a_person_and_others_beside_it_are(
+    store: tuple[Driver, Say], rule: str
+) -> None:
     driver, say = store
 
     async def go() -> None:
         ids = await ended(driver, 3)
-        refer(say, [ids[1]])
+        refer(say, [ids[1]], rule)
         assert await driver.alter([Delete(name) for name in ids], now=NOW) == ["applied", "referred", "applied"]
         assert await left(driver, ids) == [ids[1]]
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "job references jobs deferrable initially deferred",
+        "job text, foreign key (job) references Jobs (id) deferrable initially deferred",
+        "kind text default 't', job text, foreign key (kind, job) references jobs (type, id) deferrable initially deferred",
+    ],
+)
+def test_a_file_with_deferred_foreign_keys_keeps_what_they_refer_to_and_nothing_else(tmp_path: Path, columns: str) -> None:
+    async def go() -> None:
+        driver = SqliteDriver(path := tmp_path / "jobs.db", durability="relaxed")
+        ids = await ended(driver, 3)
+        with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
+            theirs.execute("create unique index of_theirs on jobs (type, id)")
+            theirs.execute(f'create table "their ""own""" ({columns})')
+            said = "seq" if columns.startswith("job references") else "id"
+            theirs.execute(f'insert into "their ""own""" (job) select {said} from jobs where id = ?', (ids[1],))
+        assert [(done.rows, bool(done.refused)) for done in await swept(driver, limit=9)] == [(2, True)]
+        assert await left(driver, ids) == [ids[1]]
+        await driver.close()
 
     asyncio.run(go())

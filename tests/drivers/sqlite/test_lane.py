@@ -18,7 +18,7 @@ from windlass.drivers.sqlite.checkpoint import Checkpoint
 from windlass.drivers.sqlite.command import Command
 from windlass.drivers.sqlite.lane import LIGHT, PROOF, QUICK, Step
 from windlass.drivers.sqlite.library import Library
-from windlass.errors import DriverForked, StoreBusy
+from windlass.errors import ConstraintViolated, DriverForked, StoreBusy
 from windlass.types import NewJob
 
 NOW = 10**15
@@ -425,3 +425,24 @@ def test_blocking_callers_that_come_during_a_commit_share_the_next(
     assert len(witness.commits) <= 3, "each paid for a commit of its own"
     assert len(asyncio.run(kept(driver, *"012345"))) == 6
     asyncio.run(driver.close())
+
+
+def test_what_the_commit_refuses_of_one_command_keeps_nothing_of_those_that_share_it(tmp_path: Path) -> None:
+    """A deferred foreign key of an application, which a trigger of theirs breaks, is looked at by the commit."""
+
+    async def main() -> None:
+        driver = SqliteDriver(path := tmp_path / "jobs.db")
+        theirs = apsw.Connection(str(path))
+        theirs.execute("create table parents (id integer primary key)")
+        theirs.execute("create table children (id references parents deferrable initially deferred)")
+        theirs.execute(
+            "create trigger of_theirs after insert on jobs when new.type = 'bad' begin insert into children values (1); end"
+        )
+        theirs.close()
+        mixed = [[job("a")], [NewJob(id="b", type="bad")], [job("c")]]
+        told = await asyncio.gather(*(driver.enqueue(jobs, now=NOW) for jobs in mixed), return_exceptions=True)
+        assert [type(one) for one in told] == [list, ConstraintViolated, list]
+        assert [row is not None for row in await driver.get(["a", "b", "c"])] == [True, False, True]
+        await driver.close()
+
+    asyncio.run(main())

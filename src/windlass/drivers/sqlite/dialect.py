@@ -10,11 +10,11 @@ from windlass.core.changes import RetryChild
 from windlass.core.duties import Done, ReturnSpace
 from windlass.drivers import tongue
 from windlass.drivers.filters import find_statement
-from windlass.drivers.ops.deleting import Gone, Refusal, delete_chains
+from windlass.drivers.ops.deleting import Gone
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.rows import to_json
+from windlass.drivers.sqlite.deleting import delete_unreferred
 from windlass.drivers.sqlite.jobs import enqueue, insert_children
-from windlass.drivers.sqlite.library import CONSTRAINT
 from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.space import return_space
 from windlass.drivers.sqlite.sql import SQL
@@ -22,8 +22,6 @@ from windlass.drivers.statement import Op, Row, Statement
 from windlass.drivers.values import Enqueued, JobQuery
 from windlass.errors import DuplicateId
 from windlass.types import Micros, NewJob
-
-FOREIGN_KEY: Final = "FOREIGN KEY"  # what both libraries begin with when rows refer to one that is to go
 
 
 class Sqlite(Dialect):
@@ -66,13 +64,10 @@ class Sqlite(Dialect):
 
     def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
         links = yield SQL.chains(seqs=self.ints(heads))
-        return (yield from delete_chains(((head, seq, group) for head, seq, group in links), self._delete, _refusal))
+        return (yield from delete_unreferred([(head, seq, group) for head, seq, group in links]))
 
     def delete_chain(self, seqs: Sequence[int]) -> Op[Gone]:
-        return (yield from delete_chains([(seqs[0], seq, None) for seq in seqs], self._delete, _refusal))
-
-    def _delete(self, seqs: list[int]) -> Op[list[Row]]:
-        return (yield SQL.delete_jobs(seqs=self.ints(seqs)))
+        return (yield from delete_unreferred([(seqs[0], seq, None) for seq in seqs]))
 
     def return_space(self, duty: ReturnSpace) -> Op[Done]:
         return (yield from return_space(duty))
@@ -80,11 +75,6 @@ class Sqlite(Dialect):
     def outlast_claims(self) -> Op[bool]:
         yield from ()
         return True
-
-
-def _refusal(error: Exception) -> Refusal | None:
-    words = str(error)
-    return Refusal(words) if isinstance(error, CONSTRAINT) and FOREIGN_KEY in words else None
 
 
 DIALECT: Final = Sqlite()

@@ -29,7 +29,7 @@ from windlass.drivers.sqlite.command import HEAVY, Command, deliver
 from windlass.drivers.sqlite.library import ERRORS, Connection, misfit, run, translate
 from windlass.drivers.sqlite.place import Place
 from windlass.drivers.statement import Op, T
-from windlass.errors import DriverClosed, DriverForked, StoreBusy
+from windlass.errors import ConstraintViolated, DriverClosed, DriverForked, StoreBusy
 from windlass.types import Micros
 
 Begin = Literal["begin", "begin immediate"]
@@ -253,9 +253,9 @@ class Lane:
 
     def _work(self, commands: list[Command]) -> None:
         """A group that failed because one of its operations did is run again one by one. When the store itself refused
-        (locked, full, gone), waiting for it once was enough."""
+        (locked, full, gone), waiting for it once was enough. What the commit refuses, a deferred foreign key, is one's."""
         culprit, error = self._timed(commands, patience=self._place.busy_s)
-        if culprit is None or len(commands) == 1:
+        if (culprit is None and not isinstance(error, ConstraintViolated)) or len(commands) == 1:
             for command in commands:
                 command.error = error
             return

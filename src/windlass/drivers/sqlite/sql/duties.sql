@@ -99,6 +99,14 @@ select head, seq, group_id from doomed;
 -- name: delete_jobs
 delete from jobs where seq in (select value from json_each(:seqs)) returning group_id;
 
+-- name: referring
+-- The columns of foreign keys to jobs that do not say what becomes of their rows, key by key. One that names no column of
+-- jobs means its primary key.
+select t.name, k.id, k."from", coalesce(k."to", 'seq')
+  from sqlite_schema t, pragma_foreign_key_list(t.name) k
+ where t.type = 'table' and k."table" = 'jobs' collate nocase and k.on_delete = 'NO ACTION'
+ order by t.name, k.id, k.seq;
+
 -- name: delete_groups
 -- The row of a group goes with its last member.
 delete from groups
