@@ -112,3 +112,14 @@ def test_a_lane_pauses_after_a_long_stretch_and_not_before(tmp_path: Path, momen
     driver._writer.on_step = None
     asyncio.run(driver.close())  # the lane's thread has ended: what it does after an answer is done
     assert moment.slept == [BREATH / 1_000_000]
+
+
+def test_who_reads_takes_no_breath_however_long_somebody_wrote_before(tmp_path: Path, moment: Moment) -> None:
+    driver = opened(tmp_path)
+    write(lane_of(driver)[1], moment, ALONE)
+    for _ in range(3):
+        assert asyncio.run(driver.get(["nobody"])) == [None]
+    driver._reader.close()  # its thread has ended: what it does after an answer is done
+    slept = list(moment.slept)
+    asyncio.run(driver.close())
+    assert slept == []

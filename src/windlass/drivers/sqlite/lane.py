@@ -223,7 +223,7 @@ class Lane:
             if commands:
                 with self._turn:
                     self._work(commands)
-                    breath = self._breath.due()
+                    breath = self._begin != "begin" and self._breath.due()  # who reads keeps nobody waiting
                 self._busy = False  # before the answers: whoever gets one and asks again finds the connection free
                 deliver(commands)
                 if breath:
