@@ -15,7 +15,8 @@ import pytest
 from postgres.calling import LEASE, Line, ack, line, new, retry, timed, wish
 from postgres.proxy import COMMIT
 from postgres.server import Server
-from windlass.core.alterations import SetPaused
+from windlass.core.alterations import Replay, SetPaused
+from windlass.core.changes import Fail
 from windlass.drivers.values import Enqueued, Renewal
 from windlass.errors import DuplicateId, DuplicateJob, OutcomeUnknown
 
@@ -117,6 +118,15 @@ async def an_alteration_that_did_not_come_to_its_commit_is_made_again(tried: Lin
     assert await tried.driver.alter([SetPaused("default", True)], now=tried.now()) == ["applied"]
 
 
+async def a_dead_job_that_was_nearly_back_is_brought_back(tried: Line, cut: Callable[[bytes], Any]) -> None:
+    [job] = await tried.claimed()
+    now = tried.now()
+    failed = Fail(handle=job.handle, token=job.token, at=now, kind="rejected", run_status="failed", reason="no")
+    assert await tried.direct.settle([failed], now=now) == ["applied"]
+    cut(rb"update \S*jobs")
+    assert await tried.driver.alter([Replay(job.id, "child")], now=now) == ["applied"]
+
+
 async def a_sweep_is_repeated(tried: Line, cut: Callable[[bytes], Any]) -> None:
     await tried.claimed(2)
     cut(COMMIT)
@@ -131,7 +141,8 @@ CASES: list[Case] = [
     an_enqueue_of_duplicates_only_stores_nothing, an_id_that_was_there_before_is_refused,
     a_key_that_may_not_be_taken_twice_is_not_refused_to_its_owner, claimed_jobs_are_adopted, a_batch_of_acks_is_repeated,
     a_mixed_settlement_is_repeated, a_renewal_is_repeated, an_alteration_is_not_guessed,
-    an_alteration_that_did_not_come_to_its_commit_is_made_again, a_sweep_is_repeated,
+    an_alteration_that_did_not_come_to_its_commit_is_made_again,
+    a_dead_job_that_was_nearly_back_is_brought_back, a_sweep_is_repeated,
 ]  # fmt: skip
 
 

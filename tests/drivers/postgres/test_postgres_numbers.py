@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from windlass.clock import LAST_INSTANT, SECOND
-from windlass.core.changes import Ack
+from windlass.core.alterations import Replay
+from windlass.core.changes import Ack, Fail
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.values import Claim, JobQuery, Renewal
 from windlass.types import Claimed, NewJob
@@ -73,3 +74,24 @@ def test_the_server_reads_every_microsecond_as_it_was_written(empty_store: tuple
     with psycopg.connect(dsn) as connection:
         asked = f"select us, {schema}.micros({schema}.at(us)) from unnest(%s::bigint[]) as given (us)".encode()
         assert [(us, read) for us, read in connection.execute(asked, (instants,)) if us != read] == []
+
+
+def test_a_number_that_a_hand_has_used_is_passed_over_by_a_job_that_is_brought_back(empty_store: tuple[str, str]) -> None:
+    async def go(dsn: str, schema: str) -> None:
+        driver = PostgresDriver(dsn, schema=schema)
+        await driver.enqueue(
+            [NewJob(id="first", type="work", retry_mode="new_job", crash_policy="fail", dedupe_key="one")], now=NOW
+        )
+        wish = Claim(queues=("default",), limit=1, lease_for=SECOND, worker_id="w", token="t")
+        [job] = await driver.claim(wish, now=NOW)
+        end = Fail(handle=job.handle, token=job.token, at=NOW, kind="rejected", run_status="failed", reason="no")
+        assert await driver.settle([end], now=NOW) == ["applied"]
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            by_hand = (
+                f"insert into {schema}.jobs (seq, id, type, queue) select seq + 1, 'by hand', 'x', 'x' from {schema}.jobs"
+            )
+            connection.execute(by_hand.encode())
+        assert await driver.alter([Replay("first", "second")], now=NOW) == ["applied"]
+        await driver.close()
+
+    asyncio.run(go(*empty_store))

@@ -16,7 +16,7 @@ from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.deleting import delete_briefly
-from windlass.drivers.postgres.faults import Taken
+from windlass.drivers.postgres.faults import Taken, is_conflict
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.limits import GATE
 from windlass.drivers.postgres.locking import hold_parents, lock_all, still_ended
@@ -69,7 +69,7 @@ class Postgres(Dialect):
         return (yield from keys.enqueue(jobs, now, ours=self.ours))
 
     def is_taken(self, error: Exception) -> bool:
-        return isinstance(error, Taken | DuplicateId)
+        return isinstance(error, Taken | DuplicateId) and not is_conflict(error)
 
     def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
         links = yield from still_ended(heads)
