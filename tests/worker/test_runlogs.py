@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -333,6 +334,38 @@ def test_a_worker_sees_to_it_by_itself(tmp_path: Path) -> None:
         os.utime(day / "long-gone.1.log", (0, 0))
         async with ground.working():
             await ground.until(lambda: not (day / "long-gone.1.log").exists())
+
+    on_ground(tmp_path, play)
+
+
+def test_a_disk_that_answers_late_ends_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking through a directory that somebody serves over a network may take longer than a tick may."""
+
+    async def play(ground: Ground) -> None:
+        root = tmp_path / "logs"
+        (root / "2001-01-01").mkdir(parents=True)
+        (log := root / "2001-01-01" / "gone.1.log").touch()
+        os.utime(log, (0, 0))
+        answers, looked = threading.Event(), threading.Event()
+        there = Path.iterdir
+
+        def late(path: Path) -> Iterator[Path]:
+            looked.set()
+            answers.wait()
+            return there(path)
+
+        monkeypatch.setattr(Path, "iterdir", late)
+        keeping = LogKeeping(isolated.app.client, root)
+        try:
+            for _ in range(2):  # given up, as every duty is that takes too long
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await keeping.tick()
+                assert looked.is_set()
+        finally:
+            answers.set()
+        assert await keeping.tick() < SECOND
+        assert not log.exists()
 
     on_ground(tmp_path, play)
 

@@ -36,13 +36,14 @@ class LogKeeping:
         self._client = client
         self._root = root
         self._pass: Iterator[Path] | None = None
+        self._looking: asyncio.Future[list[Path]] | None = None
         settings = client.settings
         self._longest = max(settings.keep_succeeded, settings.keep_cancelled, settings.keep_dead) + EVERY
 
     async def tick(self) -> Micros:
         if self._pass is None:
             self._pass = self._old_logs()
-        files = await asyncio.to_thread(lambda some: list(islice(some, BITE)), self._pass)
+        files = await self._next_of(self._pass)
         if not files:
             self._pass = None
             return EVERY
@@ -53,6 +54,17 @@ class LogKeeping:
         unnamed = [file for file, job in jobs.items() if job is None]
         await asyncio.to_thread(self._remove, gone, unnamed)
         return SHORTEST
+
+    async def _next_of(self, some: Iterator[Path]) -> list[Path]:
+        """A tick that takes too long is given up, and what it waits for goes on in its thread: the next one waits for the
+        same."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().run_in_executor(None, lambda: list(islice(some, BITE)))
+        try:
+            return await asyncio.shield(self._looking)
+        finally:
+            if self._looking.done():
+                self._looking = None
 
     def _old_logs(self) -> Iterator[Path]:
         """Day by day, the oldest first."""
