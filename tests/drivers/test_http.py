@@ -232,6 +232,34 @@ def test_an_enqueue_that_was_lost_may_come_late_whatever_the_next_one_meets(url:
     asyncio.run(main())
 
 
+def test_an_enqueue_that_is_lost_each_time_is_sent_again_after_pauses(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something on the way drops what it has taken, asking without a pause would be a flood."""
+    pauses: list[float] = []
+
+    class Dropping(Lossy):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.url.path.endswith("/enqueue") and self.sent.count("enqueue") < 20:
+                self.sent.append("enqueue")
+                await request.extensions["trace"]("http11.send_request_headers.started", {})
+                raise httpx2.ReadError("the connection broke")
+            return await super().handle_async_request(request)
+
+    async def note(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def main() -> None:
+        net = Dropping()
+        driver = HttpDriver(url, transport=net)
+        monkeypatch.setattr(linking, "_pause", note)
+        assert [one.id for one in await driver.enqueue([new("a")], now=driver.clock.now())] == ["a"]
+        assert net.sent.count("enqueue") == 21
+        await driver.close()
+
+    asyncio.run(main())
+    assert len(pauses) == 20
+    assert pauses[-1] > 20 * linking.FIRST_PAUSE
+
+
 def test_a_server_that_is_gone_is_unreachable_within_the_deadline(url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never says a word
         port = silent.getsockname()[1]

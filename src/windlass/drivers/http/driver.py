@@ -29,7 +29,7 @@ from windlass.core.queries import Query, R
 from windlass.drivers.http import wire
 from windlass.drivers.http.encoding import decoded, encoded
 from windlass.drivers.http.faults import TooLarge, all_told
-from windlass.drivers.http.link import Link, Lost
+from windlass.drivers.http.link import FIRST_PAUSE, Link, Lost, paused
 from windlass.drivers.http.looking import is_of
 from windlass.drivers.http.place import Place
 from windlass.drivers.values import (
@@ -127,7 +127,7 @@ class HttpDriver:
     async def _enqueue(self, new: tuple[NewJob, ...], now: Micros) -> list[Enqueued]:
         """All are stored or none is, under ids of ours: after a lost reply these tell which, if they are the jobs that were
         asked for. Those that are not there then were duplicates, and are so again."""
-        until = ticking() + self._timeout
+        until, pause = ticking() + self._timeout, FIRST_PAUSE
         is_lost = False
         while True:
             try:
@@ -149,8 +149,9 @@ class HttpDriver:
                 rest = tuple(job for job in new if job.id not in stored)
                 others = iter(await self._enqueue(rest, now)) if rest else iter(())
                 return [Enqueued(job.id) if job.id in stored else next(others) for job in new]
-            if ticking() >= until:
+            if ticking() + pause >= until:
                 raise OutcomeUnknown(self.place.where)
+            pause = await paused(pause)
 
     async def _stored(self, new: tuple[NewJob, ...]) -> set[str]:
         rows = await self._ask("driver/get", wire.GetCall(ids=tuple(job.id for job in new)), list[Job | None])

@@ -31,6 +31,12 @@ _roll: Final = SystemRandom().random
 _pause: Final = asyncio.sleep
 
 
+async def paused(pause: float) -> float:
+    """Between two attempts. Answers how long the next pause is."""
+    await _pause(pause * (1 - _roll() / 2))
+    return min(pause * 2, LONGEST_PAUSE)
+
+
 class Lost(Exception):
     """The request may have been heard; no reply came."""
 
@@ -102,8 +108,7 @@ class Link:
                 if why == "HTTP 429":
                     raise StoreBusy(self._place.where, within, "more requests than it allows")
                 raise StoreUnreachable(self._place.where, why)
-            await _pause(pause * (1 - _roll() / 2))
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = await paused(pause)
 
     async def until_closed(self, work: Coroutine[Any, Any, T], instead: T) -> T:
         """What it answers, or `instead` as soon as we close."""
