@@ -9,13 +9,16 @@ from typing import Any, Final
 import pytest
 
 from windlass.app import Windlass
+from windlass.clock import SECOND
+from windlass.core.alterations import PutLimit
 from windlass.core.dependencies import INLINE
-from windlass.drivers.values import JobQuery
+from windlass.drivers.values import Claim, JobQuery
 from windlass.signals import Reject
 from windlass.testing import testing
 from windlass.testing.faulty import Call, away
+from windlass.types import NewJob
 
-from .stage import Stage, on_stage
+from .stage import PATIENCE, Stage, on_stage
 
 CHILDREN = INLINE + 5  # more than the transaction of their parent's end tells
 SELDOM: Final[dict[str, Any]] = {"lease": "1h", "concurrency": 50}  # no sweep comes while it drains
@@ -91,3 +94,21 @@ def test_a_drain_whose_store_is_away_at_the_end_ends(url: str) -> None:
         assert (await states(stage.app))["succeeded"] == INLINE + 1
 
     on_stage(url, play, **SELDOM)
+
+
+def test_a_drain_does_not_wait_for_a_token_that_only_jobs_of_others_wait_for(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        @stage.app.task
+        async def ours() -> None: ...
+
+        store, now = stage.store.driver, stage.app.client.now()
+        await store.alter([PutLimit("type:theirs", per_second=0.001, burst=1)], now=now)
+        await store.enqueue([NewJob(id=f"theirs-{n}", type="theirs") for n in range(3)], now=now)
+        wish = Claim(queues=("default",), limit=9, lease_for=3_600 * SECOND, worker_id="another", token="t")
+        assert len(await store.claim(wish, now=now)) == 1
+        job = await ours.enqueue()
+        async with asyncio.timeout(PATIENCE):
+            await stage.drain()
+        assert (await stage.fetch(job.id)).state == "succeeded"
+
+    on_stage(url, play)

@@ -122,10 +122,11 @@ class LimitUses(Query[LimitUse], frozen=True, kw_only=True):
 
 class NextRefill(Query[Micros], frozen=True, kw_only=True):
     """When a claim of these queues may find a token that is missing now, if jobs of theirs are due that wait for one: one
-    instant, or none."""
+    instant, or none. With `types`, what others are parked for does not count."""
 
     queues: tuple[str, ...]
     now: Micros
+    types: tuple[str, ...] | None = None
 
 
 class AllWebhooks(Query[Webhook], frozen=True):

@@ -63,6 +63,7 @@ class LimitRules(Machine):
     def ask(self, queues: tuple[str, ...]) -> None:
         self.both("read", LimitUses(keys=KEYS, limit=2))
         self.both("read", NextRefill(queues=queues, now=self.now))
+        self.both("read", NextRefill(queues=queues, now=self.now, types=("x",)))
 
     @invariant()
     def permits_add_up(self) -> None:

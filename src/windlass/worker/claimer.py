@@ -98,6 +98,7 @@ class Claimer:
         self._settler = settler
         self._stats = stats
         self._groups = groups
+        self._types = tuple(sorted({name for group in groups for name in group.tasks}))
         self._queues = queues
         self._worker_id = worker_id
         self._hand_back = hand_back
@@ -330,7 +331,8 @@ class Claimer:
         """Jobs may wait for a token of their rate, which nobody tells of: it is there at a certain time. One that was there
         already when we looked is for somebody else, or cannot be had: to look at once, each time, would be to spin."""
         try:
-            found = await self._client.driver.read(NextRefill(queues=self._queues, now=self._client.now()))
+            asked = NextRefill(queues=self._queues, now=self._client.now(), types=self._types)
+            found = await self._client.driver.read(asked)
         except StoreError:
             return False
         before, self._vain = self._vain, None

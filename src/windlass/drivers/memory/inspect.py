@@ -243,7 +243,10 @@ def refill(tables: Tables, query: NextRefill) -> list[Micros]:
     keys = {key for queue in query.queues if has_due(tables, queue, query.now) for key in caps_of(queue)}
     if any(limit.wake_at is not None for limit in limits):
         queues = frozenset(query.queues)
-        keys |= {job.parked_on for job in tables.jobs.values() if job.parked_on is not None and job.queue in queues}
+        keys |= {
+            job.parked_on for job in tables.jobs.values()
+            if job.parked_on is not None and job.queue in queues and (query.types is None or job.type in query.types)
+        }  # fmt: skip
     at = next_refill([limit for limit in limits if limit.key in keys], query.now)
     return [] if at is None else [at]
 

@@ -205,8 +205,14 @@ def numbered(db: Dialect, seqs: list[int]) -> Op[list[Job]]:
 
 def refill(db: Dialect, query: NextRefill) -> Op[list[Any]]:
     keys = [GLOBAL, *(f"queue:{queue}" for queue in query.queues)]
-    limits = yield db.sql.refilling(keys=db.texts(keys), queues=db.texts(query.queues), now=query.now)
-    at = next_refill([limit_in(row) for row in limits], query.now)
+    rows = yield db.sql.refilling(keys=db.texts(keys), queues=db.texts(query.queues), now=query.now)
+    limits = [limit_in(row) for row in rows]
+    waited_for = [limit.key for limit in limits if limit.key not in keys]
+    if waited_for and query.types is not None:
+        kinds = yield db.sql.parked_kinds(keys=db.texts(waited_for))
+        ours = {key for key, queue, kind, _ in kinds if queue in query.queues and kind in query.types}
+        limits = [limit for limit in limits if limit.key in keys or limit.key in ours]
+    at = next_refill(limits, query.now)
     return [] if at is None else [at]
 
 

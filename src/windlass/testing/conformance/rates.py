@@ -82,6 +82,26 @@ class RatePromises(Suite):
         assert await t.driver.read(NextRefill(queues=("ours", "theirs"), now=t.now)) == [t.now + SECOND]
 
     @promise
+    async def test_a_token_for_which_other_types_wait_is_nothing_to_wait_for(self, t: Trial) -> None:
+        """`NextRefill` of some types tells nothing of a limit on which only jobs of other types are parked; a limit over a
+        queue may give again whatever waits there."""
+        await t.alter(PutLimit("key:api", per_second=1.0, burst=1))
+        for _ in range(2):
+            await t.enqueue(type="render", limit_keys=("key:api",))
+        assert len(await t.claim()) == 1
+        assert await t.claim() == []
+        for types, told in ((("mail", "send"), []), (("mail", "render"), [t.now + SECOND]), (None, [t.now + SECOND])):
+            assert await t.driver.read(NextRefill(queues=("default",), now=t.now, types=types)) == told
+        await t.enqueue(queue="theirs", type="mail", limit_keys=("key:api",))
+        assert await t.claim("theirs") == []
+        assert await t.driver.read(NextRefill(queues=("default",), now=t.now, types=("mail",))) == []
+        await t.alter(PutLimit("queue:slow", per_second=1.0, burst=1))
+        for _ in range(2):
+            await t.enqueue(queue="slow", type="render")
+        assert len(await t.claim("slow")) == 1
+        assert await t.driver.read(NextRefill(queues=("slow",), now=t.now, types=("mail",))) == [t.now + SECOND]
+
+    @promise
     async def test_a_token_that_nobody_waits_for_is_nothing_to_wait_for(self, t: Trial) -> None:
         """`NextRefill` tells of a limit over a queue, or over all, only while a job of such a queue is due."""
         for key in ("queue:default", "global"):
