@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -399,3 +400,24 @@ def test_a_file_that_migrate_makes_is_for_its_owner_alone(tmp_path: Path) -> Non
     finally:
         os.umask(before)
     assert (tmp_path / "jobs.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_waiting_where_no_thread_can_be_started_opens_no_more_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def go() -> None:
+        driver, open_files = SqliteDriver(tmp_path / "jobs.db"), set[int]()
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refused)
+            for _ in range(3):
+                with pytest.raises(RuntimeError):
+                    await driver.wait(timeout=0)
+                open_files.add(len(os.listdir("/proc/self/fd")))
+        assert len(open_files) == 1, "each leaves more of them"
+        assert await driver.wait(timeout=0), "what came before is not known"
+        await driver.close()
+
+    asyncio.run(go())

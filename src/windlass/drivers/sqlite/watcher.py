@@ -55,7 +55,11 @@ class Watcher:
         os.set_blocking(self._nudge_in, False)
         os.set_blocking(self._nudge_out, False)
         self._thread = threading.Thread(target=self._loop, name="windlass-watcher", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # no more threads may be had, and whoever waits asks again and again
+            self._close()
+            raise
 
     @property
     def pushes(self) -> bool:
@@ -83,6 +87,9 @@ class Watcher:
         self._closed = True
         self._nudge()
         self._thread.join()
+        self._close()
+
+    def _close(self) -> None:
         self._connection.close()
         for fd in (self._nudge_in, self._nudge_out, self._inotify):
             if fd is not None:
