@@ -303,6 +303,21 @@ class SettlementPromises(Suite):
         assert (await t.job(stale.id)).state == "running"
 
     @promise
+    async def test_a_refused_success_spoils_no_other_of_its_claim(self, t: Trial) -> None:
+        """Of jobs that one claim took and one call settles, those that hold end as if they came alone: with their runs."""
+        for start in (True, False):
+            await t.enqueue_all(3)
+            jobs = await t.claim(start=start)
+            told = {} if start else {"started_at": t.now}
+            await t.ack(jobs[1], **told)
+            t.clock.advance(5)
+            acks = [Ack(handle=j.handle, token=j.token, at=t.now - n, **told) for n, j in enumerate(jobs)]
+            assert await t.settle(*acks) == ["applied", "repeated", "applied"]
+            for n in (0, 2):
+                run = await t.last_run(jobs[n].id)
+                assert (run.status, run.finished_at) == ("completed", t.now - n)
+
+    @promise
     async def test_a_lapsed_settlement_needs_a_lapsed_lease(self, t: Trial) -> None:
         """Whatever its outcome, a settlement marked lapsed is refused while the lease is valid."""
         job = await t.running()
