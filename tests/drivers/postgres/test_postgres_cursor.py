@@ -16,7 +16,7 @@ from postgres.programs import NOW as STAGED
 from postgres.programs import check, enqueue, ids, new, wish
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
-from windlass.core.alterations import Move, MoveBeside, Replay, RunNow, SetPriority
+from windlass.core.alterations import Move, MoveBeside, PutLimit, PutQueue, Replay, RunNow, SetPriority
 from windlass.core.changes import Ack, Fail, Release, Retry
 from windlass.drivers.postgres import PostgresDriver, cursor, leases
 from windlass.drivers.postgres.claiming import Claiming
@@ -314,6 +314,98 @@ def test_a_paused_queue_and_one_with_a_limit_are_respected(play: Callable[[Body]
             other.execute("update queues set paused_at = null")
             other.execute("insert into limits (key, used, max_used) values ('type:t', 2, 3)")
         assert [job.id for job in await store.claim(4, sure=False)] == ["j2"], "limits are looked at, not told as nothing"
+
+    play(body)
+
+
+OF_THE_QUEUE = {
+    "paused": "insert into queues (name, created_at, updated_at, paused_at) values ('{q}', now(), now(), now())",
+    "held": "insert into reservations (reservation_id, queue, reserved_by, status, reserved_at, expires_at) "
+            "values ('hold', '{q}', 'ada', 'ACTIVE', now(), '2100-01-01')",
+    "full": "insert into limits (key, used, max_used) values ('queue:{q}', 1, 1)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OF_THE_QUEUE)
+def test_a_short_claim_takes_nothing_from_a_queue_that_may_give_nothing(play: Callable[[Body], None], what: str) -> None:
+    async def body(store: Store) -> None:
+        await store.enqueue(*(f"j{n}" for n in range(6)))
+        assert await store.take(1) + await store.take(1) == ["j0", "j1"]
+        with store.elsewhere() as other:
+            other.execute(OF_THE_QUEUE[what].format(q="q").encode())
+        assert await store.claim(1, sure=False) == []
+
+    play(body)
+
+
+@pytest.mark.parametrize("what", [*OF_THE_QUEUE, "fair"])
+def test_what_is_said_of_another_queue_makes_no_claim_a_whole_one(play: Callable[[Body], None], what: str) -> None:
+    async def body(store: Store) -> None:
+        await store.enqueue(*(f"j{n}" for n in range(6)))
+        [first, *_] = await store.claim(2)
+        assert await store.take(1) == ["j2"]
+        await retried(store, first)
+        if what == "fair":
+            await store.driver.alter([PutQueue("other", order="fair")], now=store.now)
+        else:
+            with store.elsewhere() as other:
+                other.execute(OF_THE_QUEUE[what].format(q="other").encode())
+        assert await store.take(1) == ["j3"], "a short one: it overlooks who came back"
+
+    play(body)
+
+
+@pytest.mark.parametrize("key", ["global", "org:o", "tag:x", "key:k"])
+def test_a_short_claim_leaves_to_a_whole_one_what_a_full_limit_concerns(play: Callable[[Body], None], key: str) -> None:
+    async def body(store: Store) -> None:
+        names = [f"j{n}" for n in range(6)]
+        await store.enqueue(*names, org_id="o", tags=("x",), limit_keys=("key:k",))
+        assert await store.take(1) + await store.take(1) == ["j0", "j1"]
+        with store.elsewhere() as other:
+            other.execute("insert into limits (key, used, max_used) values (%s, 1, 1)", (key,))
+        assert await store.claim(1, sure=False) == []
+
+    play(body)
+
+
+def test_a_short_claim_leaves_to_a_whole_one_whom_a_new_token_lets_through(play: Callable[[Body], None]) -> None:
+    async def body(store: Store) -> None:
+        await store.driver.alter([PutLimit("key:k", per_second=1.0, burst=1)], now=store.now)
+        await store.enqueue("with", "waits", limit_keys=("key:k",), priority=1)
+        await store.enqueue(*(f"j{n}" for n in range(6)))
+        assert await store.take(2) == ["with", "j0"]
+        assert await store.take(1) == ["j1"]
+        store.now += SECOND
+        assert [job.id for job in await store.claim(1, sure=False)] == ["waits"]
+
+    play(body)
+
+
+def test_a_short_claim_leaves_a_queue_that_takes_turns_to_a_whole_one(play: Callable[[Body], None]) -> None:
+    async def body(store: Store) -> None:
+        await store.enqueue(*(f"a{n}" for n in range(4)), org_id="a")
+        await store.enqueue("b0", "b1", org_id="b")
+        assert await store.take(1) + await store.take(1) == ["a0", "a1"]
+        await store.driver.alter([PutQueue("q", order="fair")], now=store.now)
+        assert await store.take(2) == ["a2", "b0"]
+
+    play(body)
+
+
+def test_a_short_claim_takes_what_its_worker_knows(play: Callable[[Body], None]) -> None:
+    async def body(store: Store) -> None:
+        await store.enqueue(*(f"j{n}" for n in range(3)))
+
+        async def taken(limit: int) -> list[str]:
+            wish = Claim(
+                queues=("q",), limit=limit, lease_for=LEASE, worker_id="w", token=f"token-{limit}", types=("t",), sure=False
+            )  # fmt: skip
+            return [job.id for job in await store.driver.claim(wish, now=store.now)]
+
+        assert await taken(1) == ["j0"]
+        await store.driver.enqueue([NewJob(id="strange", type="s", queue="q", payload=b"{}")], now=store.now)
+        await store.enqueue("j3")
+        assert await taken(5) == ["j1", "j2", "j3"]
 
     play(body)
 
