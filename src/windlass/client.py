@@ -24,7 +24,7 @@ from windlass.drivers.values import Enqueued
 from windlass.errors import AppClosed, InvalidInput, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
 from windlass.outgoing import Sender, Sends
-from windlass.results import ResultWatch
+from windlass.results import Around, ResultWatch
 from windlass.runlogs import RunLogs, root_of
 from windlass.sealing import KeyRing, ring_of
 from windlass.subscriptions import Subscriptions
@@ -43,7 +43,7 @@ KEPT: Final[dict[AlterAnswer, str]] = {
 }
 
 
-class Joins(Protocol):
+class Joins(Around, Protocol):
     """An open transaction of a handler: what its client enqueues meanwhile becomes part of it."""
 
     client: Client
@@ -359,12 +359,16 @@ class Client:
 
     def check_apart(self, what: str) -> None:
         """Raise `InvalidInput` inside a transaction of this client, which only enqueues can join."""
-        transaction = joined.get()
-        if transaction is not None and transaction.client.shares(self):
+        if self.around() is not None:
             raise InvalidInput(
                 "transaction", f"only enqueues join it; nothing can be {what} here, because that waits for the write lock "
                 "which this block holds: do it before or after"
             )  # fmt: skip
+
+    def around(self) -> Around | None:
+        """The transaction of this client in whose block the caller is."""
+        transaction = joined.get()
+        return transaction if transaction is not None and transaction.client.shares(self) else None
 
     def watch(self) -> ResultWatch:
         """What waits for results on the current event loop."""
