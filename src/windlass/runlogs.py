@@ -34,6 +34,7 @@ DIGEST: Final = "="  # which no quoted id begins with
 _NAME: Final = re.compile(
     rf"({DIGEST}[0-9a-f]{{64}}|[^{DIGEST}]{{1,{LONGEST_NAME}}})\.[0-9]+(?:{SUFFIX}|{SHORTER})", re.ASCII
 )
+_PARTS: Final = re.compile(r"(?:[^@/]*@)?([^/?]*)(/[^?]*)?(?:\?(.*))?", re.DOTALL)
 CUT: Final = b"... %d bytes were cut out here: a log keeps its beginning and its end ...\n"
 CUT_ROOM: Final = len(CUT % 10**18) + 1  # at most, with the end of the line before it
 log: Final = logging.getLogger("windlass.runlogs")
@@ -57,13 +58,13 @@ def root_of(settings: Settings, url: str) -> Path | None:
 
 
 def _place(url: str) -> str:
-    """Hosts with their ports, path, and what else says which server and database: not who asks, nor how. A user's name and
-    password may hold anything but a slash."""
-    authority, slash, rest = url.partition(":")[2].removeprefix("//").partition("/")
-    hosts, _, asked = authority.rpartition("@")[2].partition("?")
-    path, _, query = rest.partition("?")
-    told = sorted(one for one in f"{asked}&{query}".split("&") if one.partition("=")[0] in WHERE)
-    return "&".join([f"{hosts.lower()}{slash}{path}", *told])
+    """Hosts with their ports, path, and what else says which server and database: not who asks, nor how. As libpq reads it:
+    a user's name and password may hold anything but a slash or an @."""
+    found = _PARTS.fullmatch(url.partition(":")[2].removeprefix("//"))
+    assert found is not None, "every text has this form"
+    hosts, path, query = found.groups(default="")
+    told = sorted(unquote(one) for one in query.split("&") if one.partition("=")[0] in WHERE)
+    return "&".join([f"{hosts.lower()}{path}", *told])
 
 
 def log_path(job_id: str, attempt_no: int, claimed_at: Micros) -> str:

@@ -238,6 +238,20 @@ def test_logs_are_beside_the_file_or_below_the_working_directory_or_where_one_sa
     assert one == root_of(Settings(), "postgresql://b:y@db/one"), "whoever asks"
 
 
+def test_what_a_query_asks_for_is_not_taken_for_the_place_of_the_server() -> None:
+    """Read as libpq reads it: a user ends at the first @ before any slash, hosts at a slash or a question mark."""
+
+    def place(url: str) -> Path | None:
+        return root_of(Settings(), f"postgresql://{url}")
+
+    assert place("u@db1?dbname=jobs&application_name=x@y") != place("u@db2?dbname=jobs&application_name=x@y")
+    assert place("u:p@db/jobs?password=a@b/c") == place("u:p@db/jobs")
+    assert place("db?host=/run/one&application_name=a") == place("db?host=/run/one&application_name=b")
+    assert place("db?host=/run/one&password=a/b") == place("v@db?password=c&host=/run/one")
+    assert place("db?host=/run/one") != place("db?host=/run/two")
+    assert place("?host=%2Frun%2Fone&dbname=jobs") == place("?dbname=jobs&host=/run/one")
+
+
 def test_logs_are_their_owners_alone_as_the_store_is(tmp_path: Path) -> None:
     async def play(ground: Ground) -> None:
         job = await isolated.beside.enqueue()
