@@ -25,7 +25,7 @@ from windlass.errors import AppClosed, InvalidInput, JobNotFound, Refused, Store
 from windlass.ids import Ids
 from windlass.outgoing import Sender, Sends
 from windlass.results import Around, ResultWatch
-from windlass.runlogs import RunLogs, root_of
+from windlass.runlogs import AUTO, RunLogs, root_of
 from windlass.sealing import KeyRing, ring_of
 from windlass.subscriptions import Subscriptions
 from windlass.types import Claimed, Job, Micros, NewJob, Run
@@ -155,7 +155,8 @@ class Client:
         """The directory of run logs for this store. Made anew if the URL or the settings have been changed."""
         asked = (self.url, self.settings)
         if self._run_logs is None or self._run_logs[0] != asked:
-            self._run_logs = (asked, RunLogs(root_of(self.settings, self.url), self.settings.log_limit))
+            chosen = self.settings.log_root != AUTO
+            self._run_logs = (asked, RunLogs(root_of(self.settings, self.url), self.settings.log_limit, chosen=chosen))
         return self._run_logs[1]
 
     @property

@@ -16,7 +16,7 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from windlass.clock import moment
@@ -29,6 +29,7 @@ NONE: Final = "none"
 SUFFIX: Final = ".log"
 SHORTER: Final = ".short"  # while its middle is cut out
 WHERE: Final = frozenset({"host", "hostaddr", "port", "dbname", "service"})
+OWNER: Final = ".windlass-store-"  # begins the names of the marks in a root that somebody has chosen
 LONGEST_NAME: Final = 180  # of a job's id in a file's name; a longer one is told by its digest
 DIGEST: Final = "="  # which no quoted id begins with
 _NAME: Final = re.compile(
@@ -99,11 +100,25 @@ def log_line(at: Micros, level: str, text: str) -> bytes:
     return f"{moment(at):%Y-%m-%dT%H:%M:%S.%fZ} {level:<7} {text}\n".encode("utf-8", "backslashreplace")
 
 
-class RunLogs:
-    """All logs of one store on this machine."""
+class Owner(NamedTuple):
+    """A store, as the mark in its log root names it."""
 
-    def __init__(self, root: Path | None, limit: int) -> None:
+    store_id: str
+    where: str  # for people
+
+    @property
+    def mark(self) -> str:
+        return f"{OWNER}{self.store_id}"
+
+
+class RunLogs:
+    """All logs of one store on this machine. In a root that somebody has chosen a mark of each store says whose logs are
+    there: what one store does not know may be another's."""
+
+    def __init__(self, root: Path | None, limit: int, *, chosen: bool = False) -> None:
         self.root: Final = None if root is None else root.absolute()  # wherever a handler may go
+        self.chosen: Final = chosen and root is not None
+        self.owner: Owner | None = None  # once it is known
         self._limit = limit
         self._lock = threading.Lock()
         self._complained = False
@@ -115,6 +130,7 @@ class RunLogs:
         path = log_path(job_id, attempt_no, claimed_at)
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._mark(self.root)
             return RunLog(self.root / path, path, self._limit)
         except OSError as error:
             with self._lock:
@@ -122,6 +138,17 @@ class RunLogs:
                     log.warning("no log can be kept below %s: %s", self.root, error)
                 self._complained = True
             return None
+
+    def _mark(self, root: Path) -> None:
+        if self.chosen and self.owner is not None and not (mark := root / self.owner.mark).exists():
+            mark.write_text(f"Here are logs of runs of {self.owner.where}\n", "utf-8")
+
+    def others(self) -> list[Path]:
+        """The marks of other stores in this root."""
+        if self.root is None or not self.chosen:
+            return []
+        own = None if self.owner is None else self.owner.mark
+        return sorted(path for path in self.root.glob(f"{OWNER}*") if path.name != own)
 
 
 class RunLog:
