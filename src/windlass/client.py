@@ -24,8 +24,8 @@ from windlass.drivers.values import Enqueued
 from windlass.errors import AppClosed, InvalidInput, JobNotFound, Refused, StoreBusy, WrongConnection
 from windlass.ids import Ids
 from windlass.outgoing import Sender, Sends
-from windlass.results import ResultWatch
-from windlass.runlogs import RunLogs, root_of
+from windlass.results import Around, ResultWatch
+from windlass.runlogs import AUTO, RunLogs, root_of
 from windlass.sealing import KeyRing, ring_of
 from windlass.subscriptions import Subscriptions
 from windlass.types import Claimed, Job, Micros, NewJob, Run
@@ -43,7 +43,7 @@ KEPT: Final[dict[AlterAnswer, str]] = {
 }
 
 
-class Joins(Protocol):
+class Joins(Around, Protocol):
     """An open transaction of a handler: what its client enqueues meanwhile becomes part of it."""
 
     client: Client
@@ -155,7 +155,8 @@ class Client:
         """The directory of run logs for this store. Made anew if the URL or the settings have been changed."""
         asked = (self.url, self.settings)
         if self._run_logs is None or self._run_logs[0] != asked:
-            self._run_logs = (asked, RunLogs(root_of(self.settings, self.url), self.settings.log_limit))
+            chosen = self.settings.log_root != AUTO
+            self._run_logs = (asked, RunLogs(root_of(self.settings, self.url), self.settings.log_limit, chosen=chosen))
         return self._run_logs[1]
 
     @property
@@ -359,12 +360,16 @@ class Client:
 
     def check_apart(self, what: str) -> None:
         """Raise `InvalidInput` inside a transaction of this client, which only enqueues can join."""
-        transaction = joined.get()
-        if transaction is not None and transaction.client.shares(self):
+        if self.around() is not None:
             raise InvalidInput(
                 "transaction", f"only enqueues join it; nothing can be {what} here, because that waits for the write lock "
                 "which this block holds: do it before or after"
             )  # fmt: skip
+
+    def around(self) -> Around | None:
+        """The transaction of this client in whose block the caller is."""
+        transaction = joined.get()
+        return transaction if transaction is not None and transaction.client.shares(self) else None
 
     def watch(self) -> ResultWatch:
         """What waits for results on the current event loop."""

@@ -22,7 +22,7 @@ from windlass.drivers.values import JobQuery
 from windlass.errors import GroupNotFound, GroupRefused, InvalidInput, shown
 from windlass.handles import JobHandle
 from windlass.policies import Duration
-from windlass.results import is_same_run
+from windlass.results import HELD, UNCOMMITTED, is_same_run
 from windlass.tasks import PreparedJob
 from windlass.types import Group, GroupMode, Job, NewGroup, NewJob, OnFailure
 
@@ -71,12 +71,17 @@ class GroupHandle:
 
     async def wait(self, timeout: Duration | None = None) -> Progress:
         """Wait until every member has ended. Raises `TimeoutError` after `timeout`, which does not stop the group, and
-        `WouldHang` in the handler of one of its members."""
+        `WouldHang` where that cannot be before the caller ends, such as in the handler of a member."""
         seconds = None if timeout is None else duration(timeout, field="timeout") / 1_000_000
         pause = FIRST_LOOK
+        around = self._client.around()
+        if around is not None and around.has_new(self.id):
+            raise WouldHang(UNCOMMITTED)
         try:
             async with asyncio.timeout(seconds) as limit:
                 while (await self.fetch()).remaining > 0:
+                    if around is not None and around.alone:
+                        raise WouldHang(HELD)
                     await self._check_waits_outside()
                     await asyncio.sleep(pause)
                     pause = min(1.5 * pause, LONGEST_LOOK)

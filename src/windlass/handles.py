@@ -49,13 +49,15 @@ class JobHandle(Placed, Translates, Generic[R]):
     async def result(self, timeout: Duration | None = None) -> R:
         """Wait until the job has ended and return what its handler returned.
 
-        Raises `JobDead` or `JobCancelled` if it ended so, `JobNotFound` if there is no such job, and `TimeoutError` after
-        `timeout`, which does not stop the job."""
+        Raises `JobDead` or `JobCancelled` if it ended so, `JobNotFound` if there is no such job, `TimeoutError` after
+        `timeout`, which does not stop the job, and `WouldHang` where it cannot end before the caller does."""
         seconds = None if timeout is None else duration(timeout, field="timeout") / 1_000_000
         within = running_now()
         try:
             async with asyncio.timeout(seconds) as limit:
-                job = await self._client.watch().wait(self.id, within.job if within is not None else None)
+                job = await self._client.watch().wait(
+                    self.id, within.job if within is not None else None, self._client.around()
+                )
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from windlass.apart import WouldHang
 from windlass.drivers.protocol import Driver
@@ -19,13 +19,36 @@ FIRST_PAUSE: Final = 0.01
 LONGEST_PAUSE: Final = 0.5
 ITSELF: Final = (
     "a handler cannot wait for its own job, which ends after it does: "
-    "return the result, or raise Snooze(...) to look again later"
+    "return the result, or raise Snooze(...) to look again later. A task that goes on after the handler waits in a context "
+    "of its own: asyncio.create_task(..., context=contextvars.Context())"
 )
+HELD: Final = (
+    "nothing ends in this store before this block does, which holds its only write lock: wait before the block, or let "
+    "another job do what follows (after=[...], group.finish_with(...))"
+)
+UNCOMMITTED: Final = (
+    "what this block has enqueued begins when this block ends: wait for what was enqueued before the block, or let another "
+    "job do what follows (after=[...], group.finish_with(...))"
+)
+
+
+class Around(Protocol):
+    """A transaction in whose block somebody waits."""
+
+    @property
+    def alone(self) -> bool:
+        """While it is open nobody else can write."""
+        ...
+
+    def has_new(self, noun_id: str) -> bool:
+        """Whether this job or group is known to nobody else so far."""
+        ...
 
 
 class Waiter(NamedTuple):
     told: asyncio.Future[Job]
     within: Claimed | None  # the job whose handler waits
+    around: Around | None  # the transaction that is open meanwhile
 
 
 class ResultWatch:
@@ -37,10 +60,11 @@ class ResultWatch:
         self._told = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, job_id: str, within: Claimed | None = None) -> Job:
-        """The job, or the last link of its chain, once it has ended. A handler says `within` which job it waits."""
+    async def wait(self, job_id: str, within: Claimed | None = None, around: Around | None = None) -> Job:
+        """The job, or the last link of its chain, once it has ended. A handler says `within` which job it waits, and which
+        transaction it has `around` it."""
         future: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
-        self._awaited.setdefault(job_id, []).append(Waiter(future, within))
+        self._awaited.setdefault(job_id, []).append(Waiter(future, within, around))
         self._told.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -88,11 +112,11 @@ class ResultWatch:
                 ended = True
                 for waiter in self._awaited.pop(job_id, []):
                     if not waiter.told.done():
-                        _answer(waiter.told, job, job_id)
+                        _answer(waiter, job, job_id)
             else:
                 for waiter in self._awaited.get(job_id, ()):
-                    if waiter.within is not None and is_same_run(job, waiter.within) and not waiter.told.done():
-                        waiter.told.set_exception(WouldHang(ITSELF))
+                    if (why := _in_vain(waiter, job)) is not None and not waiter.told.done():
+                        waiter.told.set_exception(WouldHang(why))
         return ended
 
     def _fail(self, error: Exception) -> None:
@@ -109,8 +133,16 @@ def is_same_run(job: Job, within: Claimed) -> bool:
     return job.state == "running" and (job.id, job.lease_token) == (within.id, within.token)
 
 
-def _answer(future: asyncio.Future[Job], job: Job | None, job_id: str) -> None:
-    if job is None:
-        future.set_exception(JobNotFound(job_id))
+def _in_vain(waiter: Waiter, job: Job) -> str | None:
+    if waiter.within is not None and is_same_run(job, waiter.within):
+        return ITSELF
+    return HELD if waiter.around is not None and waiter.around.alone else None
+
+
+def _answer(waiter: Waiter, job: Job | None, job_id: str) -> None:
+    if job is not None:
+        waiter.told.set_result(job)
+    elif waiter.around is not None and waiter.around.has_new(job_id):
+        waiter.told.set_exception(WouldHang(UNCOMMITTED))
     else:
-        future.set_result(job)
+        waiter.told.set_exception(JobNotFound(job_id))

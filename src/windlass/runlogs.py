@@ -16,7 +16,7 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from windlass.clock import moment
@@ -29,11 +29,13 @@ NONE: Final = "none"
 SUFFIX: Final = ".log"
 SHORTER: Final = ".short"  # while its middle is cut out
 WHERE: Final = frozenset({"host", "hostaddr", "port", "dbname", "service"})
+OWNER: Final = ".windlass-store-"  # begins the names of the marks in a root that somebody has chosen
 LONGEST_NAME: Final = 180  # of a job's id in a file's name; a longer one is told by its digest
 DIGEST: Final = "="  # which no quoted id begins with
 _NAME: Final = re.compile(
     rf"({DIGEST}[0-9a-f]{{64}}|[^{DIGEST}]{{1,{LONGEST_NAME}}})\.[0-9]+(?:{SUFFIX}|{SHORTER})", re.ASCII
 )
+_PARTS: Final = re.compile(r"(?:[^@/]*@)?([^/?]*)(/[^?]*)?(?:\?(.*))?", re.DOTALL)
 CUT: Final = b"... %d bytes were cut out here: a log keeps its beginning and its end ...\n"
 CUT_ROOM: Final = len(CUT % 10**18) + 1  # at most, with the end of the line before it
 log: Final = logging.getLogger("windlass.runlogs")
@@ -57,13 +59,13 @@ def root_of(settings: Settings, url: str) -> Path | None:
 
 
 def _place(url: str) -> str:
-    """Hosts with their ports, path, and what else says which server and database: not who asks, nor how. A user's name and
-    password may hold anything but a slash."""
-    authority, slash, rest = url.partition(":")[2].removeprefix("//").partition("/")
-    hosts, _, asked = authority.rpartition("@")[2].partition("?")
-    path, _, query = rest.partition("?")
-    told = sorted(one for one in f"{asked}&{query}".split("&") if one.partition("=")[0] in WHERE)
-    return "&".join([f"{hosts.lower()}{slash}{path}", *told])
+    """Hosts with their ports, path, and what else says which server and database: not who asks, nor how. As libpq reads it:
+    a user's name and password may hold anything but a slash or an @."""
+    found = _PARTS.fullmatch(url.partition(":")[2].removeprefix("//"))
+    assert found is not None, "every text has this form"
+    hosts, path, query = found.groups(default="")
+    told = sorted(unquote(one) for one in query.split("&") if one.partition("=")[0] in WHERE)
+    return "&".join([f"{hosts.lower()}{path}", *told])
 
 
 def log_path(job_id: str, attempt_no: int, claimed_at: Micros) -> str:
@@ -98,11 +100,25 @@ def log_line(at: Micros, level: str, text: str) -> bytes:
     return f"{moment(at):%Y-%m-%dT%H:%M:%S.%fZ} {level:<7} {text}\n".encode("utf-8", "backslashreplace")
 
 
-class RunLogs:
-    """All logs of one store on this machine."""
+class Owner(NamedTuple):
+    """A store, as the mark in its log root names it."""
 
-    def __init__(self, root: Path | None, limit: int) -> None:
+    store_id: str
+    where: str  # for people
+
+    @property
+    def mark(self) -> str:
+        return f"{OWNER}{self.store_id}"
+
+
+class RunLogs:
+    """All logs of one store on this machine. In a root that somebody has chosen a mark of each store says whose logs are
+    there: what one store does not know may be another's."""
+
+    def __init__(self, root: Path | None, limit: int, *, chosen: bool = False) -> None:
         self.root: Final = None if root is None else root.absolute()  # wherever a handler may go
+        self.chosen: Final = chosen and root is not None
+        self.owner: Owner | None = None  # once it is known
         self._limit = limit
         self._lock = threading.Lock()
         self._complained = False
@@ -114,6 +130,7 @@ class RunLogs:
         path = log_path(job_id, attempt_no, claimed_at)
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._mark(self.root)
             return RunLog(self.root / path, path, self._limit)
         except OSError as error:
             with self._lock:
@@ -121,6 +138,17 @@ class RunLogs:
                     log.warning("no log can be kept below %s: %s", self.root, error)
                 self._complained = True
             return None
+
+    def _mark(self, root: Path) -> None:
+        if self.chosen and self.owner is not None and not (mark := root / self.owner.mark).exists():
+            mark.write_text(f"Here are logs of runs of {self.owner.where}\n", "utf-8")
+
+    def others(self) -> list[Path]:
+        """The marks of other stores in this root."""
+        if self.root is None or not self.chosen:
+            return []
+        own = None if self.owner is None else self.owner.mark
+        return sorted(path for path in self.root.glob(f"{OWNER}*") if path.name != own)
 
 
 class RunLog:

@@ -52,6 +52,8 @@ class JobTransaction:
         self._timeout: asyncio.Timeout | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of an async handler
         self._turn: asyncio.Lock | None = None  # there, when the store is behind a network
+        self._new: set[str] = set()  # jobs and groups that it has enqueued
+        self._over = False
 
     @property
     def connection(self) -> Any:
@@ -76,7 +78,18 @@ class JobTransaction:
         return self._enqueue(new)
 
     def _enqueue(self, new: Sequence[NewJob]) -> list[Enqueued]:
-        return self._transaction.enqueue(new, now=self.client.now())
+        answers = self._transaction.enqueue(new, now=self.client.now())
+        for job, answer in zip(new, answers, strict=True):
+            if not answer.existed:
+                self._new |= {answer.id} if job.opens is None else {answer.id, job.opens.group_id}
+        return answers
+
+    @property
+    def alone(self) -> bool:
+        return not self._over and self.client.driver.capabilities.single_writer
+
+    def has_new(self, noun_id: str) -> bool:
+        return not self._over and noun_id in self._new
 
     # ---------------------------------------------------------------------------------------------------------- async
 
@@ -164,6 +177,7 @@ class JobTransaction:
         self._token = joined.set(self)
 
     def _leave(self) -> None:
+        self._over = True  # for tasks too that were started in the block and go on
         if self._token is not None:
             joined.reset(self._token)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -143,3 +144,36 @@ def test_a_store_in_use_is_found_behind_a_link(cli: Cli, tmp_path: Path) -> None
         assert found[0] == found[1]
         assert found[1]
     assert cli("jobs", "list", "--store", f"sqlite:///{tmp_path}/link").code == 0
+
+
+@pytest.mark.parametrize("library", ["apsw", "stdlib"])
+def test_to_plan_says_when_it_cannot_see_what_is_in_the_log_of_a_copy(
+    cli: Cli, tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log without the memory of those who use it is read by opening the file alone, which writes."""
+    monkeypatch.setenv("WINDLASS_SQLITE", library)
+    script = cli("migrate", "--sql", "--store", "sqlite:///jobs.db").out
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as using:
+        using.executescript(f"pragma journal_mode = wal; {script}")
+        for end in ("", "-wal"):
+            shutil.copy(tmp_path / f"jobs.db{end}", tmp_path / f"other.db{end}")
+    before = held(tmp_path)
+    planned = cli("migrate", "--plan", "--store", THERE)
+    assert (planned.code, "other.db-wal" in planned.err, "wal_checkpoint" in planned.err) == (0, True, True), planned
+    assert "other.db-wal" in cli("migrate", "--plan", "--store", THERE, "--json").json["unsure"]
+    assert "other.db-wal" in cli("migrate", "--sql", "--store", THERE).err
+    assert held(tmp_path) == before
+    assert "applied before" in cli("migrate", "--store", THERE).out
+    assert "wal" not in cli("migrate", "--plan", "--store", THERE).err
+
+
+def test_what_is_in_the_log_of_a_store_in_use_is_seen_behind_what_is_in_its_file(tmp_path: Path) -> None:
+    """A step that was applied a moment ago is in the log alone, the steps before it in the file."""
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as using:
+        using.executescript(
+            "pragma journal_mode = wal; create table meta (key text);"
+            "create table migrations (version integer, checksum text, applied_at integer);"
+            "insert into migrations values (1, 'a', 0); pragma wal_checkpoint(truncate);"
+            "insert into migrations values (2, 'b', 0)"
+        )
+        assert look(str(tmp_path / "jobs.db"), "stdlib").applied == {1: "a", 2: "b"}

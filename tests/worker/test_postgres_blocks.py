@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from windlass import Context, LeaseLost, Retry, Windlass, fixed
+from windlass.apart import WouldHang
 from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.values import JobQuery
 
@@ -116,6 +117,20 @@ def test_rows_follow_ups_and_success_become_true_together(ledger: Ledger) -> Non
     assert (stats.succeeded, stats.settled_late, stats.leases_lost) == (1, 0, 0)
     assert (ledger.items(), states) == (["tea"], {"write succeeded": 1, "follow queued": 2})
     assert asyncio.run(job.result(1)) == "wrote tea"
+
+
+@ways
+def test_what_the_block_has_enqueued_is_not_waited_for_in_it(ledger: Ledger) -> None:
+    @ledger.app.task(queue="later")
+    async def late() -> None: ...
+
+    def wait() -> None:
+        with pytest.raises(WouldHang, match="when this block ends"):
+            late.enqueue_sync().result_sync()
+
+    ledger.meanwhile = wait
+    _, stats, states = ledger.run()
+    assert (stats.succeeded, states) == (1, {"write succeeded": 1, "follow queued": 2, "late queued": 1})
 
 
 @ways

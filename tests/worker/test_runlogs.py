@@ -19,7 +19,7 @@ from windlass.clock import SECOND
 from windlass.config import Settings, settings_from
 from windlass.core.alterations import Delete
 from windlass.runlogs import RunLog, below, job_of, log_path, root_of
-from windlass.worker.logkeeping import LogKeeping
+from windlass.worker.logkeeping import LogKeeping, know_owner
 
 from . import isolated
 from .isolated import Ground, on_ground
@@ -239,6 +239,20 @@ def test_logs_are_beside_the_file_or_below_the_working_directory_or_where_one_sa
     assert one == root_of(Settings(), "postgresql://b:y@db/one"), "whoever asks"
 
 
+def test_what_a_query_asks_for_is_not_taken_for_the_place_of_the_server() -> None:
+    """Read as libpq reads it: a user ends at the first @ before any slash, hosts at a slash or a question mark."""
+
+    def place(url: str) -> Path | None:
+        return root_of(Settings(), f"postgresql://{url}")
+
+    assert place("u@db1?dbname=jobs&application_name=x@y") != place("u@db2?dbname=jobs&application_name=x@y")
+    assert place("u:p@db/jobs?password=a@b/c") == place("u:p@db/jobs")
+    assert place("db?host=/run/one&application_name=a") == place("db?host=/run/one&application_name=b")
+    assert place("db?host=/run/one&password=a/b") == place("v@db?password=c&host=/run/one")
+    assert place("db?host=/run/one") != place("db?host=/run/two")
+    assert place("?host=%2Frun%2Fone&dbname=jobs") == place("?dbname=jobs&host=/run/one")
+
+
 def test_logs_are_their_owners_alone_as_the_store_is(tmp_path: Path) -> None:
     async def play(ground: Ground) -> None:
         job = await isolated.beside.enqueue()
@@ -324,6 +338,46 @@ def test_what_is_no_log_of_a_run_is_nobodys_to_remove(tmp_path: Path) -> None:
         assert (root / "empty").exists()
 
     on_ground(tmp_path, play)
+
+
+def test_two_stores_in_one_log_root_remove_nothing_of_each_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The one does not know the jobs of the other, and took their logs for those of jobs that are gone."""
+    root = tmp_path / "logs"
+    logs: list[Path] = []
+
+    async def writes(stage: Stage) -> None:
+        @stage.app.task(context=True)
+        async def talks(ctx: Context) -> None:
+            ctx.log("hello")
+
+        job = [await talks.enqueue() for _ in range(1 + len(logs))][-1]  # ids are drawn alike, so the last one differs
+        await stage.drain()
+        [run] = await stage.store.driver.runs(job.id)
+        logs.append(root / str(run.log_path))
+
+    async def looks(stage: Stage) -> None:
+        client: Client = stage.app.client
+        await know_owner(client)
+        keeping = LogKeeping(client, root)
+        while await keeping.tick() < SECOND:
+            pass
+
+    stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("shop", "bakery")]
+    for url in stores:
+        on_stage(url, writes, log_root=str(root))
+    for log in logs:
+        os.utime(log, (0, 0))
+    for url in stores:
+        on_stage(url, looks, log_root=str(root))
+    assert [log.exists() for log in logs] == [True, True]
+    assert sum("give each store a log_root of its own" in record.getMessage() for record in caplog.records) == 2
+    marks = sorted(root.glob(".windlass-store-*"))
+    assert sorted(mark.read_text().rpartition("/")[2] for mark in marks) == ["bakery.db\n", "shop.db\n"]
+    for mark in marks:
+        if "bakery" in mark.read_text():
+            mark.unlink()  # it is no more
+    on_stage(stores[0], looks, log_root=str(root))
+    assert [log.exists() for log in logs] == [True, False]
 
 
 def test_a_worker_sees_to_it_by_itself(tmp_path: Path) -> None:

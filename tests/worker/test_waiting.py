@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 from typing import Any
 
 import pytest
@@ -140,5 +142,169 @@ def test_blocking_code_in_a_transaction_is_refused_as_async_code_is(url: str) ->
         job = await work.enqueue()
         await stage.drain()
         assert await job.result(timeout=1) == "done"
+
+    on_stage(url, play)
+
+
+def test_who_holds_the_only_write_lock_does_not_wait_for_what_another_job_would_write(url: str) -> None:
+    """It waited until a third of its lease was over, and was rolled back."""
+
+    async def play(stage: Stage) -> None:
+        alone = stage.store.driver.capabilities.single_writer
+        known: list[Any] = []
+
+        @stage.app.task
+        async def other() -> str:
+            return "done"
+
+        async def waits(wait: Any) -> str:
+            if not alone:
+                return str(await wait())
+            with pytest.raises(WouldHang, match="before the block"):
+                await wait()
+            return "refused"
+
+        @stage.app.task(context=True, retry=ONCE)
+        async def work(ctx: Context) -> Any:
+            async with ctx.transaction() as tx:
+                tx.result = [await waits(known[0].result), str(await waits(known[1].wait))]
+
+        @stage.app.task(context=True, retry=ONCE)
+        def blocks(ctx: Context) -> Any:
+            with ctx.transaction() as tx:
+                if alone:
+                    with pytest.raises(WouldHang, match="before the block"):
+                        known[0].result_sync()
+                    with pytest.raises(WouldHang, match="before the block"):
+                        known[1].wait_sync()
+                tx.result = "went on"
+
+        jobs = [await work.enqueue(), await blocks.enqueue()]
+        later = other.using(delay="1h" if alone else 0)
+        known.append(await later.enqueue())
+        async with stage.app.group("nightly") as group:
+            group.add(later.job())
+        known.append(group)
+        await stage.drain()
+        told = await jobs[0].result(timeout=1)
+        assert told == ["refused", "refused"] if alone else told[0] == "done"
+        assert await jobs[1].result(timeout=1) == "went on"
+
+    on_stage(url, play, lease="30s")
+
+
+def test_what_has_ended_can_be_asked_for_in_a_transaction(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        known: list[Any] = []
+
+        @stage.app.task
+        async def other() -> str:
+            return "done"
+
+        @stage.app.task(context=True, retry=ONCE)
+        async def work(ctx: Context) -> Any:
+            async with ctx.transaction() as tx:
+                tx.result = await known[0].result()
+
+        known.append(await other.enqueue())
+        await stage.drain()
+        job = await work.enqueue()
+        await stage.drain()
+        assert await job.result(timeout=1) == "done"
+
+    on_stage(url, play)
+
+
+def test_a_job_that_is_not_committed_yet_is_not_waited_for(url: str) -> None:
+    """It was said that there is no such job."""
+
+    async def play(stage: Stage) -> None:
+        known: list[Any] = []
+
+        @stage.app.task
+        async def follows() -> None: ...
+
+        @stage.app.task(context=True, retry=ONCE)
+        async def work(ctx: Context) -> Any:
+            async with ctx.transaction() as tx:
+                job = await follows.enqueue()
+                with pytest.raises(WouldHang, match="when this block ends"):
+                    await job.result()
+                async with stage.app.group("after") as group:
+                    group.add(follows.job())
+                with pytest.raises(WouldHang, match="when this block ends"):
+                    await group.wait()
+                tx.result = "went on"
+
+        @stage.app.task(context=True, retry=ONCE)
+        def blocks(ctx: Context) -> Any:
+            with ctx.transaction() as tx:
+                job = follows.enqueue_sync()
+                with pytest.raises(WouldHang, match="when this block ends"):
+                    job.result_sync()
+                tx.result = "went on"
+            known.append(job)
+
+        jobs = [await work.enqueue(), await blocks.enqueue()]
+        await stage.drain()
+        assert [await job.result(timeout=1) for job in jobs] == ["went on"] * 2
+        assert await known[0].result(timeout=1) is None
+
+    on_stage(url, play, lease="30s")
+
+
+def test_a_task_that_outlives_its_transaction_waits_as_it_likes(url: str) -> None:
+    async def play(stage: Stage) -> None:
+        known: list[Any] = []
+        later: list[asyncio.Task[Any]] = []
+        left = asyncio.Event()
+
+        @stage.app.task
+        async def other() -> str:
+            return "done"
+
+        async def waits() -> object:
+            await left.wait()
+            return await known[0].result()
+
+        @stage.app.task(context=True, retry=ONCE)
+        async def work(ctx: Context) -> Any:
+            async with ctx.transaction():
+                later.append(asyncio.get_running_loop().create_task(waits()))
+            left.set()
+
+        known.append(await other.using(delay="1h").enqueue())
+        await work.enqueue()
+        await stage.drain()
+        while not stage.app.client.watch()._awaited:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        await known[0].run_now()
+        await stage.drain()
+        assert await later[0] == "done"
+
+    on_stage(url, play)
+
+
+def test_a_task_beside_the_handler_may_wait_for_its_job_in_a_context_of_its_own(url: str) -> None:
+    """Whether a task outlives its handler nobody can tell, so that it says it."""
+
+    async def play(stage: Stage) -> None:
+        later: list[asyncio.Task[Any]] = []
+        known: list[Any] = []
+
+        async def waits() -> object:
+            return await known[0].result()
+
+        @stage.app.task(retry=ONCE)
+        async def work() -> str:
+            later.append(asyncio.create_task(waits(), context=contextvars.Context()))
+            later.append(asyncio.create_task(waits()))
+            with pytest.raises(WouldHang, match=r"context=contextvars\.Context\(\)"):
+                await later[1]
+            return "done"
+
+        known.append(await work.enqueue())
+        await stage.drain()
+        assert await later[0] == "done"
 
     on_stage(url, play)

@@ -42,6 +42,7 @@ from windlass.core.queries import (
     SamplesAt,
     SamplesSince,
     SeenLately,
+    StoreId,
     UsageBy,
     UsageSince,
 )
@@ -84,7 +85,7 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             return await _of_audit(driver, by, query)
         case UsageBy():
             return await _of_usage(driver, by, query)
-        case CountedUntil() | LastAudited():
+        case CountedUntil() | LastAudited() | StoreId():
             return await driver.read(query)
         case AllSchedules():
             mine = {row.template_id for row in await driver.read(AllTemplates()) if _has_template(by, row)}

@@ -365,7 +365,7 @@ class Admin(Access, Finding, WebhookAdmin):
         """The schema steps of the store, and which of them are applied. Changes nothing."""
         found = migrations_of(self.client.url, **self.client.options())
         steps = (MigrationStep(step.label, done, step.concurrent, step.text) for step, done in found.steps)
-        return MigrationStatus(found.where, tuple(steps), found.script)
+        return MigrationStatus(found.where, tuple(steps), found.script, found.unsure)
 
     def migrate(self) -> tuple[str, ...]:
         """Apply the missing schema steps and return their names."""

@@ -323,11 +323,10 @@ class MigrationStep(Struct, frozen=True):
 
 
 class MigrationStatus(Struct, frozen=True):
-    """The schema steps of a store. `script` applies the missing ones in the store's own shell."""
-
     where: str
     steps: tuple[MigrationStep, ...]
-    script: str = ""
+    script: str = ""  # applies the missing ones in the store's own shell
+    unsure: str = ""  # why some that are said to be missing may have been applied
 
     @property
     def missing(self) -> tuple[MigrationStep, ...]:

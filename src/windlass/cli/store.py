@@ -92,16 +92,19 @@ async def migrate(
     if common.json:
         steps = [_step(step, sql) for step in status.steps]
         script = {"script": status.script} if sql else {}
-        common.out.emit(where=status.where, steps=steps, applied_now=applied, **script)
+        common.out.emit(where=status.where, steps=steps, applied_now=applied, unsure=status.unsure, **script)
     elif sql:
         sys.stdout.write(status.script)
     else:
         common.out.note(status.where)
         for step in status.steps:
-            word = "applied before" if step.applied else _to_do(step) if plan else "applied now"
+            found = "applied now" if step.name in applied else "applied before"  # perhaps by others, since it was missing
+            word = _to_do(step) if plan and not step.applied else found
             common.out.line(step.name, "  ", word)
         if plan and status.missing:
             common.out.note(f"apply them: {common.again('migrate')}")
+    if (plan or sql) and status.unsure and not common.json:
+        common.out.note(status.unsure)
 
 
 def _to_do(step: MigrationStep) -> str:

@@ -16,6 +16,7 @@ from windlass.core.duties import (
     ReturnSpace,
     RollUpUsage,
     SampleQueues,
+    TellDependants,
     TidyPositions,
 )
 from windlass.core.fields import check_all, check_instant, check_limit, check_name, check_number, check_text
@@ -59,5 +60,5 @@ def check_duty(duty: Duty) -> None:
         case RollUpUsage():
             check_limit(duty.limit)
             check_number("until", duty.until)
-        case RecountLimits() | AgeJobs() | ReturnSpace() | Mend():
+        case RecountLimits() | AgeJobs() | ReturnSpace() | Mend() | TellDependants():
             check_limit(duty.limit)

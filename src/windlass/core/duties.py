@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from windlass.core.dependencies import SWEPT
 from windlass.core.named import Named
 from windlass.types import Micros
 
@@ -126,6 +127,13 @@ class ForgetEvents(Named, frozen=True, kw_only=True):
     limit: int = 1_000
 
 
+class TellDependants(Named, frozen=True, kw_only=True):
+    """Tell jobs that wait for others what ended jobs still owe them, as a sweep does, but take no lease back. At most
+    `limit` such words; `Done.rows` are those told. What somebody else holds is left to the next."""
+
+    limit: int = SWEPT
+
+
 Duty: TypeAlias = (
     Prune
     | ForgetKeys
@@ -140,6 +148,7 @@ Duty: TypeAlias = (
     | Mend
     | FanOut
     | ForgetEvents
+    | TellDependants
 )
 
 

@@ -46,6 +46,11 @@ class Query(Named, Generic[R], frozen=True, kw_only=True):
     """A question whose answer is a list of rows of one kind."""
 
 
+class StoreId(Query[str], frozen=True):
+    """What tells this store from all others, whatever its address: made with it, and never changed. Nothing where only the
+    process that made the store can open it."""
+
+
 class AllQueues(Query[Queue], frozen=True):
     """Queues that somebody declared or paused, sorted by name."""
 

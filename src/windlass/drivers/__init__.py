@@ -74,12 +74,11 @@ def migrate(url: str, **options: Any) -> list[str]:
         from windlass.drivers.postgres.place import Place
 
         return schema.migrate(Place.of(url, **options))
-    before = migrations_of(url, **options)
     if scheme_of(url) == "sqlite":
         from windlass.drivers.sqlite.store import bring_up_to_date
 
-        bring_up_to_date(_file(url), options.get("sqlite", "apsw"))
-    return [step.label for step, done in before.steps if not done]
+        return bring_up_to_date(_file(url), options.get("sqlite", "apsw"))
+    return [step.label for step, done in migrations_of(url, **options).steps if not done]
 
 
 def _file(url: str) -> str:

@@ -37,11 +37,13 @@ class Migration(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """Where a store is, its steps with whether each was applied, and the missing ones as a script for the store's shell."""
+    """Where a store is, its steps with whether each was applied, and the missing ones as a script for the store's shell.
+    `unsure`: why some that are said to be missing may have been applied."""
 
     where: str
     steps: tuple[tuple[Migration, bool], ...] = ()
     script: str = ""
+    unsure: str = ""
 
 
 def known(package: str) -> list[Migration]:

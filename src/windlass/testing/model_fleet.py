@@ -23,6 +23,7 @@ from windlass.core.duties import (
     ReturnSpace,
     RollUpUsage,
     SampleQueues,
+    TellDependants,
 )
 from windlass.core.history import MINUTE, keeps_run
 from windlass.core.queries import AllWorkers, SamplesSince, UsageSince
@@ -44,6 +45,7 @@ duties: st.SearchStrategy[Duty] = st.one_of(
     st.builds(lambda keep: SampleQueues(keep=keep * 10), times),
     st.builds(lambda limit: RecountLimits(limit=limit), limits),
     st.builds(lambda limit: AgeJobs(limit=limit), limits),
+    st.builds(lambda limit: TellDependants(limit=limit), limits),
     st.builds(lambda limit: ReturnSpace(limit=limit), limits),
     st.just(ForgetUsage(keep=400 * DAY)),  # nothing is so old; but a store may make room for what is to come
     st.builds(lambda ago, limit: RollUpUsage(until=ago, limit=limit), times, limits),  # `until` is made of it

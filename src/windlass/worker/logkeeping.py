@@ -5,6 +5,7 @@ looks through the logs on its own machine now and then, and removes those of job
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND, wall
-from windlass.runlogs import job_of, stem_of
+from windlass.core.queries import StoreId
+from windlass.errors import WindlassError
+from windlass.runlogs import Owner, job_of, stem_of
 from windlass.types import Micros
 
 EVERY: Final[Micros] = 3_600 * SECOND
@@ -23,11 +26,20 @@ YOUNG: Final[Micros] = 3_600 * SECOND  # so long a log is left alone, whatever t
 BITE: Final = 200
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 SHORTEST: Final[Micros] = SECOND // 20
+log: Final = logging.getLogger("windlass.worker")
+
+
+async def know_owner(client: Client) -> None:
+    """Before a worker writes logs into a root that somebody has chosen. A server of an older version cannot tell."""
+    logs = client.run_logs
+    if logs.chosen and logs.owner is None:
+        with suppress(WindlassError):
+            logs.owner = next((Owner(found, client.where) for found in await client.driver.read(StoreId())), None)
 
 
 class LogKeeping:
-    """Each tick looks at some of the files. `root` must belong to this store alone. What is not named as a log of a run is
-    left alone: it may be anybody's."""
+    """Each tick looks at some of the files. Where another store has its logs too nothing is removed, since nobody here
+    knows its jobs. What is not named as a log of a run is left alone: it may be anybody's."""
 
     name: Final = "logs"
     patience: Final[Micros] = 60 * SECOND
@@ -37,10 +49,15 @@ class LogKeeping:
         self._root = root
         self._pass: Iterator[Path] | None = None
         self._looking: asyncio.Future[list[Path]] | None = None
+        self._complained = False
         settings = client.settings
         self._longest = max(settings.keep_succeeded, settings.keep_cancelled, settings.keep_dead) + EVERY
 
     async def tick(self) -> Micros:
+        if others := await asyncio.to_thread(self._client.run_logs.others):
+            self._complain(others)
+            self._pass = None
+            return EVERY
         if self._pass is None:
             self._pass = self._old_logs()
         files = await self._next_of(self._pass)
@@ -65,6 +82,15 @@ class LogKeeping:
         finally:
             if self._looking.done():
                 self._looking = None
+
+    def _complain(self, others: list[Path]) -> None:
+        if not self._complained:
+            log.warning(
+                "no log below %s is removed, because another store has its logs there too and its jobs are not known here: "
+                "give each store a log_root of its own; if that store is no more, delete %s",
+                self._root, ", ".join(map(str, others)),
+            )  # fmt: skip
+        self._complained = True
 
     def _old_logs(self) -> Iterator[Path]:
         """Day by day, the oldest first."""

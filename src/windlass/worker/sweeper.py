@@ -10,6 +10,7 @@ from typing import Final
 
 from windlass.client import Client
 from windlass.clock import SECOND
+from windlass.core.duties import TellDependants
 from windlass.core.events import announced
 from windlass.core.fields import BATCH_LIMIT
 from windlass.core.settle import Execution, Rejected, settle
@@ -73,9 +74,12 @@ class Sweeper:
             self._stats.recovered += await recover_lapsed(self._client)
 
     async def pay(self) -> None:
-        """What ended jobs owe to those that wait for them, because it did not fit into the transaction of their end: for
-        who drains, and would be gone before the next sweep."""
+        """All that ended jobs owe to those that wait for them, because it did not fit into the transaction of their end:
+        for who drains, and would be gone before the next sweep. Whatever the clock says: no lease is judged by it."""
+        client = self._client
         try:
+            while (done := await client.driver.maintain(TellDependants(), epoch=None, now=client.now())) and done.more:
+                pass  # each bite in a transaction of its own
             await self.recover()
         except StoreError as error:
             self._stats.store_errors += 1

@@ -32,7 +32,7 @@ from windlass.worker.claimer import Claimer, Group
 from windlass.worker.finish import STOPS_WITHIN, Finisher
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.keeper import Keeper
-from windlass.worker.logkeeping import LogKeeping
+from windlass.worker.logkeeping import LogKeeping, know_owner
 from windlass.worker.processes import Processes
 from windlass.worker.settler import Settler
 from windlass.worker.slots import Slots
@@ -126,6 +126,7 @@ class Worker:
 
     async def _run(self, drain: bool) -> Stats:
         await self._client.ready()
+        await know_owner(self._client)
         async with self._resources.opened() as kit:
             self._assemble(kit)
             await declare(self._client, self._crons)

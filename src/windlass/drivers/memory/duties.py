@@ -21,6 +21,7 @@ from windlass.core.duties import (
     ReturnSpace,
     RollUpUsage,
     SampleQueues,
+    TellDependants,
     TidyPositions,
 )
 from windlass.core.eligibility import is_expired, label_of
@@ -32,6 +33,7 @@ from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_befo
 from windlass.core.uniqueness import is_taken
 from windlass.core.usage import bite, bite_of, day_of, duration, key_of_row, latest, merged
 from windlass.drivers.memory.deliveries import fan_out, forget_events
+from windlass.drivers.memory.dependencies import pay
 from windlass.drivers.memory.events import announce_troubles
 from windlass.drivers.memory.fairness import age_jobs
 from windlass.drivers.memory.inspect import count
@@ -72,6 +74,9 @@ def maintain(tables: Tables, duty: Duty, epoch: int | None, now: Micros) -> Done
             return fan_out(tables, duty, now)
         case ForgetEvents():
             return forget_events(tables, duty, now)
+        case TellDependants():
+            told = pay(tables, now, duty.limit)
+            return Done(told, more=told >= duty.limit)
 
 
 def prune(tables: Tables, duty: Prune, now: Micros) -> Done:

@@ -53,6 +53,7 @@ from windlass.core.queries import (
     SamplesSince,
     Seen,
     SeenLately,
+    StoreId,
     TokenByDigest,
     UsageBy,
     UsageSince,
@@ -181,7 +182,7 @@ def read(tables: Tables, query: Query[R]) -> list[R]:
             rows = schedules(tables)
         case DueSchedules():
             rows = due(tables, query)
-        case Faults():
+        case Faults() | StoreId():
             rows = []  # nobody else writes here
         case JobsAhead():
             rows = ahead(tables, query)

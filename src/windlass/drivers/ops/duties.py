@@ -16,10 +16,12 @@ from windlass.core.duties import (
     RemoveDeadWorkers,
     ReturnSpace,
     RollUpUsage,
+    TellDependants,
     TidyPositions,
 )
 from windlass.core.fields import check_now
 from windlass.drivers.ops.deliveries import fan_out, forget_events
+from windlass.drivers.ops.dependencies import pay
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.ops.fleet import is_allowed
 from windlass.drivers.ops.order import tidy
@@ -42,6 +44,7 @@ Here = (
     | Mend
     | FanOut
     | ForgetEvents
+    | TellDependants
 )
 
 
@@ -76,6 +79,9 @@ def maintain(db: Dialect, duty: Here, epoch: int | None, now: Micros) -> Op[Done
             return (yield from fan_out(db, duty, now))
         case ForgetEvents():
             return (yield from forget_events(db, duty, now))
+        case TellDependants():
+            told = yield from pay(db, now, duty.limit)
+            return Done(told, more=told >= duty.limit)
 
 
 def age_jobs(db: Dialect, duty: AgeJobs, now: Micros) -> Op[Done]:

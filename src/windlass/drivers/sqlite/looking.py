@@ -3,7 +3,7 @@ anew, none of which is for a file of somebody else.
 
 SQLite is told that nobody changes the file (`immutable`), so it takes no lock and makes no companion. What is only in the
 write-ahead log is not seen so; where there is one, it is read with the memory that all share who have the file open, and
-which is left as it is (`readonly_shm`).
+which is left as it is (`readonly_shm`). A log without that memory, as beside a copy, is read by nobody who may not write.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ TRIES: Final = 3  # of somebody who writes at this moment
 
 
 class Look(Struct, frozen=True):
-    """`applied`: the schema steps of a Windlass store; None where it is none."""
+    """`applied`: the schema steps of a Windlass store; None where it is none. `whole`: False where there is a log of writes
+    that could not be read."""
 
     tables: tuple[str, ...]
     applied: dict[int, str] | None
+    whole: bool = True
 
     @property
     def says(self) -> str:
@@ -44,19 +46,13 @@ class Look(Struct, frozen=True):
 def look(path: str, library: Library) -> Look:
     path = os.path.realpath(path)  # beside which the log is, whatever links to it
     check_neighbours(path, library)
-    found: Look | None = None
-    for uri in _ways(path):
+    for uri, whole in _ways(path):
         try:
             with closing(connect_to_look(library, uri)) as connection:
-                found = _look(connection)
+                return _look(connection, whole)
         except ERRORS as error:
             failed = error
-        else:
-            if found.applied is not None:
-                return found
-    if found is None:
-        raise translate(failed, path, 0) from failed
-    return found
+    raise translate(failed, path, 0) from failed
 
 
 def stranger(path: str, library: Library) -> Look | None:
@@ -71,19 +67,19 @@ def stranger(path: str, library: Library) -> Look | None:
     return found if found.applied is None and (found.tables or not _has_log(path)) else None
 
 
-def _look(connection: Connection) -> Look:
+def _look(connection: Connection, whole: bool) -> Look:
     tables = tuple(name for (name,) in connection.execute(TABLES))
     steps = {name for (name,) in connection.execute(STEPS)}
     ours = "meta" in tables and {"version", "checksum", "applied_at"} <= steps
-    return Look(tables, dict(connection.execute("select version, checksum from migrations")) if ours else None)
+    return Look(tables, dict(connection.execute("select version, checksum from migrations")) if ours else None, whole)
 
 
-def _ways(path: str) -> Iterator[str]:
-    """The one that sees most is the last."""
-    uri = f"file:{quote(path)}?mode=ro"
-    yield f"{uri}&immutable=1"
-    if _has_log(path) and os.path.exists(f"{path}-shm"):
-        yield from [f"{uri}&readonly_shm=1"] * TRIES
+def _ways(path: str) -> Iterator[tuple[str, bool]]:
+    """And whether each sees all that is there. The one that does is the first."""
+    uri, log = f"file:{quote(path)}?mode=ro", _has_log(path)
+    if log and os.path.exists(f"{path}-shm"):
+        yield from [(f"{uri}&readonly_shm=1", True)] * TRIES
+    yield f"{uri}&immutable=1", not log
 
 
 def _has_log(path: str) -> bool:

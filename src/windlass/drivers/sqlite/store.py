@@ -24,6 +24,10 @@ log: Final = logging.getLogger("windlass.sqlite")
 LARGEST_LAG: Final[Micros] = SECOND
 REFRESHED: Final[Micros] = 60 * SECOND  # the same line told from a younger moment: what a reboot may go back to
 PAUSE: Final = 0.005
+UNSEEN: Final = (
+    "steps that are in {0}-wal alone are not seen here, since only opening the file reads that log, and puts it into the "
+    "file: windlass migrate does, and so does sqlite3 {0} 'pragma wal_checkpoint(truncate)'"
+)
 BUSY_S: Final = 5.0  # how long a migration waits for the locks of others
 
 _BOOTSTRAP: Final = """
@@ -99,14 +103,14 @@ def migrate(connection: Connection, path: str, busy_s: float) -> list[str]:
     return applied
 
 
-def bring_up_to_date(path: str, library: Library) -> None:
-    """Apply the missing migrations. A missing file is created, as every other way to open one does it: readable by its
-    owner only, on a local disk."""
+def bring_up_to_date(path: str, library: Library) -> list[str]:
+    """Apply the missing migrations, and answer them. A missing file is created, as every other way to open one does it:
+    readable by its owner only, on a local disk."""
     path = os.path.realpath(path)
     prepare(path)
     connection = open_connection(library, path, busy_s=BUSY_S, durable=True)
     try:
-        migrate(connection, path, BUSY_S)
+        return migrate(connection, path, BUSY_S)
     finally:
         connection.close()
 
@@ -114,8 +118,10 @@ def bring_up_to_date(path: str, library: Library) -> None:
 def migration_status(path: str, library: Library) -> Status:
     """By the file's real path. A file that is not there is not made, and one that is there stays as it is."""
     path, steps = os.path.realpath(path), known("windlass.drivers.sqlite.migrations")
-    left = missing(steps, look(path, library).applied or {}, path) if os.path.exists(path) else steps
-    return Status(path, tuple((step, step not in left) for step in steps), script(left))
+    found = look(path, library) if os.path.exists(path) else None
+    left = missing(steps, (found.applied if found is not None else None) or {}, path)
+    unsure = UNSEEN.format(path) if left and found is not None and not found.whole else ""
+    return Status(path, tuple((step, step not in left) for step in steps), script(left), unsure)
 
 
 def script(left: list[Migration]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windlass.core.queries import StoreId
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
 
@@ -27,6 +28,17 @@ class DurabilityPromises(Suite):
             assert [job.id for job in await t.claim()] == [job.id for job in expected]
         finally:
             await again.close()
+
+    @promise
+    async def test_a_store_is_told_from_all_others(self, t: Trial) -> None:
+        """`StoreId` is the same for whoever opens the store, also after it was closed."""
+        other = self.another(t.driver)
+        try:
+            [known] = await t.driver.read(StoreId())
+            assert known
+            assert await other.read(StoreId()) == [known]
+        finally:
+            await other.close()
 
     @promise
     async def test_what_one_driver_commits_the_others_see(self, t: Trial) -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from windlass.core.alterations import Delete
 from windlass.core.dependencies import INLINE, SWEPT
+from windlass.core.duties import Done, TellDependants
 from windlass.core.settle import Rejected, Succeeded
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.dependencies import row
-from windlass.testing.conformance.trial import Suite, Trial, promise
+from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 
 
 class OwingPromises(Suite):
@@ -43,6 +44,24 @@ class OwingPromises(Suite):
         assert await t.driver.expire(now=t.now, limit=1) == (0, [])
         assert not (await row(t, parent.id)).awaited
         assert len(await t.claim(limit=10_000)) == len(children)
+
+    @promise
+    async def test_what_is_owed_is_told_without_taking_a_lease_back(self, t: Trial) -> None:
+        """`TellDependants` tells as many as it is asked to, says whether there may be more, and leaves lapsed leases alone:
+        for whoever does not trust the clock."""
+        lapses, parent = await t.running(), await t.running()
+        children = [t.new(after=(parent.id,)) for _ in range(INLINE + 3)]
+        await t.driver.enqueue(children, now=t.now)
+        await t.end(parent, Succeeded())
+        t.clock.advance(2 * LEASE)
+        assert await t.maintain(TellDependants(limit=2)) == Done(2, more=True)
+        assert (await row(t, parent.id)).awaited
+        assert await t.maintain(TellDependants(limit=2)) == Done(1)
+        assert await t.maintain(TellDependants(limit=2)) == Done(0)
+        assert not (await row(t, parent.id)).awaited
+        assert (await row(t, lapses.id)).state == "running"
+        with pytest.raises(InvalidInput, match="limit"):
+            await t.maintain(TellDependants(limit=0))
 
     @promise
     async def test_two_parents_who_owe_tell_their_common_child_once_each(self, t: Trial) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from windlass.core.alterations import Leave
-from windlass.core.duties import Prune, RecountLimits, RemoveDeadWorkers
+from windlass.core.duties import Prune, RecountLimits, RemoveDeadWorkers, TellDependants
 from windlass.testing.simulator.calls import Call
 from windlass.testing.simulator.conduct import require
 from windlass.testing.simulator.history import History
-from windlass.types import Job, Micros
+from windlass.types import TERMINAL, Job, Micros
 
 
 class FleetRows(Protocol):
@@ -93,6 +93,10 @@ class Succession:
             for old, job in changed:
                 lets_through = old is not None and old.parked_on is not None and job.parked_on is None
                 require(lets_through and job.state == "queued", "counting lets through who waits, and no more", job.id)
+        elif isinstance(duty, TellDependants):
+            for old, job in changed:
+                waited = old is not None and old.state == "queued" and old.waiting_on > 0
+                require(waited or job.state in TERMINAL, "only those who wait are told", job.id)
         else:
             require(not changed, "counting changes no job", type(duty).__name__)
 

@@ -27,7 +27,7 @@ from windlass.core.alterations import (
     TakeDelivery,
 )
 from windlass.core.changes import Ack, Answer, Settlement
-from windlass.core.duties import FanOut
+from windlass.core.duties import FanOut, TellDependants
 from windlass.core.queries import AllTokens, AuditLog, AuditPage, LastAudited, TokenByDigest
 from windlass.drivers.http.wire import (
     AlterCall,
@@ -139,7 +139,7 @@ async def lead(request: Request[None, LeadCall]) -> Leadership:
 async def maintain(request: Request[None, MaintainCall]) -> Maintained:
     """Do one piece of maintenance, as the leader of this epoch."""
     call = request.body
-    if call.epoch is None and not isinstance(call.duty, FanOut):
+    if call.epoch is None and not isinstance(call.duty, FanOut | TellDependants):
         _need_admin(request, "maintenance by who does not lead")
     done = await _driver(request).maintain(call.duty, epoch=call.epoch, now=site_of(request.http).now(call.now))
     return Maintained(done)

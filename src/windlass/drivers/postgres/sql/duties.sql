@@ -207,6 +207,9 @@ insert into windlass.meta (key, value) values (:duty, :place) on conflict (key) 
 -- name: watermark
 select value::bigint from windlass.meta where key = 'usage_watermark';
 
+-- name: store_id
+select value from windlass.meta where key = 'store_id';
+
 -- name: set_watermark
 insert into windlass.meta (key, value) values ('usage_watermark', (:edge::bigint)::text)
 on conflict (key) do update set value = excluded.value;

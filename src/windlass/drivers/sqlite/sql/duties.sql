@@ -138,6 +138,9 @@ insert into meta (key, value) values (:duty, :place) on conflict (key) do update
 -- name: watermark
 select cast(value as integer) from meta where key = 'usage_watermark';
 
+-- name: store_id
+select value from meta where key = 'store_id';
+
 -- name: set_watermark
 insert into meta (key, value) values ('usage_watermark', cast(:edge as text))
 on conflict (key) do update set value = excluded.value;
