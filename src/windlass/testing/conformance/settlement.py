@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -308,7 +310,7 @@ class SettlementPromises(Suite):
         for start in (True, False):
             await t.enqueue_all(3)
             jobs = await t.claim(start=start)
-            told = {} if start else {"started_at": t.now}
+            told: dict[str, Any] = {} if start else {"started_at": t.now}
             await t.ack(jobs[1], **told)
             t.clock.advance(5)
             acks = [Ack(handle=j.handle, token=j.token, at=t.now - n, **told) for n, j in enumerate(jobs)]
