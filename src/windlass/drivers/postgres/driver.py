@@ -192,9 +192,7 @@ class PostgresDriver:
         if not units:
             return []
 
-        def quick() -> Op[list[Answer | None] | None]:
-            return settlement.ack_at_once(units, now)
-
+        quick = partial(settlement.ack_at_once, units, now)
         simple = settlement.is_simple(units, now)
 
         def work(link: Link) -> list[Answer | None]:
