@@ -52,6 +52,7 @@ FIRE = Fire(schedule_id="s", expected=0, next_trigger_at=None)
         DeleteSchedule("nightly"),
         FIRE,
         replace(FIRE, missed=MISSED, as_of=LAST_INSTANT + 1),  # hands may have touched it as late as that
+        replace(FIRE, as_of=-5),  # or so early
         replace(FIRE, next_trigger_at=LAST_INSTANT, jobs=(JOB,) * LARGEST_CAP),
     ],
 )
@@ -113,7 +114,7 @@ def test_a_sound_change_of_schedules_is_let_in(change: OfSchedules) -> None:
         (FIRE, {"jobs": (JOB, replace(JOB, group_id="g", opens=NewGroup(group_id="g")))}, "jobs"),
         (FIRE, {"jobs": (JOB, replace(JOB, max_lost=-1))}, "max_lost"),
         *((FIRE, {"jobs": bad}, "jobs") for bad in (5, "jobs", (JOB, "job"))),
-        *((FIRE, {"as_of": bad}, "as_of") for bad in (-1, "now", 1.0)),
+        *((FIRE, {"as_of": bad}, "as_of") for bad in (-(2**63), 2**63, "now", 1.0, True)),
         *((FIRE, {"missed": bad}, "missed") for bad in (5, {"times": 1})),
         *((FIRE, {"missed": replace(MISSED, **{field: -1})}, field) for field in ("times", "first", "last", "made")),
         (FIRE, {"missed": replace(MISSED, last=LAST_INSTANT + 1)}, "last"),

@@ -19,7 +19,16 @@ from windlass.core.alterations import (
     SetEnabled,
 )
 from windlass.core.cron import check_rule, check_zone
-from windlass.core.fields import check_flag, check_id, check_instant, check_name, check_number, check_one_of, check_text
+from windlass.core.fields import (
+    LARGEST,
+    check_flag,
+    check_id,
+    check_instant,
+    check_name,
+    check_number,
+    check_one_of,
+    check_text,
+)
 from windlass.core.schedules import LARGEST_CAP
 from windlass.core.templates import made_of, params_in
 from windlass.errors import InvalidInput, shown
@@ -84,12 +93,17 @@ def _check_schedule(change: PutSchedule) -> None:
         raise InvalidInput("jitter", "is longer than a thousand years")
     if change.declared is not None:
         check_name("declared", change.declared)
-    if change.as_of is not None:
-        check_number("as_of", change.as_of)
+    _check_as_of(change.as_of)
     if change.param_overrides is not None:
         params_in("param_overrides", change.param_overrides)
         if len(change.param_overrides) > PAYLOAD_LIMIT:
             raise InvalidInput("param_overrides", f"are longer than {PAYLOAD_LIMIT:,} bytes; store a reference instead")
+
+
+def _check_as_of(as_of: object) -> None:
+    """An `updated_at` as it was read: later than any instant that people give, or earlier, where a hand wrote it."""
+    if as_of is not None and (type(as_of) is not int or abs(as_of) > LARGEST):
+        raise InvalidInput("as_of", f"must be the schedule's updated_at as it was read, got {shown(as_of)}")
 
 
 def _check_fire(change: Fire) -> None:
@@ -97,8 +111,7 @@ def _check_fire(change: Fire) -> None:
     check_number("expected", change.expected)
     if change.next_trigger_at is not None:
         check_instant("next_trigger_at", change.next_trigger_at)
-    if change.as_of is not None:
-        check_number("as_of", change.as_of)  # an `updated_at`, which may be later than any instant that people give
+    _check_as_of(change.as_of)
     if change.missed is not None:
         _check_missed(change.missed)
     jobs: object = change.jobs

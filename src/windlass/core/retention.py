@@ -19,8 +19,8 @@ def prunable(
 ) -> list[list[Job]]:  # fmt: skip
     """The rows of at most `limit` chains, oldest first. Retention is counted from finished_at; None keeps for ever.
     Groups that still wait for members are kept whole. `uncounted`: the seqs of jobs with runs that no roll-up has counted
-    yet; they keep their chain and their group. `needed`: the ids of jobs that others, which have not ended, wait for or
-    have waited for; those may still read their results."""
+    yet; they keep their chain and their group. `needed`: the ids of jobs that others, whose chains have not ended, wait for
+    or have waited for; those may still read the results, of a chain those of its last link, so it is kept likewise."""
 
     def is_old(job: Job) -> bool:
         kept = keep.get(job.state)
@@ -29,14 +29,12 @@ def prunable(
     by_id = {job.id: job for job in jobs}
     heads = [job for job in jobs if job.superseded_by is None]
     held = {job.group_id for job in heads if not is_old(job)} | set(open_groups)
-    held |= {job.group_id for job in jobs if job.seq in uncounted}
-    held |= {job.group_id for job in heads if job.id in needed}
-    heads = [job for job in heads if job.id not in needed]
+    held |= {job.group_id for job in jobs if job.seq in uncounted or job.id in needed}
     old = [job for job in heads if is_old(job) and (job.group_id is None or job.group_id not in held)]
     old.sort(key=lambda job: (job.finished_at or 0, job.seq))
     chains = ([head, *_links_before(head, by_id)] for head in old)
-    counted = (chain for chain in chains if not any(link.seq in uncounted for link in chain))
-    return list(islice(counted, limit))
+    free = (chain for chain in chains if not any(link.seq in uncounted or link.id in needed for link in chain))
+    return list(islice(free, limit))
 
 
 def _links_before(job: Job, by_id: Mapping[str, Job]) -> Iterator[Job]:

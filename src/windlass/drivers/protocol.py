@@ -112,10 +112,11 @@ class Driver(Protocol):
 
         Invalid jobs raise `InvalidInput`, an id that is in use `DuplicateId`; then nothing of the batch is stored. A job
         is not inserted if its idempotency key is taken in its scope, if a queued or running job holds its dedupe key, or
-        if its schedule has already fired for that time: the answer names the job that holds the key. `on_duplicate` says
-        what happens to that job: `ignore` changes nothing; `touch` changes only updated_at, and not while it runs (its
-        heartbeats do that); `replace` changes its payload and time while nobody has begun it; `raise` raises
-        `DuplicateJob`. An idempotency key stays taken after its job has ended and was pruned, until the key expires.
+        if its schedule has already fired for that time: the answer names the job that holds the key, which may be one of
+        the same id. `on_duplicate` says what happens to that job: `ignore` changes nothing; `touch` changes only
+        updated_at, and not while it runs (its heartbeats do that); `replace` changes its payload and time while nobody has
+        begun it; `raise` raises `DuplicateJob`. An idempotency key stays taken after its job has ended and was pruned,
+        until the key expires.
 
         A job that names others (`after`) is blocked until all of them have ended, that is the last links of their chains;
         they may be in the same batch. Those that have ended already count at once: a success as done, a bad end according

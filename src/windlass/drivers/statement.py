@@ -1,8 +1,8 @@
 """A SQL statement is a value; an operation is a generator of them. Neither does IO.
 
 SQL lives in `.sql` files, one per noun, in blocks named after what they do; every SQL driver has the same names. Loading
-them drops comments, puts the pieces that several blocks share (`-- piece: name`) where they stand as `<name>`, and turns
-`:name` into the client's positional parameter. It does nothing else.
+them drops comments, puts the pieces that several blocks share (`-- piece: name`) where they stand as `<name>`, also in a
+later piece, and turns `:name` into the client's positional parameter. It does nothing else.
 
 An operation yields statements and is sent their rows, so the same code serves the writer thread, a blocking client and
 the caller's own transaction on whatever connection they hold:
@@ -56,7 +56,7 @@ def blocks_of(package: str) -> Iterator[tuple[str, str, str]]:
         for kind, name, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
             text = _COMMENT.sub("", body).strip().rstrip(";")
             if kind == "piece":
-                pieces[name] = text
+                pieces[name] = _PIECE.sub(lambda match: pieces[match[1]], text)
             else:
                 found.append((file.name, name, text))
     for where, name, text in found:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from postgres.calling import new
+from postgres.calling import LEASE, new, wish
+from windlass.drivers.ops import dependencies
 from windlass.drivers.postgres import PostgresDriver, gathering
 from windlass.drivers.postgres.deadlines import Watch
 from windlass.drivers.postgres.lane import Lane
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.listening import Listener
 from windlass.drivers.statement import Op, Statement
-from windlass.errors import OutcomeUnknown, StoreUnreachable
+from windlass.errors import InvalidInput, OutcomeUnknown, StoreUnreachable
 
 ONE = Statement("select 1", ())
 
@@ -195,3 +196,26 @@ def test_those_whose_carrier_was_cancelled_look_what_was_stored(
         assert not room.is_used
 
     asyncio.run(play())
+
+
+def test_what_a_sweep_has_stored_is_told_though_a_later_bite_of_it_fails(
+    driver: PostgresDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first transaction has brought a job back; those who wait for work must not sleep beside it until they look."""
+    told: list[str] = []
+
+    async def play() -> None:
+        now = driver.clock.now()
+        await driver.enqueue([new("lost")], now=now)
+        assert await driver.claim(wish(), now=now)
+        monkeypatch.setattr(driver, "_tell_all", lambda: told.append("all"))
+        monkeypatch.setattr(dependencies, "SWEPT", 0)  # so that there is a second bite
+        monkeypatch.setattr(dependencies, "pay", lambda *_: saying("select 1 / 0"))
+        with pytest.raises(InvalidInput):
+            await driver.expire(now=now + 2 * LEASE, limit=10)
+        [job] = await driver.get(["lost"])
+        assert job is not None
+        assert (job.state, job.lost) == ("queued", 1)
+
+    asyncio.run(play())
+    assert told == ["all"]

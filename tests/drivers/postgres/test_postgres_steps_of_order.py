@@ -171,3 +171,19 @@ def test_cancelling_many_while_room_is_made_waits_in_no_ring(stage: Stage) -> No
         assert outcome["two"] == ["applied"] * 3, outcome
         assert "".join(order(stage)) == "bce", outcome
         check(stage, outcome)
+
+
+def test_cancelling_many_while_a_dense_queue_settles_down_waits_in_no_ring(stage: Stage) -> None:
+    """Whoever has a place beyond the numbers comes down to them; also where the same batch names some of these jobs."""
+    alter(stage, PutQueue("default", "dense"))
+    enqueue(stage, *(new(id=name) for name in "abcd"))
+    stage.run("update windlass.jobs set position = position + 1000000000")
+
+    def programs() -> dict[str, Any]:
+        return {"one": wanted(Cancel("c"), PutQueue("default")), "two": wanted(Cancel("a"), Cancel("c"))}
+
+    for outcome in stage.some(programs, rounds=60, seed=11):
+        assert (outcome["one"][1], outcome["two"][0]) == ("applied", "applied"), outcome
+        assert {outcome["one"][0], outcome["two"][1]} == {"applied", "unchanged"}, outcome
+        assert "".join(order(stage)) == "bd", outcome
+        check(stage, outcome)

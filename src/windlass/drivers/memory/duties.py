@@ -33,7 +33,7 @@ from windlass.core.sampling import MINUTE, Ended, bucket, due_since, minute_befo
 from windlass.core.uniqueness import is_taken
 from windlass.core.usage import bite, bite_of, day_of, duration, key_of_row, latest, merged
 from windlass.drivers.memory.deliveries import fan_out, forget_events
-from windlass.drivers.memory.dependencies import pay
+from windlass.drivers.memory.dependencies import chain_head, pay
 from windlass.drivers.memory.events import announce_troubles
 from windlass.drivers.memory.fairness import age_jobs
 from windlass.drivers.memory.inspect import count
@@ -85,13 +85,19 @@ def prune(tables: Tables, duty: Prune, now: Micros) -> Done:
     uncounted = set[int]()
     if watermark is not None:
         uncounted = {seq for seq, run in (*ended_runs(tables), *unkept_runs(tables)) if ended_at(run) > watermark}
-    needed = {parent_id for parent_id, seq in tables.edges if tables.jobs[seq].finished_at is None}
+    needed = {parent_id for parent_id, seq in tables.edges if not has_ended(tables, tables.jobs[seq])}
     chains = prunable(list(tables.jobs.values()), kept_for(duty), now, duty.limit, open_groups, uncounted, needed)
     doomed = [job for chain in chains for job in chain]
     for job in doomed:
         tables.remove(job)
     forget_groups(tables, doomed)
     return Done(len(doomed), more=len(chains) == duty.limit)
+
+
+def has_ended(tables: Tables, job: Job) -> bool:
+    """With the last link of its chain."""
+    last = tables.find(chain_head(tables, job.id))
+    return last is None or last.finished_at is not None
 
 
 def forget_groups(tables: Tables, gone: list[Job]) -> None:

@@ -179,16 +179,21 @@ def renormalise(db: Dialect, queue: str) -> Op[list[Spot]]:
 def settle_down(db: Dialect, queue: str, now: Micros) -> Op[None]:
     """A queue is dense no longer: who stands beyond the number that comes next comes down to it, with all of that priority
     and in their order, because those who come now are to stand behind."""
+    yield from write(db, (yield from come_down(db, queue)), now)
+
+
+def come_down(db: Dialect, queue: str) -> Op[list[Spot]]:
+    """Asked again, it names no others: numbers only grow."""
     orders = yield from by_priority(db, queue, EVERYBODY)
     if not orders:
-        return
+        return []
     [(number,)] = yield db.sql.draw_number()
     spots: list[Spot] = []
     for priority, order in orders:
         if (order[-1].position or 0) > tail(number):
             fresh = zip(order, renormalised(len(order), tail(number)), strict=True)
             spots += [Spot(spot.seq, priority, position) for spot, position in fresh]
-    yield from write(db, spots, now)
+    return spots
 
 
 def tidy(db: Dialect, duty: TidyPositions, now: Micros) -> Op[Done]:

@@ -192,9 +192,7 @@ class PostgresDriver:
         if not units:
             return []
 
-        def quick() -> Op[list[Answer | None] | None]:
-            return settlement.ack_at_once(units, now)
-
+        quick = partial(settlement.ack_at_once, units, now)
         simple = settlement.is_simple(units, now)
 
         def work(link: Link) -> list[Answer | None]:
@@ -227,9 +225,11 @@ class PostgresDriver:
 
     async def expire(self, *, now: Micros, limit: int) -> tuple[int, list[Claimed]]:
         count, paid, undecided = await self._keep_up(lambda: leases.expire(now, limit))
-        await dependencies.pay_on(DIALECT, paid, now, self._keep_up)
-        if count or paid:
-            self._tell_all()
+        try:
+            await dependencies.pay_on(DIALECT, paid, now, self._keep_up)
+        finally:  # whatever becomes of the rest, this much is stored
+            if count or paid:
+                self._tell_all()
         return count, undecided
 
     async def alter(self, changes: Sequence[Alteration], *, now: Micros, by: By | None = None) -> list[AlterAnswer]:

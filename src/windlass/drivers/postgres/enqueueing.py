@@ -13,7 +13,7 @@ from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.statement import Statement
 from windlass.drivers.values import Enqueued
-from windlass.errors import DuplicateId, OutcomeUnknown
+from windlass.errors import DuplicateId, DuplicateJob, OutcomeUnknown
 from windlass.types import Micros, NewJob
 
 
@@ -71,11 +71,16 @@ class Enqueueing:
         found = link.run(jobs.enqueued_before(new, now))
         if not found:
             try:
-                return self._enqueue(link, new, now)
-            except DuplicateId:  # the earlier try was still on its way
+                told = self._enqueue(link, new, now)
+            except (DuplicateId, DuplicateJob):  # the earlier try was still on its way
                 found = link.run(jobs.enqueued_before(new, now))
                 if not found:
                     raise
+            else:
+                known = [job for job, answer in zip(new, told, strict=True) if answer.existed]
+                found = link.run(jobs.enqueued_before(known, now)) if known else set()
+                if not found:  # else it was on its way, too, and was taken for somebody else's
+                    return told
         answers = link.run(keys.answers_of(new, found, now))
         if answers is None:
             raise OutcomeUnknown(str(self._place))

@@ -60,16 +60,16 @@ def enqueue_round(jobs: Sequence[NewJob], now: Micros, *, ours: bool) -> Op[list
         held: list[tuple[NewJob, str]] = []
         for job in left:
             if job.id not in fresh:
-                holder = yield from holder_of(job, now)
-                if holder is not None and holder != job.id:
+                own = job not in free and (yield from has_its_key(job, now))  # since an earlier call; perhaps it is gone
+                holder = (yield from chain_head(job.id)) if own else (yield from holder_of(job, now))
+                if holder is not None:
                     held.append((job, holder))
-                elif (yield SQL.ids_in_use(ids=Texts([job.id]))):  # perhaps by a try of this very call: who asked may know
+                elif (yield SQL.ids_in_use(ids=Texts([job.id]))):
                     raise DuplicateId(job.id)
-                elif job not in free and (yield from has_its_key(job, now)):  # and is gone: a key outlives its job
-                    held.append((job, job.id))
         locked = yield from lock_holders(held, ours=ours)
         for job, holder in held:
-            answers[job.id] = yield from duplicate(job, holder, locked, now, ours=ours)
+            taken = (job.idempotency_scope, job.idempotency_key) in mine
+            answers[job.id] = yield from duplicate(job, holder, locked, now, ours=ours, taken=taken)
         if len(answers) == len(jobs):
             return [answers[job.id] for job in jobs]
     raise TransactionConflict
@@ -144,7 +144,8 @@ def chain_head(job_id: str) -> Op[str]:
     return str(head[0][0] if head else job_id)
 
 
-def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros, *, ours: bool) -> Op[Enqueued]:
+def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros, *, ours: bool, taken: bool) -> Op[Enqueued]:
+    """`taken`: its idempotency key was free, and is now this job's."""
     if job.on_duplicate == "raise":
         raise DuplicateJob(holder, job.idempotency_key or job.dedupe_key or "")
     if job.on_duplicate == "touch" and holder in locked:
@@ -156,8 +157,7 @@ def duplicate(job: NewJob, holder: str, locked: set[str], now: Micros, *, ours: 
         )  # fmt: skip
         for row in replaced if ours else ():  # it may have been the one that was let through
             yield from GATE.let_through(limits_of(row), now)
-    if job.idempotency_key is not None and (yield from has_its_key(job, now)):
-        # Taken above, and answered by another key: the same call again must be too
+    if taken:  # and answered by another key: the same call again must be too
         yield SQL.give_key(scope=job.idempotency_scope, key=job.idempotency_key, job_id=holder)
     return Enqueued(holder, existed=True)
 

@@ -37,7 +37,7 @@ from windlass.core.alterations import (
 from windlass.core.dependencies import INLINE
 from windlass.drivers.ops.deleting import Link
 from windlass.drivers.ops.dialect import Dialect
-from windlass.drivers.ops.order import plan
+from windlass.drivers.ops.order import Spot, come_down, is_dense, plan
 from windlass.drivers.postgres import limits
 from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import is_locked_out
@@ -87,8 +87,8 @@ def lock_all(db: Dialect, changes: Sequence[Alteration], now: Micros) -> Op[None
     yield from limits.lock(keys)
     if groups:
         yield SQL.lock_groups(ids=Texts(groups))
-    if ordered:
-        placed = yield from all_placed(db, changes)
+    placed = yield from all_placed(db, changes)
+    if placed:
         seqs = Ints({*seqs, *placed})
     doomed = yield from linked(changes)
     if staying := Ints(seq for seq in seqs if seq not in doomed):
@@ -149,9 +149,12 @@ def all_placed(db: Dialect, changes: Sequence[Alteration]) -> Op[set[int]]:
     they are locked."""
     seqs: set[int] = set()
     for change in changes:
+        spots: Sequence[Spot] = ()
         if isinstance(change, Ordering):
             _, spots = yield from plan(db, change)
-            seqs.update(spot.seq for spot in spots)
+        elif isinstance(change, PutQueue) and change.positions == "tail" and (yield from is_dense(db, change.name)):
+            spots = yield from come_down(db, change.name)
+        seqs.update(spot.seq for spot in spots)
     return seqs
 
 

@@ -56,6 +56,20 @@ class FiringPromises(Suite):
         assert (await stored(t)).last_triggered_at == at + HOUR
 
     @promise
+    async def test_a_firing_that_names_a_job_which_is_there_leaves_it_as_it_is(self, t: Trial) -> None:
+        """It is that time's job under its very id; the time passes, and nothing was triggered."""
+        row = await made(t)
+        fire = firing(t, row)
+        [job] = fire.jobs
+        await t.driver.enqueue([job], now=t.now)
+        before = await t.job(job.id)
+        t.clock.advance(1)
+        assert await t.alter(fire) == "applied"
+        assert await all_jobs(t) == [before]
+        after = await stored(t)
+        assert (after.last_triggered_at, after.next_trigger_at) == (None, fire.next_trigger_at)
+
+    @promise
     async def test_a_firing_that_is_older_than_a_change_is_refused(self, t: Trial) -> None:
         """Its jobs were made of what somebody has changed since, and was told so. The next firing makes them anew."""
         row = await made(t)

@@ -27,10 +27,12 @@ from windlass.core.counters import MOST_COUNTED
 from windlass.core.duties import Done, Duty, FanOut, Prune, RecountLimits, SampleQueues
 from windlass.core.events import PING
 from windlass.core.positions import FURTHEST
-from windlass.core.queries import AllWebhooks, AllWorkers, DeliveriesOf, LimitUses, SamplesSince
+from windlass.core.queries import AllTemplates, AllWebhooks, AllWorkers, DeliveriesOf, LimitUses, SamplesSince
+from windlass.core.schedules import firing as rule
 from windlass.core.settle import Failed, Rejected
 from windlass.drivers.protocol import Driver
 from windlass.drivers.values import JobQuery
+from windlass.testing.conformance.schedules import HOUR, made, schedule, stored
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
 from windlass.types import NewGroup
 
@@ -302,6 +304,23 @@ class HandMadePromises(Suite):
             assert moment(job.updated_at).year <= 9999
         changed = max([job.updated_at for job in (await t.driver.find(JobQuery(limit=50))).jobs])
         assert changed > LAST_INSTANT, "it is the revision of its row, and larger with every write"
+
+    @promise
+    async def test_a_schedule_that_a_hand_dated_before_1970_is_changed_and_fired(self, t: Trial) -> None:
+        """Its `updated_at` is its revision, which is compared with what was read; nobody need be able to date it."""
+        row = await made(t)
+        for change in ({"overlap": "skip"}, {"overlap": "allow"}):
+            self.sql(t.driver, f"update schedules set updated_at = {self.instant(-5)}")  # noqa: S608
+            assert await t.alter(schedule(**change, as_of=-5)) == "applied"
+            assert (await stored(t)).updated_at == t.now
+        self.sql(t.driver, f"update schedules set updated_at = {self.instant(-5)}")  # noqa: S608
+        t.clock.advance(HOUR)
+        [used] = await t.driver.read(AllTemplates())
+        fire = rule(await stored(t), used, t.now, lambda: "fired")
+        assert fire is not None
+        assert (fire.expected, fire.as_of) == (row.next_trigger_at, -5)
+        assert await t.alter(fire) == "applied"
+        assert (await t.job("fired")).fire_at == row.next_trigger_at
 
     @promise
     async def test_an_instant_without_a_date_is_refused(self, t: Trial) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from windlass.core.alterations import Delete
+from windlass.core.alterations import Delete, Replay
 from windlass.core.dependencies import INLINE, SWEPT
 from windlass.core.duties import Done, TellDependants
-from windlass.core.settle import Rejected, Succeeded
+from windlass.core.settle import Failed, Rejected, Succeeded
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.dependencies import row
+from windlass.testing.conformance.retention import ALL_THAT_ENDED, pruned
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
+
+CHAIN: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail", "max_attempts": 3}
 
 
 class OwingPromises(Suite):
@@ -107,3 +112,36 @@ class OwingPromises(Suite):
         assert await t.driver.get([child]) == [None]
         with pytest.raises(InvalidInput, match="pruned"):
             await t.enqueue(after=(parent.id,))
+
+    @promise
+    async def test_a_parent_is_kept_until_the_last_link_of_its_child_has_ended(self, t: Trial) -> None:
+        """Each link reads the results anew; alone and as a member of a group, which stays as a whole."""
+        for group in (None, "g"):
+            parent, other = [await t.running(group_id=group) for _ in range(2)]
+            links = [await t.enqueue(**CHAIN, after=(parent.id,))]
+            for job in (parent, other):
+                await t.end(job, Succeeded())
+            kept = [parent.id, other.id] if group else [parent.id]
+            for following in (f"{links[0]}-2", f"{links[0]}-3"):
+                await t.end(await t.take(), Failed("boom", retry_in=0), child_id=following)
+                links.append(following)
+                assert await pruned(t, kept, **ALL_THAT_ENDED) == set()
+            await t.end(await t.take(), Succeeded())
+            assert await pruned(t, [*kept, *links], **ALL_THAT_ENDED) == {*kept, *links}
+
+    @promise
+    async def test_a_chain_is_kept_while_somebody_needs_one_of_its_links(self, t: Trial) -> None:
+        """Who went on when it had failed reads what came of it since; alone and as a member of a group."""
+        for group in (None, "g"):
+            parent = await t.running(**{**CHAIN, "max_attempts": 1}, group_id=group)
+            child = await t.enqueue(after=(parent.id,), after_rule="continue")
+            await t.end(parent, Failed("boom"))
+            running = await t.take()
+            assert running.id == child
+            again = f"{parent.id}-2"
+            assert await t.alter(Replay(parent.id, again)) == "applied"
+            await t.end(await t.take(), Succeeded())
+            ids = [parent.id, again]
+            assert await pruned(t, ids, **ALL_THAT_ENDED) == set()
+            await t.end(running, Succeeded())
+            assert await pruned(t, ids, **ALL_THAT_ENDED) == {*ids}

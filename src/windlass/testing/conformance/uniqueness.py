@@ -8,7 +8,7 @@ import pytest
 
 from windlass.core.alterations import Cancel, Replay
 from windlass.core.settle import Failed
-from windlass.errors import DuplicateJob
+from windlass.errors import DuplicateId, DuplicateJob
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
 KEY: dict[str, Any] = {"idempotency_scope": "type:work", "idempotency_key": "email-user-123"}
@@ -114,6 +114,34 @@ class UniquenessPromises(Suite):
         assert not (await t.answer(schedule_id="other", fire_at=100)).existed
         await t.claim()
         assert (await t.answer(schedule_id="s", fire_at=100)).existed
+
+    @promise
+    async def test_a_job_that_comes_again_under_its_own_id_is_answered_as_itself(self, t: Trial) -> None:
+        """By whatever key, in a batch too, and also as the next link of its chain, or when it is gone. Where its key is
+        free, an id that is in use is an error as ever."""
+        keys: list[dict[str, Any]] = [
+            {"idempotency_scope": "s", "idempotency_key": "k"}, {"dedupe_key": "d"}, {"schedule_id": "s", "fire_at": 100},
+        ]  # fmt: skip
+        for key in (*keys, keys[0] | keys[1] | {"idempotency_key": "both", "dedupe_key": "both"}):
+            name = t.name()
+            batch = [t.new(id=name, **key, **CHAIN, max_attempts=3, payload=b"1"), t.new(id=name, **key, payload=b"2")]
+            answers = await t.driver.enqueue(batch, now=t.now)
+            assert [(answer.id, answer.existed) for answer in answers] == [(name, False), (name, True)], key
+            t.clock.advance(1)
+            again = await t.answer(id=name, **key, payload=b"3", priority=9)
+            assert (again.id, again.existed) == (name, True), key
+            assert (await t.job(name)).payload == b"1"
+            with pytest.raises(DuplicateJob):
+                await t.answer(id=name, **key, on_duplicate="raise")
+            await t.end(await t.take(), Failed("boom"), child_id=f"{name}-2")
+            for used in (name, f"{name}-2"):
+                assert (await t.answer(id=used, **key)).id == f"{name}-2", key
+            await t.alter(Cancel(f"{name}-2"))
+        with pytest.raises(DuplicateId):
+            await t.answer(id=name, dedupe_key="free")
+        assert await t.prune(cancelled=0, dead=0) == 8
+        assert (await t.answer(id=name, idempotency_scope="s", idempotency_key="both")).existed
+        assert await t.driver.get([name]) == [None]
 
     @promise
     async def test_touch_changes_only_updated_at(self, t: Trial) -> None:

@@ -15,9 +15,18 @@ coalesce((member.state = 'succeeded' and member.finished_at <= windlass.at(:succ
          or (member.state = 'cancelled' and member.finished_at <= windlass.at(:cancelled))
          or (member.state = 'dead' and member.finished_at <= windlass.at(:dead)), false)
 
+-- piece: open
+(waiting.finished_at is null or (waiting.superseded_by is not null and (
+   with recursive later (finished_at, next) as (
+     select waiting.finished_at, waiting.superseded_by
+     union
+     select link.finished_at, link.superseded_by from later cross join lateral (
+       select finished_at, superseded_by from windlass.jobs where jobs.id = later.next offset 0) as link)
+   select true from later where later.finished_at is null limit 1) is not null))
+
 -- piece: needed
 (select true from windlass.dependencies cross join lateral (
-   select from windlass.jobs as waiting where waiting.seq = job_seq and waiting.finished_at is null offset 0) as open
+   select from windlass.jobs as waiting where waiting.seq = job_seq and <open> offset 0) as open
   where parent_id = member.id limit 1) is not null
 
 -- piece: uncounted
@@ -45,8 +54,8 @@ select windlass.micros(finished_at), seq from walk where place = :visits;
 -- name: prunable
 -- core/retention.py: the heads of chains that may go and ended in one state, oldest first. A null cutoff keeps for ever. What
 -- ended after the watermark is not counted yet and keeps its chain; without a watermark nothing does. So does what jobs need
--- that have not ended. `held` are groups of which it is known that they stay; of the others it is asked once, not for each
--- of their members.
+-- whose chains have not ended. `held` are groups of which it is known that they stay; of the others it is asked once, not for
+-- each of their members.
 -- The index is walked row by row until there are enough: a bite costs the same however much there is to prune, and whatever
 -- the planner believes of it. `limit 1` keeps it from answering the other questions for all jobs at once.
 with recursive <kept>, walk (finished_at, seq) as (
@@ -68,8 +77,17 @@ select windlass.micros(head.finished_at), head.seq, group_id from walk cross joi
  where superseded_by is null
    and (group_id is null or group_id <> all(:held::text[]))
    and (select true from windlass.dependencies cross join lateral (
-          select from windlass.jobs as waiting where waiting.seq = job_seq and waiting.finished_at is null offset 0) as open
+          select from windlass.jobs as waiting where waiting.seq = job_seq and <open> offset 0) as open
          where parent_id = head.id limit 1) is null
+   and (retry_of is null or (
+     with recursive chain (id, retry_of) as (
+       select head.id, head.retry_of
+       union all
+       select link.id, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
+     select true from chain cross join lateral (
+       select job_seq from windlass.dependencies where parent_id = chain.id offset 0) as edge cross join lateral (
+       select from windlass.jobs as waiting where waiting.seq = edge.job_seq and <open> offset 0) as open
+      limit 1) is null)
    and (group_id is null or (
      select true from windlass.groups where groups.group_id = head.group_id and remaining > 0 limit 1) is null)
    and (:watermark::bigint is null or (
@@ -101,13 +119,13 @@ select asked.group_id, keeper.seq from unnest(:groups::text[]) as asked (group_i
 select asked.group_id, keeper.seq from unnest(:groups::text[]) as asked (group_id) cross join lateral (
   select seq from windlass.jobs as member
    where member.group_id = asked.group_id and member.group_id is not null
-     and ((superseded_by is null and <needed>) or <uncounted>)
+     and (<needed> or <uncounted>)
    limit 1) as keeper;
 
 -- name: keepers
 -- Those of these members that keep their group.
 select seq from windlass.jobs as member
- where seq = any(:seqs::bigint[]) and ((superseded_by is null and (not <old> or <needed>)) or <uncounted>);
+ where seq = any(:seqs::bigint[]) and ((superseded_by is null and not <old>) or <needed> or <uncounted>);
 
 -- name: remember_groups
 -- Comes after all other locks, so nobody is waited for. That nothing keeps a group is not said of one that was brought back

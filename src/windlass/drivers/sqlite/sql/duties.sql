@@ -11,9 +11,17 @@ coalesce((member.state = 'succeeded' and member.finished_at <= :succeeded)
          or (member.state = 'cancelled' and member.finished_at <= :cancelled)
          or (member.state = 'dead' and member.finished_at <= :dead), 0)
 
+-- piece: open
+(waiting.finished_at is null or (waiting.superseded_by is not null and exists (
+   with recursive later (finished_at, next) as (
+     select waiting.finished_at, waiting.superseded_by
+     union
+     select link.finished_at, link.superseded_by from later join jobs as link on link.id = later.next)
+   select 1 from later where later.finished_at is null)))
+
 -- piece: needed
 exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
-         where parent_id = member.id and waiting.finished_at is null)
+         where parent_id = member.id and <open>)
 
 -- piece: uncounted
 ((member.history is not null and member.state = 'succeeded' and member.finished_at > :watermark)
@@ -30,8 +38,8 @@ select finished_at, seq from jobs indexed by jobs_finished
 -- name: prunable
 -- core/retention.py: the heads of chains that may go and ended in one state, oldest first, in the order of the index: a
 -- bite costs the same however much there is to prune. A null cutoff keeps for ever. What ended after the watermark is not
--- counted yet and keeps its chain; without a watermark nothing does. So does what jobs need that have not ended. `held` are
--- groups of which it is known that they stay; of the others it is asked once, not for each of their members.
+-- counted yet and keeps its chain; without a watermark nothing does. So does what jobs need whose chains have not ended.
+-- `held` are groups of which it is known that they stay; of the others it is asked once, not for each of their members.
 select finished_at, seq, group_id from jobs as head indexed by jobs_finished
  where finished_at is not null and superseded_by is null
    and state = :state
@@ -39,7 +47,14 @@ select finished_at, seq, group_id from jobs as head indexed by jobs_finished
    and (finished_at, seq) > (:after_at, :after_seq) and (finished_at, seq) <= (:edge_at, :edge_seq)
    and (group_id is null or group_id not in (select value from json_each(:held)))
    and not exists (select 1 from dependencies join jobs as waiting on waiting.seq = job_seq
-                    where parent_id = head.id and waiting.finished_at is null)
+                    where parent_id = head.id and <open>)
+   and (retry_of is null or not exists (
+     with recursive chain (id, retry_of) as (
+       select head.id, head.retry_of
+       union all
+       select link.id, link.retry_of from chain join jobs as link on link.id = chain.retry_of)
+     select 1 from chain join dependencies on parent_id = chain.id join jobs as waiting on waiting.seq = job_seq
+      where <open>))
    and not exists (select 1 from groups where groups.group_id = head.group_id and remaining > 0)
    and (history is null or state <> 'succeeded' or finished_at <= coalesce(:watermark, finished_at))
    and not exists (select 1 from runs where job_seq = head.seq and runs.finished_at > :watermark)
@@ -69,7 +84,7 @@ select asked.value, (
 -- The same of groups whose members are all old: one that is needed, or whose runs nobody has counted.
 select asked.value, (
     select seq from jobs as member
-     where member.group_id = asked.value and ((superseded_by is null and <needed>) or <uncounted>)
+     where member.group_id = asked.value and (<needed> or <uncounted>)
      limit 1) as seq
   from json_each(:groups) as asked where seq is not null;
 
@@ -77,7 +92,7 @@ select asked.value, (
 -- Those of these members that keep their group.
 select seq from jobs as member
  where seq in (select value from json_each(:seqs))
-   and ((superseded_by is null and (not <old> or <needed>)) or <uncounted>);
+   and ((superseded_by is null and not <old>) or <needed> or <uncounted>);
 
 -- name: remember_groups
 update groups set kept_by = found.value from json_each(:found) as found where groups.group_id = found.key;
