@@ -12,6 +12,7 @@ from windlass.app import Windlass
 from windlass.clock import SECOND
 from windlass.core.alterations import PutLimit
 from windlass.core.dependencies import INLINE
+from windlass.core.duties import TellDependants
 from windlass.drivers.values import Claim, JobQuery
 from windlass.signals import Reject
 from windlass.testing import testing
@@ -80,15 +81,13 @@ def test_a_drain_whose_store_is_away_at_the_end_ends(url: str) -> None:
 
     async def play(stage: Stage) -> None:
         await fan_out(stage.app)
-        begun = asyncio.Event()
 
-        async def away_later(call: Call, args: tuple[Any, ...]) -> Any:
-            if begun.is_set():
+        async def away_then(call: Call, args: tuple[Any, ...]) -> Any:
+            if isinstance(args[0], TellDependants):
                 raise away()
-            begun.set()
             return await call()
 
-        stage.store.faults["expire"] = away_later
+        stage.store.faults["maintain"] = away_then
         worker = await stage.drain()
         assert worker.stats.store_errors == 1
         assert (await states(stage.app))["succeeded"] == INLINE + 1

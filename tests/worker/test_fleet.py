@@ -13,8 +13,10 @@ import pytest
 from windlass import __version__
 from windlass.clock import SECOND
 from windlass.coordinator import bites, coordinator
+from windlass.core.duties import TellDependants
 from windlass.core.queries import AllWorkers
 from windlass.records import WorkerInfo
+from windlass.testing.faulty import Call
 from windlass.worker import worker as worker_module
 from windlass.worker.recovering import take_back
 
@@ -119,6 +121,13 @@ def test_a_drain_waits_for_nothing_of_it(hangs: str, monkeypatch: pytest.MonkeyP
 
         job = await work.enqueue()
         stage.store.hang(hangs)
+        hanging = stage.store.faults[hangs]
+
+        async def of_the_fleet(call: Call, args: tuple[Any, ...]) -> Any:
+            """What a drain tells those that wait for ended jobs is its own."""
+            return await (call() if any(isinstance(arg, TellDependants) for arg in args) else hanging(call, args))
+
+        stage.store.faults[hangs] = of_the_fleet
         worker = await stage.drain()
         assert stage.store.calls[hangs] > 0
         assert (await stage.fetch(job.id)).state == "succeeded"
