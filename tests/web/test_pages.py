@@ -89,7 +89,7 @@ async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: 
     words = {
         "/": "windlass worker app:app", "/jobs": "windlass enqueue", "/dead-letters": "windlass dlq list",
         "/groups": "app.group(", "/schedules": "@app.cron(", "/templates": "windlass templates put",
-        "/queues": "windlass limits set", "/workers": "windlass worker app:app", "/holds": "app.hold",
+        "/queues": "windlass limits set", "/workers": "windlass worker tasks:app", "/holds": "app.hold",
         "/tokens": "windlass tokens create", "/usage": "windlass usage --count", "/audit": "windlass audit",
         "/webhooks": "windlass webhooks create",
     }  # fmt: skip
