@@ -328,6 +328,19 @@ def member(name: str, started_at: int) -> WorkerInfo:
 
 
 @on_a_place
+async def test_what_a_worker_runs_is_told_by_its_leases(place: Place) -> None:
+    """A heartbeat is seconds old: it said 0 while the pages and lists of jobs showed four running ones."""
+    await place.client.driver.beat(member("w1", place.clock.now()), now=place.clock.now())
+    for job_id in ("a", "b"):
+        await place.put(job_id)
+    await place.claim("w1")
+    await place.claim("w1", start=False)
+    assert [one.running for one in (await place.admin.workers()).workers] == [2]
+    board = await place.admin.dashboard("1h")
+    assert (board.slots.busy, sum(queue.running for queue in board.queues)) == (2, 2)
+
+
+@on_a_place
 async def test_the_fleet_tells_who_lives_and_who_leads(place: Place) -> None:
     driver, began = place.client.driver, place.clock.now()
     for name in ("w1", "w2"):
@@ -339,7 +352,7 @@ async def test_the_fleet_tells_who_lives_and_who_leads(place: Place) -> None:
     assert [(one.id, one.alive, one.is_leader) for one in found.workers] == [("w1", True, True), ("w2", True, False)]
     assert (found.at, found.leader) == (moment(place.clock.now()), "w1")
     first = found.workers[0]
-    assert (first.running, first.pool_size, first.queues, first.wakeups) == (3, 12, ("a", "b"), "poll")
+    assert (first.running, first.pool_size, first.queues, first.wakeups) == (0, 12, ("a", "b"), "poll")
     assert (first.started_at, first.leader_until) == (moment(began), moment(began + 90 * SECOND))
     place.clock.advance(1)
     assert [one.alive for one in (await place.admin.workers()).workers] == [True, False]

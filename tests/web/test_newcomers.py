@@ -48,7 +48,7 @@ async def test_a_host_that_is_told_again_is_inert_and_short(desk: Desk, client: 
 @on_a_desk
 async def test_who_did_not_sign_in_is_not_offered_to_sign_out(desk: Desk, client: httpx2.AsyncClient) -> None:
     assert "Sign out" not in (await client.get("/settings")).text
-    made, token = await desk.web.state.site.admin().create_token("ada", ["admin"])
+    _, token = await desk.web.state.site.admin().create_token("ada", ["admin"])
     form = (await client.get("/sign-in")).text
     assert "Go on without a token" in form, "this door is open to everybody who reaches it"
     csrf = form.split('name="csrf" value="')[1].split('"')[0]
