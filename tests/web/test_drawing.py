@@ -168,7 +168,7 @@ def test_a_run_that_began_before_its_job_stays_within_the_picture() -> None:
 
 
 def test_a_young_store_is_drawn_over_the_whole_width() -> None:
-    """From its first sample on, at least five points wide. A gap later on stays one; without samples it is all of the span."""
+    """From its first sample on, at least five points wide. A gap later on stays; without samples it is all of the span."""
 
     def series(*has: int) -> list[TrendPoint]:
         rates = {"completed": 1.0}

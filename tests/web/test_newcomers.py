@@ -11,6 +11,8 @@ import pytest
 
 from web.conftest import Desk, on_a_desk
 from web.staged import EVIL, stage
+from windlass import Reject
+from windlass.principal import Principal
 from windlass.schedules import declare
 from windlass.web.access import LOCAL, Access
 from windlass.web.pages.first_run import lesson
@@ -140,3 +142,54 @@ async def test_what_a_person_saves_of_a_declared_schedule_is_said_to_stay(
     page = (await client.get("/schedules?edit=daily")).text
     assert "declared in code" in page
     assert "stays until the code itself says something else" in page
+
+
+@on_a_desk
+async def test_a_job_that_was_rejected_is_offered_with_other_arguments(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """The same again would be rejected again."""
+
+    @desk.app.task
+    async def pay(order: int, api_key: str = "") -> None:
+        if order < 0:
+            raise Reject("there is no such order")
+
+    ids = [(await pay.enqueue(-1)).id, (await pay.enqueue(-1, api_key="hunter2")).id]
+    await desk.app.tick()
+    page = (await client.get(f"/jobs/{ids[0]}")).text
+    assert f'href="/jobs/new?like={ids[0]}"' in page
+    assert "will be again" in page
+    form = html.unescape((await client.get(f"/jobs/new?like={ids[0]}")).text)
+    assert '"order": -1' in form
+    assert 'value="pay"' in form
+    revealed = html.unescape((await client.get(f"/jobs/new?like={ids[1]}")).text)
+    assert '"order": -1' in revealed
+    assert "***" not in revealed
+
+
+@on_a_desk
+async def test_a_replay_stands_among_the_runs(desk: Desk, client: httpx2.AsyncClient) -> None:
+    ids = await stage(desk)
+    before = (await client.get(f"/jobs/{ids.dead}")).text
+    assert "Run again by a person" not in before
+    await desk.web.state.site.admin().retry(ids.dead)
+    page = (await client.get(f"/jobs/{ids.dead}")).text
+    assert page.index("Run again by a person") < page.index('<strong class="strong">Run 1</strong>')
+    assert f"/audit?action=job.retry&amp;subject={ids.dead}" in page
+
+
+def test_what_is_hidden_is_not_copied_into_a_form() -> None:
+    async def main() -> None:
+        some = Principal(actor="some", scopes=frozenset({"operate", "enqueue"}))
+        desk = Desk(Access(anonymous=some))
+
+        @desk.app.task
+        async def pay(order: int, api_key: str = "") -> None: ...
+
+        async with desk.app, desk.client() as client:
+            job = await pay.enqueue(7, api_key="hunter2")
+            form = html.unescape((await client.get(f"/jobs/new?like={job.id}")).text)
+            assert "hunter2" not in form
+            assert '"order"' not in form
+            assert "are hidden" in form
+
+    asyncio.run(main())
