@@ -183,3 +183,9 @@ def test_a_young_store_is_drawn_over_the_whole_width() -> None:
     assert len(sampled(series(59))) == 5
     assert len(sampled(series(0))) == 60
     assert len(sampled(series())) == 60
+
+
+def test_a_quarter_is_written_as_one() -> None:
+    """Beside its line: 0.2 stood at the height of 0.25."""
+    drawn = lined("x", "x", TIMES, [Series("a", "is-succeeded", (0.7,) * 60)], UTC, "/s")
+    assert [text for _, text in drawn.grid] == ["0", "0.25", "0.5", "0.75"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,23 @@ class Lesson(Struct, frozen=True, kw_only=True):
     url: str | None
     export: str | None
     alone: bool
+
+    @property
+    def program(self) -> str:
+        """The same as the page shows in colours."""
+        return PROGRAM.format(self.url or "")
+
+
+PROGRAM: Final = """\
+from windlass import Windlass
+
+app = Windlass({})
+
+
+@app.task(queue="mail")
+async def send_email(to: str) -> None:
+    ...
+"""
 
 
 def lesson(url: str) -> Lesson:

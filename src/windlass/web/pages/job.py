@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -50,7 +51,7 @@ async def show(request: Request[Shown, None]) -> Page:
         "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "before": request.query.before,
         "more_runs": oldest - 1, "older_runs": here + query({"before": oldest, **kept}),
         "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here, "reveal": reveal,
-        "counted": counted(own, request.query.before), "work": sum(run.took or 0 for run in own),
+        "counted": counted(own, request.query.before), "work": sum(worked(run, detail.at) for run in own),
         "waiting": sum(run.waited or 0 for run in own), "replay": replay_of(detail, own),
         "live": None if job.state in TERMINAL else f"/live{here}" + query(again),
     }  # fmt: skip
@@ -66,6 +67,13 @@ async def own_runs(request: Request[Shown, None], detail: JobDetail) -> list[Run
         return own
     found = await request.admin.runs(job.id, before=before or job.runs + 1, limit=RUNS_LIMIT if before is None else RUNS)
     return [run for run in found.runs if run.job_id == job.id]
+
+
+def worked(run: RunView, now: datetime) -> float:
+    """Seconds; of a run that goes on, so far."""
+    if run.took is not None or run.status is not None:
+        return run.took or 0.0
+    return max((now - (run.started_at or run.claimed_at)).total_seconds(), 0.0)
 
 
 def counted(own: list[RunView], before: int | None) -> str:
