@@ -562,7 +562,9 @@ def test_the_first_page_shows_how_things_are(tell: Tell) -> None:
         assert found.peak_failed is not None
         assert found.peak_failed[1] == 0.25
         assert found.series[-1].wait is not None
-        assert (found.slots.busy, found.slots.total, found.slots.workers) == (1, 4, 1)
+        assert (found.slots.busy, found.slots.total, found.slots.workers) == (0, 4, 1), (
+            "by leases, whatever a heartbeat said"
+        )
         assert found.sampled_at is not None
         assert [group.jobs for group in found.failures] == [1]
         assert [(queue.name, [one.kind for one in queue.problems]) for queue in found.queues] == [

@@ -259,6 +259,14 @@ class MemberCount(Struct, frozen=True, kw_only=True, gc=False):
     jobs: int
 
 
+class RunningCount(Struct, frozen=True, kw_only=True, gc=False):
+    """How many jobs of a queue a worker has taken and not given back."""
+
+    worker_id: str | None
+    queue: str
+    jobs: int
+
+
 class Limit(Struct, frozen=True, kw_only=True, gc=False):
     """What bounds the jobs of one key: how many valid leases, how many claims per second, and whether any at all."""
 

@@ -484,7 +484,7 @@ def two_workers(tmp_path: Path, cli: Cli) -> None:
 def test_workers_are_listed_with_who_leads_and_who_is_dead(cli: Cli) -> None:
     header, first, second = cli("workers").out.splitlines()
     assert header.split() == "ID STATE HOST PID SLOTS RUNNING HEARTBEAT STARTED WAKE-UPS VERSION LEADER QUEUES".split()
-    assert first.startswith("h:1:leads   alive  h     1    20     3        ")
+    assert first.startswith("h:1:leads   alive  h     1    20     0        ")
     assert "1 h" in first
     assert "until in 59 min" in first or "until in 1 h" in first
     assert first.endswith("a, b")
@@ -499,7 +499,7 @@ def test_workers_as_json(cli: Cli) -> None:
     assert found["leader"] == "h:1:leads"
     first, second = found["workers"]
     assert (first["alive"], first["is_leader"], second["alive"], second["is_leader"]) == (True, True, False, False)
-    assert (first["pool_size"], first["running"], first["queues"], first["wakeups"]) == (20, 3, ["a", "b"], "poll")
+    assert (first["pool_size"], first["running"], first["queues"], first["wakeups"]) == (20, 0, ["a", "b"], "poll")
     assert first["leader_until"] > first["last_heartbeat"] > second["last_heartbeat"] > first["started_at"]
 
 

@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from windlass.admin.overview import TrendPoint
 from windlass.admin.views import RunView
 from windlass.ids import Ids
 from windlass.web.pages.bars import bars
 from windlass.web.pages.charts import Series, levels, lined, spark, spark_bars, stacked, steps, time_steps
 from windlass.web.pages.formats import duration, part, percent, query, rate, relative, short_id, size, slug, span
 from windlass.web.pages.loglines import log_lines
+from windlass.web.pages.overview import sampled
 from windlass.web.pages.payloads import brief, error_name, error_text, frames, scalar
 
 NB = "\u00a0"
@@ -163,3 +165,27 @@ def test_a_run_that_began_before_its_job_stays_within_the_picture() -> None:
     assert [(bar.x, bar.tone) for bar in made.bars] == [(0, "is-running")]
     assert made.now is not None
     assert made.bars[0].width == pytest.approx(made.now)
+
+
+def test_a_young_store_is_drawn_over_the_whole_width() -> None:
+    """From its first sample on, at least five points wide. A gap later on stays; without samples it is all of the span."""
+
+    def series(*has: int) -> list[TrendPoint]:
+        rates = {"completed": 1.0}
+        return [
+            TrendPoint(
+                at=at, depth=None, oldest=None, rates=rates if place in has else None, failed=None, wait=None, run=None
+            )
+            for place, at in enumerate(TIMES)
+        ]
+
+    assert [one.at for one in sampled(series(50, 52, 59))] == TIMES[50:]
+    assert len(sampled(series(59))) == 5
+    assert len(sampled(series(0))) == 60
+    assert len(sampled(series())) == 60
+
+
+def test_a_quarter_is_written_as_one() -> None:
+    """Beside its line: 0.2 stood at the height of 0.25."""
+    drawn = lined("x", "x", TIMES, [Series("a", "is-succeeded", (0.7,) * 60)], UTC, "/s")
+    assert [text for _, text in drawn.grid] == ["0", "0.25", "0.5", "0.75"]

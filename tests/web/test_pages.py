@@ -87,9 +87,9 @@ async def test_every_page_is_well_made_and_no_name_breaks_out_of_it(desk: Desk, 
 @on_a_desk
 async def test_every_page_teaches_when_there_is_nothing_yet(desk: Desk, client: httpx2.AsyncClient) -> None:
     words = {
-        "/": "windlass worker app:app", "/jobs": "windlass enqueue", "/dead-letters": "windlass dlq list",
+        "/": "store is in memory", "/jobs": "store is in memory", "/dead-letters": "windlass dlq list",
         "/groups": "app.group(", "/schedules": "@app.cron(", "/templates": "windlass templates put",
-        "/queues": "windlass limits set", "/workers": "windlass worker app:app", "/holds": "app.hold",
+        "/queues": "windlass limits set", "/workers": "windlass worker tasks:app", "/holds": "app.hold",
         "/tokens": "windlass tokens create", "/usage": "windlass usage --count", "/audit": "windlass audit",
         "/webhooks": "windlass webhooks create",
     }  # fmt: skip

@@ -39,6 +39,7 @@ from windlass.core.queries import (
     OwnersOf,
     ParentsOf,
     Query,
+    RunningNow,
     SamplesAt,
     SamplesSince,
     SeenLately,
@@ -79,6 +80,9 @@ async def narrowed(driver: Driver, by: By, query: Query[Any]) -> list[Any]:
             return sorted(theirs, key=lambda group: (group.created_at, group.group_id), reverse=True)[: query.limit]
         case AllWorkers():
             return [_nameless(worker) for worker in await driver.read(query)]
+        case RunningNow():
+            rows = await driver.read(query) if by.org_id is None else []
+            return [replace(row, worker_id=HIDDEN) for row in rows if within(by, None, row.queue)]
         case LimitUses():
             return [await _use(driver, by, use) for use in await driver.read(query)]
         case AuditPage():

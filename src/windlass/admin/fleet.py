@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+from windlass.admin.bounded import HIDDEN
 from windlass.admin.views import Check, Fleet, WorkerView
 from windlass.client import Client
 from windlass.clock import moment
-from windlass.core.queries import AllWorkers
+from windlass.core.queries import AllWorkers, RunningNow
 from windlass.errors import WindlassError
 from windlass.records import WorkerInfo
-from windlass.types import Micros
+from windlass.types import Micros, RunningCount
 from windlass.wording import in_words
 
 
@@ -19,7 +21,18 @@ async def fleet(client: Client) -> Fleet:
     rows, now = await client.driver.read(AllWorkers()), client.now()
     leader = next((row.id for row in rows if leads(row, now)), None)
     timeout = client.settings.worker_timeout
-    return Fleet(at=moment(now), leader=leader, workers=tuple(worker_view(row, now, timeout) for row in rows))
+    running = taken(rows, await client.driver.read(RunningNow()))
+    views = (worker_view(row, now, timeout, many) for row, many in zip(rows, running, strict=True))
+    return Fleet(at=moment(now), leader=leader, workers=tuple(views))
+
+
+def taken(workers: Sequence[WorkerInfo], running: Sequence[RunningCount]) -> list[int]:
+    """How many jobs each of them has, by its leases, so that it agrees with what is told of the jobs. Its own word is as
+    old as its last heartbeat; of those whose name is hidden there is no other."""
+    counted = Counter[str | None]()
+    for one in running:
+        counted[one.worker_id] += one.jobs
+    return [worker.running if worker.id == HIDDEN else counted[worker.id] for worker in workers]
 
 
 def leads(row: WorkerInfo, now: Micros) -> bool:
@@ -27,9 +40,9 @@ def leads(row: WorkerInfo, now: Micros) -> bool:
     return row.is_leader and row.leader_until is not None and row.leader_until > now
 
 
-def worker_view(row: WorkerInfo, now: Micros, timeout: Micros) -> WorkerView:
+def worker_view(row: WorkerInfo, now: Micros, timeout: Micros, running: int) -> WorkerView:
     return WorkerView(
-        id=row.id, hostname=row.hostname, pid=row.pid, pool_size=row.pool_size, running=row.running, queues=row.queues,
+        id=row.id, hostname=row.hostname, pid=row.pid, pool_size=row.pool_size, running=running, queues=row.queues,
         types=row.types, wakeups=row.wakeups, version=row.version, started_at=moment(row.started_at),
         last_heartbeat=moment(row.last_heartbeat), alive=now - row.last_heartbeat < timeout, is_leader=leads(row, now),
         leader_until=moment(row.leader_until) if row.is_leader and row.leader_until is not None else None,

@@ -11,20 +11,21 @@ from msgspec import Struct
 
 from windlass.admin.counting import Counts, counts, newest
 from windlass.admin.dead_letters import ErrorGroup, failures
+from windlass.admin.fleet import taken
 from windlass.admin.schedules import alive
 from windlass.admin.views import Filter
 from windlass.client import Client
 from windlass.clock import SECOND, moment
 from windlass.core.cronwords import in_plain_words
 from windlass.core.holds import is_valid
-from windlass.core.queries import AllHolds, AllQueues, AllWorkers, DueSchedules, SamplesAt, SamplesSince
+from windlass.core.queries import AllHolds, AllQueues, AllWorkers, DueSchedules, RunningNow, SamplesAt, SamplesSince
 from windlass.core.sampling import MINUTE
 from windlass.core.trends import SPANS, Percentiles, Point, Span, edges, levels, minutes_of, point, points
 from windlass.core.trouble import RECENT, Trouble, TroubleKind, troubles
 from windlass.errors import InvalidInput
 from windlass.records import QueueSample, WorkerInfo
-from windlass.types import Hold, Label, Micros, Queue
-from windlass.wording import in_words, relative
+from windlass.types import Hold, Label, Micros, Queue, RunningCount
+from windlass.wording import age, in_words, relative
 
 UPCOMING: Final = 5
 FAILURES: Final = 10
@@ -126,6 +127,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     rows: dict[str, Queue]
     holds: dict[str, Hold]
     living: Sequence[WorkerInfo]
+    running: Sequence[RunningCount]
 
 
 async def scene(client: Client) -> Scene:
@@ -135,7 +137,7 @@ async def scene(client: Client) -> Scene:
         now=now, recent=await driver.read(SamplesSince(since=now - RECENT - MINUTE)),
         rows={row.name: row for row in await driver.read(AllQueues())},
         holds={hold.queue: hold for hold in await driver.read(AllHolds()) if is_valid(hold, now)},
-        living=alive(workers, now, client.settings.worker_timeout),
+        living=alive(workers, now, client.settings.worker_timeout), running=await driver.read(RunningNow()),
     )  # fmt: skip
 
 
@@ -149,7 +151,7 @@ async def dashboard(client: Client, span: Span, wanted: Filter) -> Dashboard:
     failed = await failures(client, now - SPANS[span], wanted)
     peak = max((one for one in series if one.failed), key=lambda one: one.failed or 0, default=None)
     return Dashboard(
-        at=moment(now), span=span, counts=counted, slots=slots_of(here.living),
+        at=moment(now), span=span, counts=counted, slots=slots_of(here),
         oldest=max((one.oldest for one in trends if one.oldest is not None), default=None), whole=shown(whole),
         series=tuple(map(shown, series)), thinned=len(minutes) < SPANS[span] // MINUTE,
         peak_failed=None if peak is None else (moment(peak.at), peak.failed or 0.0), queues=trends,
@@ -193,9 +195,9 @@ def sampled_at(here: Scene) -> datetime | None:
     return None if last is None else moment(last + MINUTE)
 
 
-def slots_of(living: Sequence[WorkerInfo]) -> Slots:
-    busy = sum(min(worker.running, worker.pool_size) for worker in living)
-    return Slots(busy=busy, total=sum(worker.pool_size for worker in living), workers=len(living))
+def slots_of(here: Scene) -> Slots:
+    busy = sum(map(min, taken(here.living, here.running), (worker.pool_size for worker in here.living)))
+    return Slots(busy=busy, total=sum(worker.pool_size for worker in here.living), workers=len(here.living))
 
 
 def trends_of(here: Scene, samples: Sequence[QueueSample], span: Span, counted: Counts) -> tuple[QueueTrend, ...]:
@@ -211,7 +213,7 @@ def trends_of(here: Scene, samples: Sequence[QueueSample], span: Span, counted: 
         for name in {*lately, *counted.queues}:
             lately.setdefault(name, []).append(counted_as_sample(name, counted.queues.get(name, {}), here.now))
     last = {sample.queue for sample in newest([one for each in lately.values() for one in each])}
-    names = sorted(last | here.rows.keys() | here.holds.keys())
+    names = sorted(last | here.rows.keys() | here.holds.keys() | {one.queue for one in here.running})
     begins = edges(span, here.now)
     found = [trend_of(here, name, lately.get(name, []), by_queue.get(name, []), begins) for name in names]
     return tuple(sorted(found, key=lambda trend: (not trend.problems, trend.name)))
@@ -233,7 +235,7 @@ def trend_of(
         held_by=None if hold is None else hold.by, oldest=seconds(None if last is None else last.oldest),
         rate=None if last is None or not here.recent else sum(last.finished.values()) / 60,
         failed=point(here.now, recent).failed,
-        running=depth.get("running", 0) + depth.get("claimed", 0),
+        running=sum(one.jobs for one in here.running if one.queue == name),
         workers=sum(name in worker.queues for worker in here.living),
         problems=tuple(problem(one, name, here.now) for one in found),
         depth=tuple(levels(samples, begins)),
@@ -243,10 +245,11 @@ def trend_of(
 def problem(trouble: Trouble, queue: str, now: Micros) -> Problem:
     since = None if trouble.since is None else moment(trouble.since)
     ago = "" if since is None else relative(since, moment(now))
+    held = "" if since is None else age(since, moment(now))
     jobs = f"{int(trouble.number):,} {'job' if trouble.number == 1 else 'jobs'}"
     text, command = {
         "paused": (f"paused {ago}, {jobs} due", f"windlass queues resume {queue}"),
-        "held": (f"held by {trouble.by} since {ago}, {jobs} due", "windlass holds list"),
+        "held": (f"held by {trouble.by} for {held}, {jobs} due", "windlass holds list"),
         "nobody": (f"{jobs} due, and no living worker serves it", "windlass workers"),
         "late": (f"the oldest job that is due waits for {in_words(int(trouble.number))}", f"windlass queues show {queue}"),
         "failing": (

@@ -34,6 +34,7 @@ from windlass.types import (
     MemberCount,
     Micros,
     Queue,
+    RunningCount,
     Schedule,
     State,
     Template,
@@ -175,6 +176,11 @@ class DeliveryOf(Query[Delivery], frozen=True, kw_only=True):
 
 class AllWorkers(Query[WorkerInfo], frozen=True):
     """The registry, sorted by id. `is_leader` and `leader_until` tell who leads, or led last."""
+
+
+class RunningNow(Query[RunningCount], frozen=True):
+    """Who has taken how many jobs of which queue that have not ended, in any order: by the leases, not by what workers said
+    at their last heartbeat."""
 
 
 class SamplesSince(Query[QueueSample], frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import re
 import secrets
@@ -9,15 +10,17 @@ from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from windlass.errors import shown
 from windlass.web.access import Access
 from windlass.web.encoding import encoded
 from windlass.web.problems import MEDIA_TYPE, Trouble, problem_of, trouble_of
 
 log = logging.getLogger("windlass.web")
 _GIVEN_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAME: Final = 60  # characters of a host that are told again
 SECURITY: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
@@ -58,18 +61,49 @@ class Gate:
 
         try:
             if not self._is_ours(headers.get("host", "")):
-                raise Trouble(421, "unknown-host", "this server does not go by that name; its operator can add it")
+                raise UnknownHost(headers.get("host", ""))
             if not scope.get("query_string", b"").isascii():
                 raise Trouble(400, "malformed-query", "what is not ASCII in a query string is written as %C3%A9")
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if begun:
                 raise
-            await problem_response(error, name)(scope, receive, send_with_headers)
+            as_page = isinstance(error, UnknownHost) and "text/html" in headers.get("accept", "")
+            answer = _plain_page(error, name) if as_page else problem_response(error, name)
+            await answer(scope, receive, send_with_headers)
 
     def _is_ours(self, host: str) -> bool:
-        name = re.sub(r":\d*$", "", host.lower())
-        return "*" in self._hosts or name in self._hosts
+        return "*" in self._hosts or _without_port(host) in self._hosts
+
+
+class UnknownHost(Trouble):
+    """Whoever called is told by which name, and where it is added: mostly it is the operator, who tries `localhost`."""
+
+    def __init__(self, host: str) -> None:
+        name = _without_port(host)
+        asked = shown(name if len(name) <= _NAME else f"{name[:_NAME]}…") if name else "without a name"
+        super().__init__(421, "unknown-host", f"this server does not go by {asked}; whoever runs it can add a name: {ADD}")
+
+
+ADD: Final = (
+    "windlass serve --allow-host NAME, or hosts=(…, 'NAME') of Access where a program mounts it (Django: ALLOWED_HOSTS)"
+)
+
+
+def _without_port(host: str) -> str:
+    return re.sub(r":\d*$", "", host.lower())
+
+
+def _plain_page(error: Exception, correlation_id: str) -> Response:
+    """For a browser, without our style: under a name that is not ours it gets no style sheet either."""
+    problem = problem_of(trouble_of(error), correlation_id)
+    title, detail = html.escape(problem.title), html.escape(f"{problem.detail[0].upper()}{problem.detail[1:]}.")
+    return HTMLResponse(
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f"<title>{title}</title><h1>{title}</h1><p>{detail}</p>"
+        f"<p>{problem.status} · correlation id {html.escape(correlation_id)}</p></html>",
+        problem.status,
+    )
 
 
 def problem_response(error: Exception, correlation_id: str) -> Response:

@@ -55,6 +55,10 @@ class Sessions:
             self.end(name)
         return found
 
+    def has(self, name: str) -> bool:
+        """Whether somebody signed in under it. Who did not has nothing to sign out of."""
+        return name in self._known
+
     def end(self, name: str) -> None:
         self._known.pop(name, None)
 

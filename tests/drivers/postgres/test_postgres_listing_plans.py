@@ -64,6 +64,7 @@ def walks(connection: psycopg.Connection[Any]) -> list[Hot]:
     found.append(("the numbers", SQL.number_range(), 2, 8))
     found.append(("created about", SQL.created_about(seq=ROWS // 2), 2, 8))
     found.append(("names", SQL.seen_lately(jobs=2_000), 2_000, 4))
+    found.append(("what runs", SQL.running_now(), 2_200, 1))
     found.append(("ended", SQL.ended_jobs(state="succeeded", most=10_000), 10_000, 1))
     return found
 

@@ -49,6 +49,7 @@ from windlass.core.queries import (
     ParentsOf,
     Query,
     R,
+    RunningNow,
     SamplesAt,
     SamplesSince,
     Seen,
@@ -71,7 +72,7 @@ from windlass.drivers.memory.tables import Tables
 from windlass.drivers.memory.usage import usage
 from windlass.drivers.values import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
-from windlass.types import Dependency, Job, LimitUse, MemberCount, Micros, OnUnknown, Run
+from windlass.types import Dependency, Job, LimitUse, MemberCount, Micros, OnUnknown, Run, RunningCount
 
 T = TypeVar("T")
 
@@ -198,6 +199,9 @@ def read_for_people(tables: Tables, query: Query[R]) -> Sequence[Any]:
     match query:
         case SamplesAt():
             return [tables.samples[key] for key in sorted(tables.samples) if key[0] in query.minutes]
+        case RunningNow():
+            taken = Counter((job.worker_id, job.queue) for job in tables.jobs.values() if job.state == "running")
+            return [RunningCount(worker_id=who, queue=queue, jobs=jobs) for (who, queue), jobs in taken.items()]
         case EndedJobs():
             ended = sum(job.state == query.state and job.finished_at is not None for job in tables.jobs.values())
             return [min(ended, query.most)]

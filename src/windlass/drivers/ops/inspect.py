@@ -47,6 +47,7 @@ from windlass.core.queries import (
     ParentsOf,
     Query,
     R,
+    RunningNow,
     SamplesAt,
     SamplesSince,
     SeenLately,
@@ -85,7 +86,7 @@ from windlass.drivers.statement import Op, Row, Statement
 from windlass.drivers.values import Count, JobQuery, Page, WaitingType
 from windlass.errors import InvalidInput
 from windlass.records import AuditLine, Fault, GroupOwner, Usage
-from windlass.types import Group, Hold, Job, LimitUse, Micros, Queue, Run, Template
+from windlass.types import Group, Hold, Job, LimitUse, Micros, Queue, Run, RunningCount, Template
 
 
 def get(db: Dialect, ids: Sequence[str]) -> Op[list[Job | None]]:
@@ -289,6 +290,7 @@ _PLAIN: Final[dict[type[Any], tuple[Callable[[Dialect, Any], Statement], Callabl
     LastAudited: (lambda db, _: db.sql.last_audited(), lambda row: row[0]),
     SamplesSince: (lambda db, asked: db.sql.all_samples(since=asked.since), sample_in),
     SamplesAt: (lambda db, asked: db.sql.samples_at(minutes=db.ints(asked.minutes)), sample_in),
+    RunningNow: (lambda db, _: db.sql.running_now(), fields_of(RunningCount)),
     EndedJobs: (lambda db, asked: db.sql.ended_jobs(state=asked.state, most=asked.most), lambda row: row[0]),
     SeenLately: (lambda db, asked: db.sql.seen_lately(jobs=asked.jobs), seen_in),
     UsageSince: (lambda db, asked: db.sql.all_usage(since=asked.since), fields_of(Usage)),

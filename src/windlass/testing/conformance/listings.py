@@ -19,7 +19,7 @@ from windlass.core.listing import (
     TallyJobs,
     Wish,
 )
-from windlass.core.queries import Seen, SeenLately
+from windlass.core.queries import RunningNow, Seen, SeenLately
 from windlass.core.settle import Failed, WasCancelled
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
@@ -228,6 +228,22 @@ class ListingPromises(Suite):
             Seen("a", "work", "o", None, ("x", "y")),
             Seen("b", "other", None, None, ()),
         ]
+
+    @promise
+    async def test_what_runs_is_counted_by_worker_and_queue(self, t: Trial) -> None:
+        """From the moment of the claim until the end, whatever a heartbeat said or did not say."""
+        assert await t.driver.read(RunningNow()) == []
+        for queue in ("a", "a", "b", "b"):
+            await t.enqueue(queue=queue)
+        first = await t.claim("a", "b", limit=3, worker_id="one")
+        await t.claim("a", "b", limit=1, worker_id="two")
+        found = await t.driver.read(RunningNow())
+        assert sum(one.jobs for one in found) == 4
+        assert {one.worker_id: one.jobs for one in found if one.worker_id == "two"} == {"two": 1}
+        assert sum(one.jobs for one in found if one.queue == "a") == 2
+        for one in first:
+            assert await t.ack(one) == "applied"
+        assert await t.driver.read(RunningNow()) == [one for one in found if one.worker_id == "two"]
 
     @promise
     async def test_a_change_of_what_was_seen_is_made_only_to_that(self, t: Trial) -> None:

@@ -164,7 +164,8 @@ def tick(value: float, step: float, unit: str) -> str:
 
 
 def _plain(value: float) -> str:
-    return number(round(value, 2) if value % 1 else int(value))
+    """A quarter is 0.25: rounded to one digit it would stand at the wrong height."""
+    return f"{value:,.2f}".rstrip("0") if value % 1 and round(value, 2) % 1 else number(round(value))
 
 
 def _y(value: float, top: float, plot: int) -> float:

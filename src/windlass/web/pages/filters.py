@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from windlass.admin.listing import Completions
 from windlass.admin.views import Filter
 from windlass.clock import duration, moment
+from windlass.errors import shown
 from windlass.types import Micros
 from windlass.web.pages.formats import query
 from windlass.web.pages.shell import Told
@@ -87,10 +88,24 @@ def typed(wanted: Wanted) -> Wanted | None:
     name, colon, value = text.partition(":")
     if not colon:
         return replace(wanted, type=text, f="", cursor="")
-    if name.strip() not in FIELDS:
+    name, value = name.strip().lower(), value.strip()
+    if name == "state":
+        return replace(wanted, f="", cursor="", state=_state(value))
+    if name not in FIELDS:
         known = ", ".join(FIELDS)
-        raise Trouble(422, "invalid-input", f"a filter begins with one of {known}, not with {name!r}", field="f")
-    return replace(wanted, f="", cursor="", **{name.strip(): value.strip()})
+        raise Trouble(
+            422, "invalid-input", f"a filter begins with one of state, {known}, not with {shown(name)}", field="f"
+        )
+    return replace(wanted, f="", cursor="", **{name: value})
+
+
+def _state(said: str) -> str:
+    """As a tab calls it, or a job: `ready` and `queued` are one."""
+    for state, word in TABS:
+        if said.lower() in (state, word.lower()):
+            return state
+    known = ", ".join(word.lower() for _, word in TABS)
+    raise Trouble(422, "invalid-input", f"a state is one of {known}, not {shown(said)}", field="f")
 
 
 def in_words(chosen: Chosen) -> str:
@@ -107,4 +122,5 @@ def offered(known: Completions) -> list[str]:
         "queue": known.queues, "type": known.types, "org": known.orgs, "tag": known.tags, "worker": known.workers,
         "created": ("1h", "24h", "7d"),
     }  # fmt: skip
-    return [f"{name}:{value}" for name, values in names.items() for value in values]
+    states = [f"state:{word.lower()}" for state, word in TABS if state]
+    return states + [f"{name}:{value}" for name, values in names.items() for value in values]

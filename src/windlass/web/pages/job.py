@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from windlass.admin.views import JobDetail, JobView, LogView, RunView
 from windlass.core.history import RUNS_LIMIT
@@ -28,6 +29,12 @@ class Shown(Told, frozen=True, kw_only=True):
     reveal: bool = False  # show what is hidden, to those who may see it
 
 
+class Replay(Struct, frozen=True):
+    """`before`: the run that came of it; None: none yet. Who asked for it is in the audit log."""
+
+    before: int | None
+
+
 async def show(request: Request[Shown, None]) -> Page:
     job_id = request.path["id"]
     reveal = request.query.reveal and request.principal.may("read:payload")
@@ -44,8 +51,8 @@ async def show(request: Request[Shown, None]) -> Page:
         "detail": detail, "job": job, "why": why, "runs": list(reversed(own[-RUNS:])), "before": request.query.before,
         "more_runs": oldest - 1, "older_runs": here + query({"before": oldest, **kept}),
         "bars": drawn(detail, own), "log": log, "lines": lines_of(log), "here_path": here, "reveal": reveal,
-        "counted": counted(own, request.query.before), "work": sum(run.took or 0 for run in own),
-        "waiting": sum(run.waited or 0 for run in own),
+        "counted": counted(own, request.query.before), "work": sum(worked(run, detail.at) for run in own),
+        "waiting": sum(run.waited or 0 for run in own), "replay": replay_of(detail, own),
         "live": None if job.state in TERMINAL else f"/live{here}" + query(again),
     }  # fmt: skip
     return await page(request, "job.html", "jobs", shown)
@@ -62,11 +69,26 @@ async def own_runs(request: Request[Shown, None], detail: JobDetail) -> list[Run
     return [run for run in found.runs if run.job_id == job.id]
 
 
+def worked(run: RunView, now: datetime) -> float:
+    """Seconds; of a run that goes on, so far."""
+    if run.took is not None or run.status is not None:
+        return run.took or 0.0
+    return max((now - (run.started_at or run.claimed_at)).total_seconds(), 0.0)
+
+
 def counted(own: list[RunView], before: int | None) -> str:
     """Which runs the sums are of, where that is not all of them."""
     if before is not None and own:
         return f" in runs {own[0].attempt} to {own[-1].attempt}"
     return f" in the newest {len(own)}" if own and own[0].attempt > 1 else ""
+
+
+def replay_of(detail: JobDetail, own: list[RunView]) -> Replay | None:
+    """The last time that somebody brought it back from the dead, where the runs at hand reach back to it."""
+    told = [entry.at for entry in detail.timeline if entry.what == "replayed" and entry.job_id == detail.job.id]
+    if not told or not own or own[0].claimed_at > told[-1]:
+        return None
+    return Replay(next((run.attempt for run in own if run.claimed_at >= told[-1]), None))
 
 
 async def live(request: Request[Shown, None]) -> Page | Events:

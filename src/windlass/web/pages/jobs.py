@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.admin.views import Filter, JobView
 from windlass.errors import InvalidInput, JobNotFound
@@ -13,21 +16,41 @@ from windlass.web.pages.filters import ENDED, FIELDS, TABS, Wanted, address, chi
 from windlass.web.pages.formats import part, slug
 from windlass.web.pages.live import fragments
 from windlass.web.pages.shell import page
+from windlass.web.problems import Trouble
 from windlass.web.request import Request
 
 ROWS = 50
+WRITTEN_AS: Final = {
+    "label": "state",
+    "org_id": "org",
+    "group_id": "group",
+    "worker_id": "worker",
+}  # of a filter, in the address
 
 
 async def show(request: Request[Wanted, None]) -> Page | Redirect:
     wanted = request.query
     if wanted.q.strip():
         return Redirect(await found(request, wanted.q.strip()))
-    if (narrowed := typed(wanted)) is not None:
-        return Redirect(address(narrowed))
-    listed = await listing(request, filter_of(wanted, request.app.client.now()))
+    refused = Refused()
+    try:
+        if (narrowed := typed(wanted)) is not None:
+            return Redirect(address(narrowed))
+    except Trouble as error:
+        refused = Refused(typed=wanted.f.strip(), why=error.detail)
+    try:
+        listed = await listing(request, wanted)
+    except InvalidInput as error:
+        wrong = WRITTEN_AS.get(error.field, error.field)
+        if not getattr(wanted, wrong, "") or wrong not in (*FIELDS, "state"):
+            raise
+        refused = Refused(typed=f"{wrong}:{getattr(wanted, wrong)}", why=str(error))
+        wanted = replace(wanted, **{wrong: ""})
+        listed = await listing(request, wanted)
     narrow = is_narrow(request.principal)
     shown = {
         "wanted": wanted, "listed": listed, "chips": chips(wanted), "in_words": in_words(wanted), "own_search": True,
+        "refused": refused,
         "tabs": [(state, word, address(wanted, state=state)) for state, word in TABS], "ended": wanted.state in ENDED,
         "older": None if listed.cursor is None else address(wanted, cursor=listed.cursor),
         "newer_page": None if listed.back is None else address(wanted, cursor=listed.back),
@@ -39,12 +62,20 @@ async def show(request: Request[Wanted, None]) -> Page | Redirect:
             ids=tuple(job.id for job in listed.jobs),
         ),
     }  # fmt: skip
-    return await page(request, "jobs.html", "jobs", shown)
+    return await page(request, "jobs.html", "jobs", shown, 422 if refused.why else 200)
 
 
-async def listing(request: Request[Wanted, None], chosen: Filter) -> Any:
+class Refused(Struct, frozen=True, kw_only=True):
+    """What somebody typed that is no filter. It stays in its field, with the list below it, so that it can be mended."""
+
+    typed: str = ""
+    why: str = ""
+
+
+async def listing(request: Request[Wanted, None], wanted: Wanted) -> Any:
+    chosen = filter_of(wanted, request.app.client.now())
     try:
-        return await request.admin.jobs(chosen, limit=ROWS, cursor=request.query.cursor or None)
+        return await request.admin.jobs(chosen, limit=ROWS, cursor=wanted.cursor or None)
     except InvalidInput as error:
         if error.field != "queue" or not chosen.queue:
             raise

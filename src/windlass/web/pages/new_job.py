@@ -11,6 +11,7 @@ from windlass.web.answers import Page, Redirect
 from windlass.web.arguments import decoded, whole
 from windlass.web.identity import is_narrow
 from windlass.web.pages.formats import part
+from windlass.web.pages.payloads import pretty
 from windlass.web.pages.shell import done, page
 from windlass.web.request import Request
 
@@ -23,16 +24,25 @@ class Form(Struct, frozen=True, kw_only=True):
     priority: int | None = None
 
 
-async def show(request: Request[None, None]) -> Page:
-    return await _page(request, Form(), "")
+class Like(Struct, frozen=True, kw_only=True):
+    """`like`: a job whose arguments are to be changed, or used once more."""
+
+    like: str = ""
 
 
-async def _page(request: Request[Any, Any], form: Form, error: str) -> Page:
+async def show(request: Request[Like, None]) -> Page:
+    if not request.query.like or not request.principal.may("read"):
+        return await _page(request, Form(), "")
+    job = (await request.admin.job(request.query.like, reveal=request.reveal)).job
+    params = "" if job.redacted or job.payload is None else pretty(job.payload)  # stars would be enqueued as they stand
+    return await _page(request, Form(type=job.type, queue=job.queue, params=params), "", hidden=job.redacted)
+
+
+async def _page(request: Request[Any, Any], form: Form, error: str, *, hidden: bool = False) -> Page:
     sees_all = request.principal.may("read") and not is_narrow(request.principal)
     known = sorted(request.admin.tasks or ()) or (await request.admin.types() if sees_all else ())
-    return await page(
-        request, "new-job.html", "jobs", {"form": form, "error": error, "tasks": known}, 422 if error else 200
-    )
+    shown = {"form": form, "error": error, "tasks": known, "hidden": hidden}
+    return await page(request, "new-job.html", "jobs", shown, 422 if error else 200)
 
 
 async def enqueue(request: Request[None, Form]) -> Page | Redirect:

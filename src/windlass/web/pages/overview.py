@@ -7,6 +7,7 @@ from datetime import tzinfo
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.admin.overview import Dashboard, Latencies, TrendPoint
 from windlass.core.trends import SPANS, Span
@@ -18,6 +19,7 @@ from windlass.web.pages.live import fragments
 from windlass.web.pages.shell import Told, page, zone_of
 from windlass.web.request import Request
 
+LEAST: Final = 5  # points that a chart is wide
 WORDS: Final[dict[Span, str]] = {"1h": "last hour", "6h": "last 6 hours", "24h": "last 24 hours", "7d": "last 7 days"}
 
 
@@ -45,6 +47,8 @@ async def show(request: Request[Looked, None]) -> Page:
     asked = request.query
     board = await request.admin.dashboard(asked.span)
     zone = zone_of(request)
+    since = next((point.at for point in board.series if point.rates is not None), None)
+    whole, board = board.series, replace(board, series=sampled(board.series))
     shown = {
         "board": board,
         "figures": figures(board),
@@ -54,6 +58,7 @@ async def show(request: Request[Looked, None]) -> Page:
         "latency": latency(board, asked.latency, zone),
         "asked": asked,
         "spans": [(one, one.replace("h", "\u00a0h").replace("d", "\u00a0d"), address(asked, span=one)) for one in SPANS],
+        "since": since.astimezone(zone) if since and len(board.series) < len(whole) - 1 else None,
         "latencies": [(kind, kind.capitalize(), address(asked, latency=kind)) for kind in ("wait", "run")],
         "problems": [queue for queue in board.queues if queue.problems],
         "live": address(asked, "/live/overview"),
@@ -61,6 +66,12 @@ async def show(request: Request[Looked, None]) -> Page:
         "busiest": sorted(board.queues, key=lambda queue: (-queue.running, -(queue.rate or 0), queue.name))[:8],
     }
     return await page(request, "overview.html", "overview", shown)
+
+
+def sampled(series: Sequence[TrendPoint]) -> tuple[TrendPoint, ...]:
+    """From the first sample on: a young store's would be squeezed into the last pixels. Where there is none, all of it."""
+    first = next((place for place, point in enumerate(series) if point.rates is not None), 0)
+    return tuple(series[min(first, len(series) - LEAST) :])
 
 
 async def live(request: Request[Looked, None]) -> Page | Events:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from windlass.web.answers import Page, Redirect
@@ -20,7 +22,7 @@ class SignIn(Struct, frozen=True):
 
 
 async def ask(request: Request[Next, None]) -> Page:
-    return Page("sign-in.html", {"next": request.query.next, "refused": False})
+    return Page("sign-in.html", await _shown(request, request.query.next, refused=False))
 
 
 async def sign_in(request: Request[None, SignIn]) -> Page | Redirect:
@@ -28,9 +30,15 @@ async def sign_in(request: Request[None, SignIn]) -> Page | Redirect:
     found = await sessions.begin(request.body.token.strip())
     who = None if found is None else await sessions.who(found)
     if found is None or who is None:
-        return Page("sign-in.html", {"next": request.body.next, "refused": True}, 403)
+        return Page("sign-in.html", await _shown(request, request.body.next, refused=True), 403)
     path = "/jobs/new" if path == "/" and not who.may("read") else path  # all that there is for who may only enqueue
     return Redirect(path, {cookie_of(request.http): found})
+
+
+async def _shown(request: Request[Any, Any], to: str, *, refused: bool) -> dict[str, Any]:
+    """`onwards`: where somebody without a token may go, too."""
+    onwards = local(to) if await site_of(request.http).anonymous() is not None else None
+    return {"next": to, "refused": refused, "onwards": onwards}
 
 
 async def sign_out(request: Request[None, None]) -> Redirect:

@@ -15,8 +15,10 @@ from windlass.clock import moment
 from windlass.types import LABELS, TERMINAL
 from windlass.web.answers import Page, Redirect
 from windlass.web.identity import is_narrow
+from windlass.web.pages.first_run import lesson
 from windlass.web.pages.formats import query
 from windlass.web.request import Request
+from windlass.web.sessions import cookie_of
 from windlass.web.site import site_of
 
 THEME: Final = "windlass-theme"
@@ -54,7 +56,8 @@ async def page(request: Request[Any, Any], template: str, here: str, shown: Mapp
     """`here` is the line of the navigation that is lit."""
     frame = {
         "now": moment(request.app.client.now()), "zone": zone_of(request), "theme": theme_of(request), "here": here,
-        "said": said(request.query), "live": None, "store": store_of(request.app.client.url), **await beside(request),
+        "said": said(request.query), "live": None, "signed_in": signed_in(request),
+        "store": store_of(request.app.client.url), "lesson": lesson(request.app.client.url), **await beside(request),
     }  # fmt: skip
     return Page(template, {**frame, **shown}, status)
 
@@ -75,6 +78,10 @@ async def beside(request: Request[Any, Any]) -> dict[str, Any]:
         "workers": sum(worker.alive for worker in fleet.workers),
     }
     return {"tallies": tallies, "leader": fleet.leader, "narrow": False}
+
+
+def signed_in(request: Request[Any, Any]) -> bool:
+    return site_of(request.http).sessions.has(request.http.cookies.get(cookie_of(request.http), ""))
 
 
 def zone_of(request: Request[Any, Any]) -> tzinfo:

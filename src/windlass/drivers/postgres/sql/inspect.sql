@@ -106,6 +106,10 @@ select windlass.micros(coalesce((select created_at from windlass.jobs where seq 
 select distinct queue, type, org_id, worker_id, tags::text from (
   select queue, type, org_id, worker_id, tags from windlass.jobs order by seq desc limit :jobs) as newest;
 
+-- name: running_now
+-- Column order: windlass.types.RunningCount.
+select worker_id, queue, count(*) from windlass.jobs where state = 'running' group by worker_id, queue;
+
 -- name: ended_jobs
 select count(*) from (
   select 1 from windlass.jobs where state = :state and finished_at is not null limit :most) as ended;

@@ -87,6 +87,10 @@ select coalesce((select created_at from jobs where seq <= :seq order by seq desc
 select distinct queue, type, org_id, worker_id, tags from (
   select queue, type, org_id, worker_id, tags from jobs order by seq desc limit :jobs);
 
+-- name: running_now
+-- Column order: windlass.types.RunningCount.
+select worker_id, queue, count(*) from jobs indexed by jobs_leased where state = 'running' group by worker_id, queue;
+
 -- name: ended_jobs
 select count(*) from (
   select 1 from jobs indexed by jobs_finished where state = :state and finished_at is not null limit :most);
