@@ -137,6 +137,50 @@ async def test_a_chain_is_one_story_with_each_link_named(place: Place) -> None:
 
 
 @on_a_place
+async def test_a_replay_and_the_death_before_it_stay_in_the_story(place: Place) -> None:
+    await place.put("a")
+    await place.fail()
+    place.clock.advance("1s")
+    assert told(await place.admin.job("a")) == ["enqueued", "started", "failed", "dead"]
+    assert (await place.admin.replay(Filter(), limit=9)).done == ("a",)
+    detail = await place.admin.job("a")
+    assert told(detail) == ["enqueued", "started", "failed", "dead", "replayed"]
+    assert "windlass audit --action job.retry" in detail.timeline[-1].text
+    place.clock.advance("1s")
+    await place.end(await place.claim(), Snoozed(0))
+    await place.fail("KeyError: 'x'")
+    detail = await place.admin.job("a")
+    again = ["replayed", "started", "failed", "dead"]
+    assert told(detail)[:3] == ["enqueued", "started", "failed"]
+    assert told(detail)[-4:] == again
+    await place.admin.retry("a")
+    await place.end(await place.claim(), Succeeded(b"1"))
+    assert told(await place.admin.job("a"))[-5:] == ["failed", "dead", "replayed", "started", "succeeded"]
+
+
+@on_a_place
+async def test_a_job_that_was_only_snoozed_or_failed_was_not_replayed(place: Place) -> None:
+    await place.put("a", max_attempts=9)
+    await place.end(await place.claim(), Snoozed(0))
+    await place.fail()
+    place.clock.advance("1h")
+    await place.end(await place.claim(), Snoozed(0))
+    await place.claim()
+    assert not {"dead", "replayed"} & set(told(await place.admin.job("a")))
+
+
+@on_a_place
+async def test_a_replay_is_told_of_a_job_whose_successes_are_not_kept(place: Place) -> None:
+    await place.put("a", history="failures")
+    await place.fail()
+    await place.admin.retry("a")
+    job = await place.claim()
+    assert told(await place.admin.job("a"))[:5] == ["enqueued", "started", "failed", "dead", "replayed"]
+    await place.end(job, Succeeded(b"1"))
+    assert told(await place.admin.job("a"))[3:] == ["dead", "replayed", "started", "succeeded"]
+
+
+@on_a_place
 async def test_a_lost_lease_a_snooze_and_a_cancellation_have_their_own_words(place: Place) -> None:
     await place.put("a", max_attempts=9)
     await place.claim()
@@ -397,6 +441,22 @@ async def test_the_doctor_sees_lapsed_leases_waiting_jobs_and_dead_letters(place
     assert found["leases"].health == "ok"
     assert "nothing runs" in found["workers"].says
     assert found["workers"].next == "windlass worker APP --queues mail"
+
+
+@on_a_place
+async def test_of_a_task_that_no_worker_knows_the_doctor_does_not_say_to_start_another_worker(place: Place) -> None:
+    await place.put("typo", queue="a")
+    place.clock.advance("5m")
+    now = place.clock.now()
+    await place.client.driver.beat(replace(member("w1", now), types=("other",)), now=now)
+    found = {check.name: check for check in (await place.admin.doctor()).checks}
+    assert found["tasks"].next == "windlass jobs why typo"
+    assert "knows their task (t)" in found["tasks"].says
+    assert "workers" not in found
+    await place.client.driver.beat(member("w2", now), now=now)
+    found = {check.name: check for check in (await place.admin.doctor()).checks}
+    assert "tasks" not in found
+    assert found["workers"].next == "windlass jobs why typo", "w2 would take it, so something else is in the way"
 
 
 def test_the_doctor_looks_at_those_that_wait_or_run_longest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from windlass.admin.showing import scrub_of
 from windlass.admin.views import Entry, EntryKind
@@ -13,6 +13,9 @@ from windlass.types import Job, Micros, Run
 from windlass.wording import in_words
 
 LAPSED: Final = "lease expired"  # core/changes.py: Expire
+REPLAYED: Final = (
+    "by this time somebody had it run again, with its whole allowance; who and when: windlass audit --action job.retry"
+)
 
 
 class _Make(Protocol):
@@ -58,10 +61,17 @@ def _link(job: Job, runs: Sequence[Run], now: Micros, *, first: bool, after: Job
     entry, free_at = _maker(job), _free_at(job, runs)
     if first:
         yield entry(job.created_at, "enqueued", f"in queue {job.queue}")
+    replay = _replay(job, runs)
     for run in runs:
+        if replay is not None and run is replay.then:
+            yield entry(run.claimed_at, "replayed", REPLAYED)
         stopped = job.last_outcome == "cancelled" and job.finished_at is not None and run is runs[-1]
         yield from _run(run, free_at, entry, told_below=stopped)
         free_at = run.finished_at or run.claimed_at
+        if replay is not None and run is replay.died:
+            yield entry(free_at, "dead", "no further execution was allowed")
+    if replay is not None and replay.then is None:
+        yield entry(job.finished_at or job.updated_at, "replayed", REPLAYED)
     if job.state == "running":
         yield from _running(job, runs[-1:], now, entry)
     elif job.state == "queued" and job.run_at is not None and job.run_at > free_at:
@@ -70,6 +80,38 @@ def _link(job: Job, runs: Sequence[Run], now: Micros, *, first: bool, after: Job
     if job.cancel_requested_at is not None:
         yield entry(job.cancel_requested_at, "cancel requested", "the worker that runs it is told at its next heartbeat")
     yield from _end(job, runs, entry, after)
+
+
+class _Replay(NamedTuple):
+    """The last time that a job was brought back from the dead. Its row says only that executions were forgiven which
+    nobody handed back, so it was after the last of those. Who did it, and when, the audit log knows, which not everybody
+    who sees the job may read."""
+
+    died: Run | None  # the run after which it was dead
+    then: Run | None  # the first that surely came later
+
+
+def _replay(job: Job, runs: Sequence[Run]) -> _Replay | None:
+    last = _last_before_replay(job, runs)
+    if last is None:
+        return None
+    after = last + 1
+    while after < len(runs) and runs[after].status == "skipped":  # nobody knows on which side of it these were
+        after += 1
+    return _Replay(runs[last] if after == last + 1 else None, runs[after] if after < len(runs) else None)
+
+
+def _last_before_replay(job: Job, runs: Sequence[Run]) -> int | None:
+    if not runs:
+        return None
+    counted = job.executions - job.skipped - max(job.executions - runs[-1].attempt_no, 0)  # one under way may have no row
+    for place in range(len(runs) - 1, -1, -1):
+        if runs[place].status == "skipped":
+            continue
+        if counted <= 0:
+            return place
+        counted -= 1
+    return None
 
 
 def _run(run: Run, free_at: Micros, entry: _Make, *, told_below: bool) -> Iterator[Entry]:

@@ -24,7 +24,7 @@ from windlass.words import System, Words, words_of
 Health = Literal["ok", "warning", "problem"]
 EntryKind = Literal[
     "enqueued", "due", "claimed", "started", "progress", "failed", "skipped", "lost", "waits",
-    "cancel requested", "superseded", "succeeded", "dead", "cancelled",
+    "cancel requested", "superseded", "succeeded", "dead", "cancelled", "replayed",
 ]  # fmt: skip
 
 

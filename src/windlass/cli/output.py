@@ -35,7 +35,7 @@ STYLES: Final = {
     "running": "bold yellow", "succeeded": "green", "dead": "bold red", "cancelled": "magenta", "enqueued": "cyan",
     "due": "cyan", "waits": "blue", "started": "yellow", "progress": "yellow", "failed": "red", "lost": "red",
     "skipped": "magenta", "superseded": "magenta", "cancel requested": "magenta", "ok": "green", "warning": "yellow",
-    "problem": "bold red",
+    "problem": "bold red", "replayed": "cyan",
 }  # fmt: skip
 
 

@@ -10,12 +10,13 @@ from typing import Any, Final
 from windlass.admin.views import Entry, JobDetail, JobView, Link, LinkView, RunView
 from windlass.cli.output import STYLES, Output, Part, local, one_line, state_of
 from windlass.cli.session import Common, opened
-from windlass.wording import age, in_words, relative
+from windlass.wording import age, in_words, plural, relative
 
 DIM: Final = "dim"
 NAME: Final = 11
 WIDTH: Final = 90
 LINES: Final = 60
+SPARED: Final = "handed back, or from before somebody had it run again"
 
 
 def show_job(detail: JobDetail, common: Common, *, verbose: bool) -> None:
@@ -84,7 +85,12 @@ def _facts(job: JobView) -> Iterator[tuple[str, str]]:
     yield "policy", job.policy
     most = f" of {job.max_attempts}" if job.max_attempts else ""
     lost = f", {job.lost} lost with their worker" if job.lost else ""
-    more = f"; {job.runs} runs in all" if job.runs > job.executions else ""
+    spared = job.runs - job.executions
+    more = (
+        f"; {plural(job.runs, 'run')} in all, of which {spared} {'does' if spared == 1 else 'do'} not count: {SPARED}"
+        if spared
+        else ""
+    )
     yield "executions", f"{job.executions}{most}, {job.attempts} failed{lost}{more}"
     for name, value in (
         ("key", job.idempotency_key), ("dedupe", job.dedupe_key), ("group", job.group_id), ("template", job.template_id),
