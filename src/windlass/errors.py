@@ -351,7 +351,7 @@ class PoolerInTheWay(StoreUnavailable):
 
 class StoreReplaced(StoreError):
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: the file was deleted or replaced while it was open; open the store again")
+        super().__init__(f"{path}: the file was deleted or replaced while it was open; restart this worker or program")
 
 
 class StoreCorrupt(StoreError):
