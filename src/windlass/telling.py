@@ -1,6 +1,10 @@
-"""Bad values in the text of errors."""
+"""What the texts of errors say of bad values, and of what helps."""
 
 from __future__ import annotations
+
+from typing import Final
+
+_ID: Final = 36  # of an id that we made
 
 
 def shown(value: object) -> str:
@@ -11,3 +15,25 @@ def shown(value: object) -> str:
         return f"{value!r:.80}"
     except Exception:  # a number of thousands of digits, something within itself, a class that cannot show itself
         return f"a {type(value).__name__}"
+
+
+def missing_job(job_id: str) -> str:
+    whole = "" if len(job_id) >= _ID else "an id is to be given whole; "
+    return f"there is no job {job_id!r} in this store; {whole}it may have been pruned or deleted"
+
+
+def dead_job(job_id: str, reason: str, kind: str | None) -> str:
+    """What refused its arguments once refuses them again, so the next step depends on why."""
+    helps = (
+        f"see what helps: windlass jobs show {job_id}"
+        if kind == "rejected"
+        else f"run it again with: windlass jobs retry {job_id}"
+    )
+    return f"job {job_id!r} is dead: {reason}; {helps}"
+
+
+def why_it_waits(elsewhere: bool, command: str) -> str:
+    """`elsewhere`: other processes see the store, so that a command can look into it."""
+    if elsewhere:
+        return f"see why: {command}"
+    return "the store is in this process: let a worker run in it, or in a test drain() it"

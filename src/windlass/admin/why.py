@@ -108,7 +108,7 @@ def sentence(job: Job, reason: Reason, now: Micros) -> str:
         case "not served":
             return f"no worker that is alive serves queue {job.queue} ({names} serve others)"
         case "unknown type":
-            return f"no worker of queue {job.queue} knows the task {job.type!r} ({names} do not)"
+            return f"of the workers of queue {job.queue} none knows the task {job.type!r}: {names}"
         case "busy":
             return f"it is first in line, and all slots are taken of {names}"
         case "backlog":
@@ -146,6 +146,6 @@ def command(job: Job, reason: Reason) -> str | None:
         case "backlog":
             return f"windlass jobs move {job.id} --top"
         case "ended" if reason.subject == "dead":
-            return f"windlass jobs retry {job.id}"
+            return f"windlass jobs {'show' if job.dead_kind == 'rejected' else 'retry'} {job.id}"
         case _:
             return None
