@@ -6,7 +6,7 @@ later without anything being changed: a busy file, yes; a stale lease token, nev
 
 from __future__ import annotations
 
-from windlass.telling import dead_job, missing_job
+from windlass.telling import dead_job, in_part
 from windlass.telling import shown as shown
 from windlass.urls import redacted
 
@@ -98,7 +98,7 @@ class NeverTwice(LeaseError):
 class JobNotFound(WindlassError, LookupError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
-        super().__init__(missing_job(job_id))
+        super().__init__(f"there is no job {job_id!r} in this store; it may have been pruned or deleted{in_part(job_id)}")
 
 
 class JobDead(WindlassError):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from windlass.app import Windlass
 from windlass.errors import BrokenModule, InvalidInput
+from windlass.telling import a
 from windlass.words import did_you_mean
 
 _OURS: Final = os.path.join(os.path.dirname(__file__), "")
@@ -89,7 +90,7 @@ def _attribute(module: ModuleType, name: str) -> Windlass:
     if not isinstance(found, Windlass):
         apps = [key for key, value in vars(module).items() if isinstance(value, Windlass)]
         instead = f"; did you mean {module.__name__}:{apps[0]}?" if apps else ""
-        raise InvalidInput("app", f"{module.__name__}:{name} is not a Windlass app but a {type(found).__name__}{instead}")
+        raise InvalidInput("app", f"{module.__name__}:{name} is not a Windlass app but {a(type(found).__name__)}{instead}")
     return found
 
 

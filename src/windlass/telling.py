@@ -14,12 +14,16 @@ def shown(value: object) -> str:
     try:
         return f"{value!r:.80}"
     except Exception:  # a number of thousands of digits, something within itself, a class that cannot show itself
-        return f"a {type(value).__name__}"
+        return a(type(value).__name__)
 
 
-def missing_job(job_id: str) -> str:
-    whole = "" if len(job_id) >= _ID else "an id is to be given whole; "
-    return f"there is no job {job_id!r} in this store; {whole}it may have been pruned or deleted"
+def a(noun: str) -> str:
+    """`a list`, `an object`."""
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def in_part(job_id: str) -> str:
+    return "" if len(job_id) >= _ID else "; an id is to be given whole"
 
 
 def dead_job(job_id: str, reason: str, kind: str | None) -> str:

@@ -15,7 +15,7 @@ from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, Jo
 from windlass.core.why import Facts, Reason, limits_on, reasons
 from windlass.errors import JobNotFound
 from windlass.types import Job, Micros
-from windlass.wording import in_words, named
+from windlass.wording import in_words, named, plural
 
 SAMPLED: Final = 600 * SECOND  # how far back the pace of a queue is looked at
 NAMED: Final = 5  # jobs or workers that a sentence names
@@ -92,7 +92,7 @@ def sentence(job: Job, reason: Reason, now: Micros) -> str:
             said = f" ({reason.detail.splitlines()[0][:200]})" if reason.detail else ""
             return f"it failed {failures} and is tried again in {soon}{said}"
         case "predecessor":
-            what = "a predecessor" if reason.number == 1 else f"{reason.number} predecessors"
+            what = "a predecessor" if reason.number == 1 else plural(reason.number or 0, "predecessor")
             return f"it waits for {what} to end" + (f": {names}" if names else "")
         case "paused":
             return f"{reason.subject.replace(':', ' ')} is paused"

@@ -11,6 +11,7 @@ from windlass.admin import Admin
 from windlass.admin.views import JobView
 from windlass.cli.output import FAILED, OK, one_line, state_of
 from windlass.cli.session import Common, opened
+from windlass.wording import plural
 
 PATIENCE: Final = 5.0  # seconds
 
@@ -83,6 +84,5 @@ def _said(job: JobView, *, percent: bool = True) -> str:
         amount = f" {job.progress:.0%}" if percent and job.progress is not None else ""
         text += amount + (f" {one_line(job.progress_note, 60)}" if job.progress_note else "")
     elif job.state == "queued" and job.last_error:
-        failures = "1 failure" if job.attempts == 1 else f"{job.attempts} failures"
-        text += f" after {failures}: {one_line(job.last_error, 80)}"
+        text += f" after {plural(job.attempts, 'failure')}: {one_line(job.last_error, 80)}"
     return text
