@@ -24,7 +24,7 @@ OTHERS: list[Planted] = [
      "ON_TIME: Final = 60 * SECOND", "ON_TIME: Final = 20 * SECOND", ("others: every_minute",)),
     ("others: nobody ages", "coordinator/bites.py", "lambda now, size: AgeJobs()", "lambda now, size: RecountLimits()", ("others: least_urgent",)),
     ("others: claiming gives up after some errors", "worker/claimer.py",
-     '                    log.warning("nothing could be claimed: %s", error)\n',
+     '                    self._client.complaints.say(log, "nothing could be claimed", error)\n',
      "                    if self._stats.store_errors > 300:\n                        raise\n", ("others: outage",)),
     ("others: a snooze of no length is a failure", "core/settle.py",
      "        case Snoozed():\n", "        case Snoozed() if outcome.delay == 0:\n            return fail(job, Failed('snoozed'), run)\n        case Snoozed():\n",

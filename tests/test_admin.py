@@ -426,7 +426,7 @@ async def test_the_doctor_looks_at_the_fleet(place: Place) -> None:
     place.clock.advance(29 * SECOND)
     await driver.beat(member("w1", began), now=place.clock.now())
     place.clock.advance(1 * SECOND)
-    assert await look() == {"fleet": ("warning", "1 of 2 workers have been silent for 1 min or longer")}
+    assert await look() == {"fleet": ("warning", "1 of 2 workers: no sign of life for 1 min or longer")}
     place.clock.advance(30 * SECOND + 1)
     assert "none has led for 30 s" in (await look())["leader"][1]
     found_by_doctor = {check.name: check.next for check in (await place.admin.doctor()).checks}

@@ -648,7 +648,7 @@ def test_the_doctor_looks_at_every_run_only_when_it_is_asked_to(tell: Tell) -> N
         assert [name for name in names if name != "rows"] == [check.name for check in without.checks]
         assert "rows" in names
         assert [check.says for check in without.checks if check.name == "leases"] == [
-            "1 jobs are running under valid leases"
+            "1 job is running, under a valid lease"
         ]
 
     tell(story)

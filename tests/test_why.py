@@ -158,7 +158,7 @@ async def test_a_queue_that_nobody_serves_is_said(place: Place) -> None:
 async def test_a_task_that_nobody_knows_is_said(place: Place) -> None:
     await alive(place, types=("other",))
     await place.put("a")
-    assert await told(place, "a") == {"unknown type": "no worker of queue default knows the task 't' (w1 do not)"}
+    assert await told(place, "a") == {"unknown type": "of the workers of queue default none knows the task 't': w1"}
 
 
 @on_a_place

@@ -19,6 +19,7 @@ from windlass.core.alterations import Alteration, PutLimit
 from windlass.core.fields import check_name, check_queues
 from windlass.crons import CronDecorator, CronOptions, declaring
 from windlass.definitions import Declared, rule_of
+from windlass.drivers import check_url
 from windlass.drivers.protocol import Driver
 from windlass.errors import InvalidInput, UnknownTask, shown
 from windlass.foreign import APP, Translates
@@ -76,8 +77,8 @@ class Windlass(Translates):
         self, url: str | None = None, *, driver: Driver | None = None, clock: Clock | None = None,
         random: Random | None = None, **settings: Unpack[SettingsOptions],
     ) -> None:  # fmt: skip
-        if url is not None and not isinstance(url, str):
-            raise InvalidInput("url", f"must be text such as 'sqlite:///jobs.db', got {shown(url)}")
+        if url not in (None, ""):
+            check_url(url)
         url = url or os.environ.get("WINDLASS_URL") or DEFAULT_URL
         self.client: Client = Client(url, settings_from(settings), driver=driver, clock=clock, random=random)
         self.tasks: Final[dict[str, Task[..., Any]]] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from windlass.apart import apart
 from windlass.clock import SECOND, Clock, SystemClock
+from windlass.complaints import Complaints
 from windlass.config import NONE, Settings
 from windlass.core.alterations import AlterAnswer, Alteration
 from windlass.core.history import RUNS_LIMIT
@@ -80,6 +81,7 @@ class Client:
         self.settings = settings
         self.ids = Ids(random)
         self.declared: list[Alteration] = []  # queues and limits of the program, written before the first enqueue
+        self.complaints: Final = Complaints()
         self.tracing: Traces | None = None  # where nobody asked for it, nothing of it is imported
         self.due_listeners: list[Callable[[Micros], None]] = []
         self._clock = self._given_clock = clock

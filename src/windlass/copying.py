@@ -38,6 +38,7 @@ from windlass.drivers.copying import End
 from windlass.drivers.statement import T
 from windlass.errors import StoreBusy, WindlassError
 from windlass.types import Micros
+from windlass.wording import are
 
 FIRST_PAGE: Final = 50  # rows; more when they prove to be small
 LARGEST_PAGE: Final = 2_000
@@ -234,8 +235,8 @@ class Copy:
             if target is not None:
                 self._when_free(lambda: self._target.clear(target))
             raise CopyRefused(
-                f"{running:,} jobs still run after {self._wait / SECOND:g} s; nothing was copied, and claims go on. Wait "
-                "longer: --wait 1h. Or --abandon them: their leases lapse on the target, where they are recovered"
+                f"{are(running, 'job')} still running after {self._wait / SECOND:g} s; nothing was copied, claims go on. "
+                "Wait longer: --wait 1h. Or --abandon them: their leases lapse on the target, where they are recovered"
             )
         was, mark = self._mark, replace(self._mark, phase="moved", seen_at=self._source.now())
         if self._when_free(lambda: self._source.move(was, mark, abandon=self._abandon)):

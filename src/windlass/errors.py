@@ -6,6 +6,7 @@ later without anything being changed: a busy file, yes; a stale lease token, nev
 
 from __future__ import annotations
 
+from windlass.telling import dead_job, in_part
 from windlass.telling import shown as shown
 from windlass.urls import redacted
 
@@ -97,16 +98,15 @@ class NeverTwice(LeaseError):
 class JobNotFound(WindlassError, LookupError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
-        super().__init__(f"there is no job {job_id!r} in this store; it may have been pruned or deleted")
+        super().__init__(f"there is no job {job_id!r} in this store; it may have been pruned or deleted{in_part(job_id)}")
 
 
 class JobDead(WindlassError):
     """The job whose result was awaited ended as a dead letter."""
 
-    def __init__(self, job_id: str, reason: str) -> None:
-        self.job_id = job_id
-        self.reason = reason
-        super().__init__(f"job {job_id!r} is dead: {reason}; run it again with: windlass jobs retry {job_id}")
+    def __init__(self, job_id: str, reason: str, kind: str | None = None) -> None:
+        self.job_id, self.reason = job_id, reason
+        super().__init__(dead_job(job_id, reason, kind))
 
 
 class JobCancelled(WindlassError):
@@ -351,7 +351,7 @@ class PoolerInTheWay(StoreUnavailable):
 
 class StoreReplaced(StoreError):
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: the file was deleted or replaced while it was open; open the store again")
+        super().__init__(f"{path}: the file was deleted or replaced while it was open; restart this worker or program")
 
 
 class StoreCorrupt(StoreError):
@@ -396,5 +396,5 @@ class MigrationChanged(StoreError):
 
 
 class UnknownStore(WindlassError, ValueError):
-    def __init__(self, url: str, known: str) -> None:
-        super().__init__(f"{redacted(url)!r} names no store I know; use one of {known}")
+    def __init__(self, url: str, known: str, near: str = "") -> None:
+        super().__init__(f"{redacted(url)!r} names no store I know{near}; use one of {known}")

@@ -24,6 +24,7 @@ from windlass.handles import JobHandle
 from windlass.policies import Duration
 from windlass.results import HELD, UNCOMMITTED, is_same_run
 from windlass.tasks import PreparedJob
+from windlass.telling import why_it_waits
 from windlass.types import Group, GroupMode, Job, NewGroup, NewJob, OnFailure
 
 R = TypeVar("R")
@@ -88,7 +89,8 @@ class GroupHandle:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise TimeoutError(f"group {self.id!r} has not ended within {seconds:g} s") from None
+            helps = why_it_waits(self._client.driver.capabilities.durable, f"windlass groups show {self.id}")
+            raise TimeoutError(f"group {self.id!r} has not ended within {seconds:g} s; {helps}") from None
         return await self.progress()
 
     async def _check_waits_outside(self) -> None:

@@ -19,6 +19,7 @@ from windlass.foreign import JOB, Translates
 from windlass.placing import Placed
 from windlass.policies import Duration
 from windlass.sealing import readable
+from windlass.telling import why_it_waits
 from windlass.types import Job, Run
 from windlass.words import System, Words, words_of
 
@@ -61,9 +62,10 @@ class JobHandle(Placed, Translates, Generic[R]):
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise TimeoutError(f"job {self.id!r} has not ended within {seconds:g} s") from None
+            helps = why_it_waits(self._client.driver.capabilities.durable, f"windlass jobs why {self.id}")
+            raise TimeoutError(f"job {self.id!r} has not ended within {seconds:g} s; {helps}") from None
         if job.state == "dead":
-            raise JobDead(job.id, job.dead_reason or job.last_error)
+            raise JobDead(job.id, job.dead_reason or job.last_error, job.dead_kind)
         if job.state == "cancelled":
             raise JobCancelled(job.id, job.last_error)
         if self._results is not None:

@@ -104,7 +104,7 @@ class HookRunner:
         if not self._hooks.event_for(change):
             return
         if len(self._waiting) >= MOST_WAITING:
-            log.warning("job %s: its hooks are not called, because %d others wait", job.id, len(self._waiting))
+            log.warning("job %s: its hooks are not called, because too many wait (%d)", job.id, len(self._waiting))
             return
         self._waiting.append((job, change))
         if len(self._running) < AT_ONCE:

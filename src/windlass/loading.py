@@ -12,11 +12,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from windlass.app import Windlass
 from windlass.errors import BrokenModule, InvalidInput
+from windlass.telling import a
 from windlass.words import did_you_mean
+
+_OURS: Final = os.path.join(os.path.dirname(__file__), "")
+_IMPORTLIB: Final = os.path.join(os.path.dirname(importlib.__file__), "")
 
 
 def load_app(target: str) -> Windlass:
@@ -66,11 +70,11 @@ def _module(name: str, directory: str) -> ModuleType:
 
 
 def _where(error: BaseException) -> str:
-    """The last place in the person's own code."""
+    """The last place in the person's own code. A syntax error says its own place."""
     step, place = error.__traceback__, ""
-    while step is not None:
+    while step is not None and not isinstance(error, SyntaxError):
         file = step.tb_frame.f_code.co_filename
-        if not file.startswith("<") and file != __file__:
+        if not file.startswith(("<", _OURS, _IMPORTLIB)):
             place = f" ({os.path.relpath(file)}:{step.tb_lineno})"
         step = step.tb_next
     return place
@@ -86,7 +90,7 @@ def _attribute(module: ModuleType, name: str) -> Windlass:
     if not isinstance(found, Windlass):
         apps = [key for key, value in vars(module).items() if isinstance(value, Windlass)]
         instead = f"; did you mean {module.__name__}:{apps[0]}?" if apps else ""
-        raise InvalidInput("app", f"{module.__name__}:{name} is not a Windlass app but a {type(found).__name__}{instead}")
+        raise InvalidInput("app", f"{module.__name__}:{name} is not a Windlass app but {a(type(found).__name__)}{instead}")
     return found
 
 

@@ -43,6 +43,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def are(count: int, noun: str) -> str:
+    """`1 job is`, `2 jobs are`."""
+    return f"{plural(count, noun)} {'is' if count == 1 else 'are'}"
+
+
 def policy_in_words(job: Job) -> str:
     """`up to 6 executions, waits 1 s, 2 s, 4 s …`, and what follows a crash."""
     policy = DEFAULT_RETRY if job.retry_policy is None else Retry.decode(job.retry_policy)

@@ -537,7 +537,7 @@ def test_a_store_without_workers_says_how_to_start_one(cli: Cli, enqueue: Store)
 @pytest.mark.usefixtures("two_workers")
 def test_the_doctor_tells_of_silent_workers(cli: Cli) -> None:
     told = cli("doctor").out
-    assert "1 of 2 workers have been silent for 1 min or longer" in told
+    assert "1 of 2 workers: no sign of life for 1 min or longer" in told
     assert "try: windlass workers" in told
 
 

@@ -57,7 +57,7 @@ def test_a_search_that_stops_says_how_to_go_on(
     store()
     store()
     done = cli("jobs", "list", "--tag", "none")
-    assert "looked at 1 jobs; go on from there: --cursor " in done.err
+    assert "looked at 1 job; go on from there: --cursor " in done.err
 
 
 def test_many_jobs_are_changed_after_a_look(cli: Cli, store: Callable[..., str]) -> None:
@@ -79,7 +79,7 @@ def test_top_shows_things_once_where_nobody_watches(cli: Cli, store: Callable[..
     store("--queue", "mail")
     for done in (cli("top"), cli("top", "--once", "--span", "7d")):
         assert done.code == 0
-        assert "1 of 1 queues need attention" in done.out
+        assert "1 of 1 queue needs attention" in done.out
         assert "mail" in done.out
         assert "no living worker serves it" in done.out
         assert "queued 1" in done.out
@@ -97,7 +97,7 @@ def test_top_is_live_in_a_terminal_and_ends_with_q(tmp_path: Path) -> None:
     os.close(terminal)
     try:
         seen = read_until(screen, b"q to end")
-        assert b"queues need attention" in seen
+        assert b"queue needs attention" in seen
         read_until(screen, b"q to end")  # drawn again
         os.write(screen, b"xq")
         assert process.wait(20) == 0

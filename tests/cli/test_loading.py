@@ -49,6 +49,19 @@ def test_a_module_that_breaks_is_not_called_missing(cli: Cli, tmp_path: Path) ->
     assert "imports 'not_installed_at_all'" in cli("worker", "needs").err
 
 
+def test_what_breaks_an_import_is_looked_for_in_the_persons_own_file(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "unfinished.py").write_text("x = 1\ndef send(:\n")
+    said = cli("worker", "unfinished").err
+    assert "(unfinished.py, line 2)" in said
+    assert "importlib" not in said
+    (tmp_path / "badcron.py").write_text(
+        "from windlass import Windlass\napp = Windlass()\n@app.cron('0 25 * * *')\nasync def f() -> None: ...\n"
+    )
+    said = cli("worker", "badcron").err
+    assert "(badcron.py:3)" in said
+    assert "cron.py:" not in said.replace("badcron.py:", "")
+
+
 def test_an_app_without_tasks_cannot_work(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("from windlass import Windlass\napp = Windlass()\n")
     done = cli("worker", "empty")

@@ -57,7 +57,7 @@ def test_a_silent_worker_is_removed_and_what_it_holds_is_taken_back(url: str, ca
         assert list(await ground.registered()) == ["w1", "w3"]
         assert await ground.states("j1", "j2") == ["queued", "running"]
         assert leader.stats.recovered == 1
-        assert "1 workers that had fallen silent were removed" in caplog.text
+        assert "removed because of their silence: 1 worker" in caplog.text
 
     on_ground(url, play)
 

@@ -237,7 +237,7 @@ def test_jobs_that_do_not_end_in_time_stop_the_copy_and_claims_go_on(places: Pla
         await driver.enqueue([NewJob(id="one", type="x"), NewJob(id="two", type="x")], now=now)
         assert len(await driver.claim(wish(), now=now)) == 1
         with source.end() as left, target.end() as right:
-            with pytest.raises(CopyRefused, match="1 jobs still run"):
+            with pytest.raises(CopyRefused, match="1 job is still running"):
                 copier(left, right, abandon=False, wait=SECOND // 4).run()
             assert left.source_mark() is right.target_mark() is None
             assert right.filled() == []

@@ -186,7 +186,7 @@ def test_a_worker_that_stops_waits_for_its_handlers_and_then_for_what_is_to_be_s
         running = asyncio.create_task(worker.run())
         await stage.until(lambda: job.id in rows.tried and worker.stats.claimed == 2)
         worker.stop()
-        await stage.until(lambda: "stopping: 1 jobs are running" in caplog.text)
+        await stage.until(lambda: "stopping: 1 job is running" in caplog.text)
         assert not waits_for_store.is_set()
         go.set()
         await stage.until(waits_for_store.is_set)

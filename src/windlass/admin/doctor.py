@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +17,13 @@ from windlass.admin.views import Check, Diagnosis
 from windlass.client import Client
 from windlass.clock import SECOND, wall
 from windlass.core.listing import Kind, ListJobs, Wish
-from windlass.core.queries import AllQueues
+from windlass.core.queries import AllQueues, AllWorkers
 from windlass.drivers.protocol import Driver
 from windlass.errors import WindlassError
-from windlass.types import Micros
+from windlass.records import WorkerInfo
+from windlass.types import Job, Micros
 from windlass.urls import url_of_file
-from windlass.wording import in_words
+from windlass.wording import are, in_words, named, plural
 
 LOST_FOR: Final = 60 * SECOND
 WAITING_FOR: Final = 60 * SECOND
@@ -40,7 +41,7 @@ async def examine(client: Client, *, rows: bool) -> Diagnosis:
     checks = [_opened(client, driver)]
     checks += [Check(f.name, f.status, f.text, f.command) for f in await driver.examine(now=client.now())]
     checks += [*await asyncio.to_thread(lambda: list(_other_stores(driver))), _clock(client.now())]  # a disk may be slow
-    checks += [check async for check in _jobs(driver, client.now())]
+    checks += [check async for check in _jobs(driver, client.now(), client.settings.worker_timeout)]
     if rows:
         checks.append(await repair.check(client))
     return Diagnosis(tuple(checks))
@@ -90,7 +91,7 @@ def _clock(now: Micros) -> Check:
     return Check("clock", "warning", f"the store's clock and this machine's differ by {in_words(apart)}", "timedatectl")
 
 
-async def _jobs(driver: Driver, now: Micros) -> AsyncIterator[Check]:
+async def _jobs(driver: Driver, now: Micros, worker_timeout: Micros) -> AsyncIterator[Check]:
     counts = await driver.count(now=now)
     paused = {queue.name for queue in (await driver.read(AllQueues())) if queue.paused_at is not None}
     for queue in sorted(paused):
@@ -99,7 +100,7 @@ async def _jobs(driver: Driver, now: Micros) -> AsyncIterator[Check]:
             yield Check(
                 "paused",
                 "warning",
-                f"queue {queue} is paused and {waiting:,} jobs are due",
+                f"queue {queue} is paused and {are(waiting, 'job')} due",
                 f"windlass queues resume {queue}",
             )
     [found] = await driver.read(
@@ -109,30 +110,66 @@ async def _jobs(driver: Driver, now: Micros) -> AsyncIterator[Check]:
     lapsed = [job for job in running if (job.lease_expires_at or now) < now - LOST_FOR]
     if lapsed:
         yield Check(
-            "leases", "warning", f"{len(lapsed):,} jobs belong to workers that are gone, and no worker takes them back",
-            "windlass worker APP",
+            "leases", "warning", f"of {plural(len(lapsed), 'job')} the worker is gone, and no other takes "
+            f"{'it' if len(lapsed) == 1 else 'them'} back", "windlass worker APP",
         )  # fmt: skip
     else:
-        yield Check("leases", "ok", f"{len(running):,} jobs are running under valid leases")
-    async for check in _waiting(driver, now, bool(running)):
+        yield Check(
+            "leases",
+            "ok",
+            f"{are(len(running), 'job')} running, under {'a valid lease' if len(running) == 1 else 'valid leases'}",
+        )
+    async for check in _waiting(driver, now, bool(running), worker_timeout):
         yield check
     dead = sum(count.jobs for count in counts if count.label == "dead")
     if dead:
-        yield Check("dead letters", "warning", f"{dead:,} jobs are dead", "windlass dlq list --by-error")
+        yield Check("dead letters", "warning", f"{are(dead, 'job')} dead", "windlass dlq list --by-error")
     else:
         yield Check("dead letters", "ok", "none")
 
 
-async def _waiting(driver: Driver, now: Micros, running: bool) -> AsyncIterator[Check]:
-    """Due jobs that nobody takes."""
+async def _waiting(driver: Driver, now: Micros, running: bool, worker_timeout: Micros) -> AsyncIterator[Check]:
+    """Due jobs that nobody takes. Where their queue is served, another worker like those would not take them either."""
     waiting = await driver.waiting_types(None, limit=200)
     queues = sorted({kind.queue for kind in waiting})
     wish = Wish(now=now, kinds=(Kind("queued"),), queues=tuple(queues))
     [page] = await driver.read(ListJobs(wish=wish, first="oldest", limit=LOOK)) if queues else [None]
-    since = min((max(job.created_at, job.run_at or 0) for job in page.jobs if job.ready), default=now) if page else now
-    if now - since > WAITING_FOR and not running:
-        types = ", ".join(sorted({kind.type for kind in waiting})[:5])
+    late = sorted((job for job in page.jobs if job.ready), key=_due) if page else []
+    if not late or now - _due(late[0]) <= WAITING_FOR:
+        return
+    living = [row for row in await driver.read(AllWorkers()) if now - row.last_heartbeat < worker_timeout]
+    unknown = [job for job in late if _is_unknown(job, living)]
+    if unknown and now - _due(unknown[0]) > WAITING_FOR:
+        types = named(sorted({job.type for job in unknown}), 5)
         yield Check(
-            "workers", "warning", f"due jobs wait for {in_words(now - since)} and nothing runs ({types})",
-            f"windlass worker APP --queues {','.join(queues)}",
-        )  # fmt: skip
+            "tasks",
+            "warning",
+            f"due jobs wait for {in_words(now - _due(unknown[0]))}, and no worker of the queue knows their task ({types})",
+            f"windlass jobs why {unknown[0].id}",
+        )
+    ids = {job.id for job in unknown}
+    others = [job for job in late if job.id not in ids]
+    if others and not running and now - _due(others[0]) > WAITING_FOR:
+        types = named(sorted({job.type for job in others}), 5)
+        served = any(_serves(worker, others[0]) for worker in living)
+        unserved = ",".join(sorted({job.queue for job in others}))
+        next_step = f"windlass jobs why {others[0].id}" if served else f"windlass worker APP --queues {unserved}"
+        yield Check(
+            "workers",
+            "warning",
+            f"due jobs wait for {in_words(now - _due(others[0]))} and nothing runs ({types})",
+            next_step,
+        )
+
+
+def _due(job: Job) -> Micros:
+    return max(job.created_at, job.run_at or 0)
+
+
+def _serves(worker: WorkerInfo, job: Job) -> bool:
+    return not worker.queues or job.queue in worker.queues
+
+
+def _is_unknown(job: Job, living: Sequence[WorkerInfo]) -> bool:
+    serving = [worker for worker in living if _serves(worker, job)]
+    return bool(serving) and not any(job.type in worker.types for worker in serving)

@@ -13,7 +13,7 @@ from windlass.core.queries import AllWorkers, RunningNow
 from windlass.errors import WindlassError
 from windlass.records import WorkerInfo
 from windlass.types import Micros, RunningCount
-from windlass.wording import in_words
+from windlass.wording import are, in_words, plural
 
 
 async def fleet(client: Client) -> Fleet:
@@ -62,7 +62,7 @@ async def checks(client: Client) -> list[Check]:
         ended = max((row.leader_until or 0 for row in rows), default=0)
         alone_for = now - max(ended, min(row.started_at for row in living))
         if alone_for > settings.leader_lease:  # less is the time in which one takes over from another
-            text = f"{len(living)} workers are alive and none has led for {in_words(alone_for)}: nothing old is removed"
+            text = f"{are(len(living), 'worker')} alive and none has led for {in_words(alone_for)}: nothing old is removed"
             found.append(Check("leader", "warning", text, "windlass workers"))
     return found
 
@@ -70,6 +70,6 @@ async def checks(client: Client) -> list[Check]:
 def _known(rows: Sequence[WorkerInfo], living: Sequence[WorkerInfo], timeout: Micros) -> Check:
     silent = len(rows) - len(living)
     if silent:
-        text = f"{silent} of {len(rows)} workers have been silent for {in_words(timeout)} or longer"
+        text = f"{silent} of {plural(len(rows), 'worker')}: no sign of life for {in_words(timeout)} or longer"
         return Check("fleet", "warning", text, "windlass workers")
-    return Check("fleet", "ok", f"{len(rows)} workers are alive" if rows else "no worker is registered")
+    return Check("fleet", "ok", f"{are(len(rows), 'worker')} alive" if rows else "no worker is registered")

@@ -25,7 +25,7 @@ from windlass.core.trouble import RECENT, Trouble, TroubleKind, troubles
 from windlass.errors import InvalidInput
 from windlass.records import QueueSample, WorkerInfo
 from windlass.types import Hold, Label, Micros, Queue, RunningCount
-from windlass.wording import age, in_words, relative
+from windlass.wording import age, in_words, plural, relative
 
 UPCOMING: Final = 5
 FAILURES: Final = 10
@@ -246,7 +246,7 @@ def problem(trouble: Trouble, queue: str, now: Micros) -> Problem:
     since = None if trouble.since is None else moment(trouble.since)
     ago = "" if since is None else relative(since, moment(now))
     held = "" if since is None else age(since, moment(now))
-    jobs = f"{int(trouble.number):,} {'job' if trouble.number == 1 else 'jobs'}"
+    jobs = plural(int(trouble.number), "job")
     text, command = {
         "paused": (f"paused {ago}, {jobs} due", f"windlass queues resume {queue}"),
         "held": (f"held by {trouble.by} for {held}, {jobs} due", "windlass holds list"),

@@ -21,7 +21,7 @@ from windlass.records import WorkerInfo
 from windlass.redaction import marks_of, redact
 from windlass.types import CatchUp, Micros, Overlap, Schedule, Template
 from windlass.urls import HIDDEN
-from windlass.wording import in_words
+from windlass.wording import are, in_words, plural
 
 LATE = 120 * SECOND
 Origin = Literal["code", "by hand", "gone from code"]
@@ -132,7 +132,7 @@ async def checks(client: Client) -> list[Check]:
     late = [one for one in found if one.next_trigger_at is not None and one.next_trigger_at < moment(now - LATE)]
     if late:
         longest = max(now - round(one.next_trigger_at.timestamp() * SECOND) for one in late if one.next_trigger_at)
-        text = f"{len(late)} schedules are due and nobody fires them, {late[0].name} for {in_words(longest)}"
+        text = f"{are(len(late), 'schedule')} due and fired by nobody, {late[0].name} for {in_words(longest)}"
         said.append(Check("schedules", "warning", text, "windlass worker APP"))
     known = {name for worker in workers for name in worker.types}
     said += [
@@ -145,7 +145,7 @@ async def checks(client: Client) -> list[Check]:
               f"windlass schedules pause {one.name}")
         for one in found if one.enabled and not one.makes_jobs
     ]  # fmt: skip
-    return said or [Check("schedules", "ok", f"{len(found)} schedules, none of them late")]
+    return said or [Check("schedules", "ok", f"{plural(len(found), 'schedule')}, none late")]
 
 
 def _shown(params: bytes, template: Template | None) -> Any:

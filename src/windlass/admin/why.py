@@ -15,7 +15,7 @@ from windlass.core.queries import AllHolds, AllLimits, AllQueues, AllWorkers, Jo
 from windlass.core.why import Facts, Reason, limits_on, reasons
 from windlass.errors import JobNotFound
 from windlass.types import Job, Micros
-from windlass.wording import in_words, named
+from windlass.wording import in_words, named, plural
 
 SAMPLED: Final = 600 * SECOND  # how far back the pace of a queue is looked at
 NAMED: Final = 5  # jobs or workers that a sentence names
@@ -92,7 +92,7 @@ def sentence(job: Job, reason: Reason, now: Micros) -> str:
             said = f" ({reason.detail.splitlines()[0][:200]})" if reason.detail else ""
             return f"it failed {failures} and is tried again in {soon}{said}"
         case "predecessor":
-            what = "a predecessor" if reason.number == 1 else f"{reason.number} predecessors"
+            what = "a predecessor" if reason.number == 1 else plural(reason.number or 0, "predecessor")
             return f"it waits for {what} to end" + (f": {names}" if names else "")
         case "paused":
             return f"{reason.subject.replace(':', ' ')} is paused"
@@ -108,7 +108,7 @@ def sentence(job: Job, reason: Reason, now: Micros) -> str:
         case "not served":
             return f"no worker that is alive serves queue {job.queue} ({names} serve others)"
         case "unknown type":
-            return f"no worker of queue {job.queue} knows the task {job.type!r} ({names} do not)"
+            return f"of the workers of queue {job.queue} none knows the task {job.type!r}: {names}"
         case "busy":
             return f"it is first in line, and all slots are taken of {names}"
         case "backlog":
@@ -146,6 +146,6 @@ def command(job: Job, reason: Reason) -> str | None:
         case "backlog":
             return f"windlass jobs move {job.id} --top"
         case "ended" if reason.subject == "dead":
-            return f"windlass jobs retry {job.id}"
+            return f"windlass jobs {'show' if job.dead_kind == 'rejected' else 'retry'} {job.id}"
         case _:
             return None

@@ -14,6 +14,7 @@ from windlass.cli.session import Common, Flag, opened
 from windlass.cli.which import WhichJobs
 from windlass.errors import InvalidInput
 from windlass.types import End
+from windlass.wording import plural
 
 
 async def bulk(
@@ -67,7 +68,7 @@ async def _in_parts(
 
 
 def _number(found: Bulk) -> str:
-    return f"{'' if found.exact else 'at least '}{found.matched:,} {'job' if found.matched == 1 else 'jobs'}"
+    return f"{'' if found.exact else 'at least '}{plural(found.matched, 'job')}"
 
 
 def _agreed(action: Action, found: Bulk) -> bool:

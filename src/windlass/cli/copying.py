@@ -15,6 +15,7 @@ from windlass.cli.session import Common, Flag, check_there, file_of, stranger_at
 from windlass.clock import SECOND, duration
 from windlass.copy_errors import CopyRefused
 from windlass.errors import InvalidInput, StoreError
+from windlass.wording import are, plural
 
 if TYPE_CHECKING:
     from windlass.config import Migrate
@@ -150,7 +151,7 @@ def _planned(plan: Plan, common: Common) -> int:
         common.out.table(
             ("table", "rows"), [(name, f"{rows:,}") for name, rows in plan.rows.items() if rows] or [("none", "")]
         )
-        common.out.line(f"{plan.running:,} jobs run now")
+        common.out.line(f"{are(plan.running, 'job')} running now")
         word = {"begin": "can begin", "done": "is done already"}.get(plan.step, "was begun, and can be gone on with")
         common.out.line(f"the copy {word}" if plan.may else f"refused: {plan.step}")
     return OK if plan.may else REFUSED
@@ -167,9 +168,9 @@ def _told(report: Report, common: Common) -> int:
     if rows:
         common.out.table(("table", "rows", "digest", "both sides"), rows)
     common.out.line(f"{len(report.tables) - len(rows)} of {len(report.tables)} tables hold nothing, on both sides")
-    common.out.line(f"{report.rows:,} rows moved to {report.target}, which is open")
+    common.out.line(f"{plural(report.rows, 'row')} moved to {report.target}, which is open")
     if report.abandoned:
-        common.out.line(f"{report.abandoned:,} jobs still ran: they are recovered there when their leases lapse")
+        common.out.line(f"{plural(report.abandoned, 'job')} still ran, recovered there when the leases lapse")
     url, _, schema = report.target.partition(" (schema ")
     named = f"WINDLASS_URL={shlex.quote(url)}" + (f" WINDLASS_SCHEMA={schema[:-1]}" if schema else "")
     common.out.note(f"next: start producers and workers with {named} (and its password, if it has one)")

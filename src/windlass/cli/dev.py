@@ -14,6 +14,7 @@ from windlass.cli.serve import PORT, run
 from windlass.cli.session import Common, Flag, opened_app, passed_on, with_what_was_passed_on
 from windlass.cli.worker import log_to_stderr
 from windlass.errors import BrokenModule, InvalidInput
+from windlass.extras import needs
 from windlass.loading import load_app
 
 
@@ -78,5 +79,9 @@ async def _watch(sources: Sources, stop: asyncio.Event) -> Path:
 
 async def _work(app: str, host: str, port: int, concurrency: int | None, common: Common, stop: asyncio.Event) -> None:
     load_app(app)  # what is wrong with it is told before anything is opened
-    async with opened_app(app, common) as loaded, loaded.running(concurrency=concurrency):
-        await run(loaded, host, port, "", (), (None, None), common.out, stop)
+    needs("server", "uvicorn")
+    from windlass.web.serving import bound
+
+    with bound(host, port) as taken:  # as is a port that is in use: the worker begins after that
+        async with opened_app(app, common) as loaded, loaded.running(concurrency=concurrency):
+            await run(loaded, host, port, "", (), (None, None), common.out, stop, taken)

@@ -52,6 +52,10 @@ async def enqueue(
     options: JobOptions = {name: value for name, value in said.items() if value is not None}  # type: ignore[assignment]
     async with admin_of(app, common) as admin:
         await _store(admin, task, arguments_of(payload, arguments, admin.texts_of(task)), options, common)
+    if app is None and not common.json:
+        put = "" if queue is not None else ", nor which is its queue: stored in the queue default"
+        common.out.note(f"not checked: whether there is a task {task!r} that takes this{put}")
+        common.out.note("  with --app, such as --app tasks:app, its program is asked")
 
 
 async def _store(admin: Admin, task: str, values: dict[str, Any], options: JobOptions, common: Common) -> None:
@@ -70,6 +74,10 @@ async def _store(admin: Admin, task: str, values: dict[str, Any], options: JobOp
 
 def _instant(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput("run_at", f"{text!r} is no instant; write 2030-01-01T09:00:00+01:00, or --delay 5m") from None
+    if at.utcoffset() is None:
+        with_zone = f"{at.isoformat()}Z for UTC, or {at.isoformat()}+01:00 for another"
+        raise InvalidInput("run_at", f"{text!r} does not say in which time zone; write {with_zone}")
+    return at

@@ -12,6 +12,7 @@ from typing import Final
 from cyclopts import CycloptsError
 
 from windlass.cli.commands import commands, prepare_help
+from windlass.cli.mistyped import plainly
 from windlass.cli.output import FAILED, OK, REFUSED, UNREACHABLE, USAGE, Output
 from windlass.cli.session import NoStore
 from windlass.copy_errors import CopyRefused, StoreMoved
@@ -95,7 +96,7 @@ def common_last(tokens: Sequence[str]) -> list[str]:
 
 def _said(error: CycloptsError, tokens: Sequence[str]) -> str:
     """It quotes what was typed, which may be a URL with a password."""
-    text = str(error)
+    text = plainly(error)
     for token in tokens:
         value = token.partition("=")[2] if token.startswith("--") else token  # `--store=URL` is two words in one
         text = text.replace(value, redacted(value)) if value else text

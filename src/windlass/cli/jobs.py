@@ -16,7 +16,7 @@ from windlass.cli.which import WhichJobs
 from windlass.core.listing import Direction
 from windlass.errors import InvalidInput, JobNotFound, Refused, WindlassError
 from windlass.types import End, Side
-from windlass.wording import age
+from windlass.wording import age, plural
 
 app = App(name="jobs", help="Look at jobs, and change one or many.")
 app.command(
@@ -71,7 +71,7 @@ async def list_jobs(
     else:
         common.out.note("no jobs" + (" like that" if which != WhichJobs() else " yet"))
     if found.stopped:
-        common.out.note(f"looked at {found.looked_at:,} jobs; go on from there: --cursor {found.cursor}")
+        common.out.note(f"looked at {plural(found.looked_at, 'job')}; go on from there: --cursor {found.cursor}")
     elif found.cursor is not None:
         common.out.note(f"there is more: --cursor {found.cursor}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -61,8 +62,9 @@ async def serve(
 
 async def run(
     app: Windlass, host: str, port: int, base_path: str, names: Sequence[str], tls_files: tuple[str | None, str | None],
-    out: Output, stop: asyncio.Event | None = None,
+    out: Output, stop: asyncio.Event | None = None, taken: socket.socket | None = None,
 ) -> None:  # fmt: skip
+    """`taken`: what listens there already."""
     needs("server", "uvicorn")
     from windlass.web.app import web_app
     from windlass.web.serving import Tls, address, bound, guarded, stopped_by_signals
@@ -77,7 +79,7 @@ async def run(
     await app.client.ready()
     access = await guarded(Admin(app.client), host, names)
     web = web_app(app, access=access, base_path=base_path)
-    with bound(host, port) as listening:
+    with taken or bound(host, port) as listening:
         where = address(listening, tls, base_path)
         if out.json:
             out.emit(url=where, store=described(app.client.url), tokens=access.anonymous is None)

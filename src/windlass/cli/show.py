@@ -155,8 +155,12 @@ def _cost(run: RunView) -> str:
 def _next_steps(job: JobView, traced: bool) -> Iterator[tuple[str, str]]:
     if not traced:
         yield f"jobs show {job.id} -v", "with tracebacks"
-    if job.state == "dead":
+    if job.state == "dead" and job.dead_kind == "rejected":
+        yield f"enqueue {job.type} --app APP name=value", "store it anew, with arguments that the task takes"
+        yield f"jobs retry {job.id}", "run it again as it is, once the task takes it: it was refused for what it says"
+    elif job.state == "dead":
         yield f"jobs retry {job.id}", "run it again, with its whole allowance"
+    if job.state == "dead":
         yield f"dlq list --type {job.type} --by-error", "others that died like it"
     if job.group_id is not None:
         yield f"groups show {job.group_id}", "the others of its group"

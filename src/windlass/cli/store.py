@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from windlass.cli.output import FAILED, OK, STYLES
 from windlass.cli.session import Common, Flag, opened
 from windlass.errors import InvalidInput
+from windlass.wording import plural
 
 if TYPE_CHECKING:
     from windlass.admin.views import MigrationStep
@@ -69,7 +70,7 @@ async def _repair(common: Common) -> int:
     elif not found:
         common.out.line("nothing to repair: no row contradicts another")
     else:
-        common.out.note(f"{mended.rows:,} rows put right, {mended.jobs:,} jobs ended or retried")
+        common.out.note(f"{plural(mended.rows, 'row')} put right, {plural(mended.jobs, 'job')} ended or retried")
         for fault in mended.left:
             common.out.line(("left     ", STYLES["problem"]), plan_of(fault))
     return FAILED if mended.left else OK

@@ -15,7 +15,7 @@ from windlass.cli.session import Common, Flag, opened
 from windlass.clock import SECOND
 from windlass.core.trends import Span
 from windlass.errors import InvalidInput
-from windlass.wording import age, in_words, relative
+from windlass.wording import age, are, in_words, plural, relative
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -134,9 +134,14 @@ def lines(found: Dashboard) -> Iterator[tuple[Part, ...]]:
 
 def _head(found: Dashboard) -> Iterator[tuple[Part, ...]]:
     troubled = sum(bool(queue.problems) for queue in found.queues)
-    well = f"all {len(found.queues)} queues are in order" if found.queues else "no queue has jobs yet"
+    well = f"{are(len(found.queues), 'queue')} in order" if found.queues else "no queue has jobs yet"
     said: Part = (
-        (f"{troubled} of {len(found.queues)} queues need attention", "bold yellow") if troubled else (well, "green")
+        (
+            f"{troubled} of {plural(len(found.queues), 'queue')} {'needs' if troubled == 1 else 'need'} attention",
+            "bold yellow",
+        )
+        if troubled
+        else (well, "green")
     )
     counted = "now" if found.sampled_at is None else f"{age(found.sampled_at, found.at)} ago"
     yield (said, (f"   {found.at:%Y-%m-%d %H:%M:%S} UTC, counted {counted}, last {found.span}", "dim"))
@@ -145,7 +150,7 @@ def _head(found: Dashboard) -> Iterator[tuple[Part, ...]]:
     yield ("jobs      ", "  ".join(numbers) or "none")
     slots, oldest = found.slots, found.oldest
     yield (
-        f"slots     {slots.busy:,} of {slots.total:,} busy, {slots.workers:,} workers",
+        f"slots     {slots.busy:,} of {slots.total:,} busy, {plural(slots.workers, 'worker')}",
         f"; oldest due {in_words(round(oldest * SECOND))}" if oldest else "",
     )  # fmt: skip
     rates = [None if one.rates is None else sum(one.rates.values()) for one in found.series]

@@ -11,7 +11,7 @@ from windlass.admin.usage import Dimension, UsageList, UsageRow, as_csv
 from windlass.cli.output import Part
 from windlass.cli.session import Common, Flag, opened
 from windlass.clock import SECOND, duration, moment
-from windlass.wording import in_words
+from windlass.wording import in_words, plural
 
 
 async def usage(
@@ -45,7 +45,7 @@ async def usage(
     if not common.json and not found.rows:
         common.out.note("nothing was counted" + ("" if found.counted_until else " yet; --count does it now"))
     if not common.json and not found.complete:
-        common.out.note(f"these are the first {limit:,} rows; --limit shows more, --since fewer days")
+        common.out.note(f"this is the beginning, {plural(limit, 'row')}; --limit shows more, --since fewer days")
 
 
 def _table(common: Common, found: UsageList) -> None:

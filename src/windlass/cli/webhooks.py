@@ -13,7 +13,7 @@ from windlass.cli.session import Common, Flag, epilogue, opened
 from windlass.core.events import EVENTS
 from windlass.errors import InvalidInput
 from windlass.records import DeliveryStatus
-from windlass.wording import relative
+from windlass.wording import plural, relative
 
 app = App(name="webhooks", help="Signed messages to other programs about what happens here.")
 KNOWN = ", ".join(EVENTS)
@@ -187,7 +187,7 @@ async def replay(message: str, /, *, failed: Flag = False, limit: int = 1_000, c
     if common.json:
         common.out.emit(replayed=count)
     else:
-        common.out.line(f"{count} {'message' if count == 1 else 'messages'} will be sent once more")
+        common.out.line(f"{plural(count, 'message')} will be sent once more")
 
 
 def _table(rows: tuple[DeliveryView, ...], at: datetime, common: Common) -> None:

@@ -10,6 +10,7 @@ from windlass.client import Client
 from windlass.coordinator.election import Election
 from windlass.core.duties import RemoveDeadWorkers
 from windlass.types import Micros
+from windlass.wording import plural
 
 log: Final = logging.getLogger("windlass.coordinator")
 
@@ -40,6 +41,6 @@ class Burial:
         if done is None:
             return 0
         if done.rows:
-            log.warning("%d workers that had fallen silent were removed", done.rows)
+            log.warning("removed because of their silence: %s", plural(done.rows, "worker"))
             await self._recover()
         return pause

@@ -48,12 +48,12 @@ async def keep_ticking(part: Ticks, client: Client, counts: Counts, *, once: asy
                 pause = await part.tick()
         except StoreMoved as error:  # for good, unless the move is given up: said once, and looked at now and then
             if not moved:
-                log.warning("the %s rests: %s", part.name, error)
+                log.warning("duty %s rests: %s", part.name, error)
             moved = True
             await asyncio.sleep(LONGEST)
         except (StoreError, TimeoutError) as error:
             counts.store_errors += 1
-            log.warning("the %s failed and is tried again: %s", part.name, str(error) or "the store does not answer")
+            client.complaints.say(log, f"duty {part.name} failed and is tried again", error)
             await backoff.pause()
         else:
             backoff.reset()

@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from windlass.clock import SECOND, duration, instant, moment
 from windlass.errors import InvalidInput, shown
 from windlass.types import Micros
+from windlass.wording import plural
 from windlass.words import did_you_mean
 
 LONGEST: Final = 200  # of an expression
@@ -169,8 +170,8 @@ def _check(text: str) -> None:
         raise InvalidInput("cron", f"{text!r} is not known{hint}; use one of {', '.join(ALIASES)}, or 'every 15m'")
     if len(fields) not in (5, 6):
         raise InvalidInput(
-            "cron", f"{text!r} has {len(fields)} fields; five are minute, hour, day of month, month, day of week, "
-            "and six begin with the second"
+            "cron", f"{text!r} has {plural(len(fields), 'field')}; five are minute, hour, day of month, month, "
+            "day of week, and six begin with the second"
         )  # fmt: skip
     for name, most, value in zip(_FIELDS[-len(fields) :], _MOST[-len(fields) :], fields, strict=True):
         if any(int(step) > most for step in _STEP.findall(value)):

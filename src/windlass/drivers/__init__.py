@@ -6,8 +6,9 @@ import sys
 from typing import Any, Final
 
 from windlass.drivers.migrations import Status
+from windlass.drivers.nearest import nearest
 from windlass.drivers.protocol import Driver
-from windlass.errors import StoreUnavailable, UnknownStore
+from windlass.errors import InvalidInput, StoreUnavailable, UnknownStore, shown
 from windlass.urls import IN_MEMORY, file_of, redacted, scheme_of
 
 KNOWN: Final = (
@@ -17,6 +18,20 @@ KNOWN: Final = (
 ODD: Final = "sqlite:///what%3F%23.db for a file what?#.db, memory:// for what ends with the process"
 POSTGRES: Final = ("postgresql", "postgres")
 HTTP: Final = ("http", "https")
+
+
+def check_url(url: object) -> None:
+    """Whether it names a store at all: what is mistyped is told where it is written, not where the store is opened."""
+    if not isinstance(url, str):
+        raise InvalidInput("url", f"must be text such as 'sqlite:///jobs.db', got {shown(url)}")
+    if scheme_of(url) == "sqlite":
+        _file(url)
+    elif scheme_of(url) not in ("memory", *POSTGRES, *HTTP):
+        raise unknown(url)
+
+
+def unknown(url: str) -> UnknownStore:
+    return UnknownStore(url, KNOWN, nearest(url))
 
 
 def open_driver(url: str, **options: Any) -> Driver:
@@ -43,7 +58,7 @@ def open_driver(url: str, **options: Any) -> Driver:
         from windlass.drivers.http import HttpDriver
 
         return HttpDriver(url, **options)
-    raise UnknownStore(url, KNOWN)
+    raise unknown(url)
 
 
 def migrations_of(url: str, **options: Any) -> Status:
@@ -63,7 +78,7 @@ def migrations_of(url: str, **options: Any) -> Status:
         from windlass.drivers.postgres.schema import status
 
         return status(Place.of(url, **options))
-    raise UnknownStore(url, KNOWN)
+    raise unknown(url)
 
 
 def migrate(url: str, **options: Any) -> list[str]:
@@ -84,7 +99,9 @@ def migrate(url: str, **options: Any) -> list[str]:
 def _file(url: str) -> str:
     path = file_of(url)
     if path is None:
-        raise UnknownStore(url, ODD if any(part in url for part in ("?", "#", "%", IN_MEMORY)) else KNOWN)
+        if any(part in url for part in ("?", "#", "%", IN_MEMORY)):
+            raise UnknownStore(url, ODD)
+        raise unknown(url)
     return path
 
 

@@ -9,11 +9,10 @@ from windlass.apart import apart
 from windlass.clock import Clock
 from windlass.copy_errors import CopyRefused
 from windlass.core.copying import IN, OUT, TABLES, Mark, Row, Table
-from windlass.drivers import HTTP, KNOWN, POSTGRES, open_driver
+from windlass.drivers import HTTP, POSTGRES, open_driver, unknown
 from windlass.drivers.ops import copying
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.statement import Op, T
-from windlass.errors import UnknownStore
 from windlass.types import Micros
 from windlass.urls import redacted, scheme_of, url_of_file
 
@@ -120,7 +119,7 @@ def open_end(url: str, **options: Any) -> End:
     if scheme in HTTP:
         raise CopyRefused(f"{redacted(url)}: a store that is served cannot be copied; name the store itself, on its server")
     if scheme not in ("sqlite", *POSTGRES):
-        raise UnknownStore(url, KNOWN)
+        raise unknown(url)
     driver = open_driver(url, **options)
     if scheme == "sqlite":
         from windlass.drivers.sqlite import SqliteDriver, dialect

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 import ssl
@@ -58,7 +59,11 @@ def bound(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
-        raise InvalidInput("host", f"cannot listen on {host}:{port}: {error}") from None
+        if error.errno == errno.EADDRINUSE:
+            raise InvalidInput(
+                "port", f"{port} of {host} is in use already; give another with --port, or --port 0 for any that is free"
+            ) from None
+        raise InvalidInput("host", f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
 def address(listening: socket.socket, tls: Tls | None, base_path: str = "") -> str:

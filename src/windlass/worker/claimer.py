@@ -164,7 +164,7 @@ class Claimer:
                     continue
                 except StoreError as error:
                     self._stats.store_errors += 1
-                    log.warning("nothing could be claimed: %s", error)
+                    self._client.complaints.say(log, "nothing could be claimed", error)
                     await backoff.pause(self._told_to_stop)
                     continue
                 backoff.reset()

@@ -57,7 +57,7 @@ class Keeper:
                     await self._renew_what_is_due(self._client.now())
             except (StoreError, TimeoutError) as error:
                 self._stats.store_errors += 1
-                log.warning("leases could not be renewed: %s", str(error) or "the store does not answer")
+                self._client.complaints.say(log, "leases could not be renewed", error)
 
     async def _renew_what_is_due(self, now: Micros) -> None:
         due = [held for held in self._holdings if not (held.why == "lost" or held.done) and self._is_due(held, now)]

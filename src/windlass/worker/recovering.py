@@ -24,6 +24,7 @@ from windlass.errors import WindlassError
 from windlass.records import Webhook
 from windlass.telemetry.jsonlog import about
 from windlass.types import Claimed, Micros
+from windlass.wording import are, plural
 
 BITE: Final = 500
 NEWER_WITHIN: Final[Micros] = 86_400 * SECOND  # so long a newer worker may come that can decide about a job
@@ -50,7 +51,7 @@ async def recover_lapsed(client: Client) -> int:
         if taken_back < BITE and (len(undecided) < bite or not progress):
             break
     if recovered:
-        log.warning("%d jobs of workers that are gone were recovered", recovered)
+        log.warning("recovered from workers that are gone: %s", plural(recovered, "job"))
     return recovered
 
 
@@ -75,7 +76,7 @@ async def settle_all(client: Client, decisions: Sequence[tuple[Claimed, Settleme
         return {}
     except RowsHeld as error:
         answers = error.answers
-        log.warning("%d jobs are left as they are for now: %s", answers.count(None), error)
+        log.warning("%s left alone for now: %s", are(answers.count(None), "job"), error)
     told = {job.id: answer for (job, _), answer in zip(decisions, answers, strict=True) if answer is not None}
     for job, change in decisions:
         if job.id in told:

@@ -27,6 +27,7 @@ from windlass.errors import StoreError, WindlassError
 from windlass.hooks import HookRunner
 from windlass.telemetry.jsonlog import about
 from windlass.telemetry.measures import Measures
+from windlass.wording import plural
 from windlass.worker.holdings import Held, Holdings
 from windlass.worker.stats import Stats
 
@@ -233,7 +234,8 @@ class Settler:
 
     async def _wait_for_store(self, waiting: int, error: WindlassError, backoff: Backoff) -> None:
         if self.reachable:
-            log.warning("the store cannot be written (%s); %d outcomes wait and nothing is claimed", error, waiting)
+            wait = plural(waiting, "outcome")
+            log.warning("the store cannot be written (%s); nothing is claimed, and what waits is %s", error, wait)
         self.reachable = False
         self._close()
         self._stats.store_errors += 1

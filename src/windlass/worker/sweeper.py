@@ -51,7 +51,7 @@ class Sweeper:
                 await self.sweep()
             except StoreError as error:
                 self._stats.store_errors += 1
-                log.warning("the sweep failed and is tried again: %s", error)
+                self._client.complaints.say(log, "the sweep failed and is tried again", error)
             finally:
                 self.swept.set()
             await asyncio.sleep(pause)

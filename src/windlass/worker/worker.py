@@ -27,6 +27,7 @@ from windlass.schedules import declare
 from windlass.tasks import Task
 from windlass.telemetry.measures import Measures
 from windlass.types import Micros
+from windlass.wording import are, plural
 from windlass.worker.capture import captured
 from windlass.worker.claimer import Claimer, Group
 from windlass.worker.finish import STOPS_WITHIN, Finisher
@@ -310,7 +311,7 @@ class Worker:
             await self._within(self._patience, asyncio.wait({claiming}))
         self._hand_back()
         if count := self._holdings.running:
-            log.info("stopping: %d jobs are running, they have %g s", count, self._grace / SECOND)
+            log.info("stopping: %s running, with %g s to end", are(count, "job"), self._grace / SECOND)
             await self._within(self._grace, self._holdings.at_rest(), or_forced=True)
         running = [held for held in self._holdings if not held.ended]
         for held in running:
@@ -322,7 +323,7 @@ class Worker:
         if not settling.done():
             await self._within(self._patience, self._settler.idle(), or_forced=not self._forced.is_set())
         if self._settler.unsettled:
-            log.error("%d outcomes could not be stored; their leases lapse", self._settler.unsettled)
+            log.error("%s could not be stored; the leases lapse", plural(self._settler.unsettled, "outcome"))
 
     @property
     def _grace(self) -> Micros:

@@ -150,6 +150,7 @@ def test_a_port_where_nothing_listens() -> None:
     assert isinstance(error, StoreUnreachable)
     assert f"127.0.0.1:{port}" in str(error)
     assert "nothing listens there; check host and port" in str(error)
+    assert f"pg_isready -h 127.0.0.1 -p {port}" in str(error)
 
 
 def test_a_host_that_nobody_knows() -> None:

@@ -63,7 +63,7 @@ REFUSALS: Final[tuple[tuple[str, str], ...]] = (
 NO_ROLE: Final = re.compile(r'role "([^"]*)" does not exist')
 NO_DATABASE: Final = re.compile(r'database "([^"]*)" does not exist')
 PASSING: Final[tuple[tuple[str, str], ...]] = (
-    ("Connection refused", "nothing listens there; check host and port, and whether the server runs: pg_isready -h … -p …"),
+    ("Connection refused", "nothing listens there; check host and port, and whether the server runs: {probe}"),
     ("resolve host", "the name of the host is not known here; check the URL, or PGHOST"),
     ("translate host name", "the name of the host is not known here; check the URL, or PGHOST"),
     ("Name or service not known", "the name of the host is not known here; check the URL, or PGHOST"),
@@ -119,8 +119,9 @@ def _refusal(error: BaseException) -> str | None:
     return next((remedy for sign, remedy in REFUSALS if sign in words), None)
 
 
-def _advice(words: str) -> str:
-    return next((f"{words}: {remedy}" for sign, remedy in PASSING if sign in words), words)
+def _advice(words: str, place: Place) -> str:
+    remedy = next((remedy for sign, remedy in PASSING if sign in words), None)
+    return words if remedy is None else f"{words}: {remedy.replace('{probe}', place.probe)}"
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -160,7 +161,7 @@ def translate(error: BaseException, place: Place, *, storing: bool = False, user
         return ConstraintViolated(f"{where}: {error}")
     if is_lost(error):
         return StoreUnreachable(
-            where, "the server did not answer in time" if isinstance(error, Overdue) else _advice(said(error))
+            where, "the server did not answer in time" if isinstance(error, Overdue) else _advice(said(error), place)
         )
     if not isinstance(error, psycopg.Error):
         return StoreUnavailable(f"{where}: {type(error).__name__}: {error}")

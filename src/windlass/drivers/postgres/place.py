@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any, Final
 
 import psycopg
@@ -68,6 +69,12 @@ class Place:
     @property
     def hosts(self) -> tuple[str, ...]:
         return tuple(self._asked("host").split(","))
+
+    @property
+    def probe(self) -> str:
+        """What to type to see whether the first of its servers runs."""
+        host, port = self.hosts[0] or "localhost", self._asked("port").split(",")[0]
+        return f"pg_isready -h {shlex.quote(host)} -p {port}"
 
     @property
     def sslmode(self) -> str:
