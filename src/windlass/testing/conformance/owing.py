@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.core.alterations import Delete
+from windlass.core.changes import Ack
 from windlass.core.dependencies import INLINE, SWEPT
 from windlass.core.settle import Rejected, Succeeded
 from windlass.errors import InvalidInput
@@ -42,7 +43,14 @@ class OwingPromises(Suite):
         await t.end(parent, Succeeded())
         assert await t.driver.expire(now=t.now, limit=1) == (0, [])
         assert not (await row(t, parent.id)).awaited
-        assert len(await t.claim(limit=10_000)) == len(children)
+        taken = await t.claim(limit=10_000)
+        assert len(taken) == len(children)
+        await t.settle(*(Ack(handle=job.handle, token=job.token, at=t.now) for job in taken))
+        parent = await t.running()
+        await t.driver.enqueue([t.new(after=(parent.id,)) for _ in range(INLINE + 1)], now=t.now)
+        await t.end(parent, Succeeded())
+        await t.driver.expire(now=t.now, limit=1)
+        assert not (await row(t, parent.id)).awaited, "those who owe nothing do not stand in its way"
 
     @promise
     async def test_two_parents_who_owe_tell_their_common_child_once_each(self, t: Trial) -> None:
