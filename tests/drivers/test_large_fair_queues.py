@@ -261,7 +261,8 @@ def test_nobody_has_a_turn_in_strict_queues(store: Store) -> None:
 
     async def go() -> None:
         for queue in ("a", "b", "c"):
-            store.give_turn((await enqueue(driver, 2, queue=queue))[0])
+            store.give_turn((await enqueue(driver, 1, queue=queue))[0])
+        await enqueue(driver, 3, queue="d")
         assert store.without_turn() == 3
         assert not (await recount(driver)).more
         assert store.without_turn() == 6

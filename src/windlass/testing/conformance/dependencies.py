@@ -158,7 +158,7 @@ class DependencyPromises(Suite):
         ):
             with pytest.raises(InvalidInput, match="after"):
                 await t.driver.enqueue(jobs, now=t.now)
-        for fields in ({"after": "a"}, {"after": (1,)}, {"after": ("x" * 2000,)}, {"after_rule": "odd"}):
+        for fields in ({"after": "a"}, {"after": (1,)}, {"after": ([],)}, {"after": ("x" * 2000,)}, {"after_rule": "odd"}):
             with pytest.raises(InvalidInput, match="after"):
                 await t.enqueue(**fields)
         assert (await t.driver.count(now=t.now)) == []
