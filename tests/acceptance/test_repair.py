@@ -17,7 +17,7 @@ from windlass.core.duties import Done, Mend
 from windlass.core.events import RECOVERED
 from windlass.core.queries import AllEvents, AllLimits
 from windlass.core.recovery import CRASH_ERROR
-from windlass.core.settle import Succeeded
+from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.values import Claim
 from windlass.records import Fault
 from windlass.types import Claimed, Job, NewJob, RunStatus
@@ -68,6 +68,25 @@ def test_a_running_job_without_a_run_gets_a_failed_one_and_is_retried(desk: Desk
         assert (old.dead_kind, new.state, new.retry_of, new.attempts) == ("superseded", "queued", job.id, 1)
         assert [event.job_id for event in await driver.read(AllEvents())] == [job.id]
         assert await desk.end(job, Succeeded()) == "not_inflight"
+
+    run(main)
+
+
+def test_a_run_from_before_says_nothing_of_the_one_that_is_missing(desk: Desk) -> None:
+    """Nor is it one that has ended under a running job."""
+
+    async def main() -> None:
+        await desk.enqueue(retry_mode="same_job")
+        [job] = await desk.dispatch()
+        await desk.end(job, Failed("boom"))
+        desk.place.clock.advance(LEASE)
+        [again] = await desk.dispatch()
+        assert again.id == job.id
+        assert await Admin(desk.app.client).faults() == []
+        guard = () if desk.place.kind == "postgres" else ("drop trigger runs_delete",)
+        desk.place.sql(*guard, "delete from runs where attempt_no = 2", guarded=False)
+        assert await repaired(desk) == [Fault("missing_run", job.id, "it is running without a run")]
+        assert [run.status for run in await desk.runs(job.id)] == ["failed", "failed"]
 
     run(main)
 

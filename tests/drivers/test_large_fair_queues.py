@@ -45,11 +45,17 @@ class Store:
 
     def take_turn(self, job_id: str) -> None:
         """As if others had written the job."""
+        self._write("null", job_id)
+
+    def give_turn(self, job_id: str) -> None:
+        self._write("'=o'", job_id)
+
+    def _write(self, share: str, job_id: str) -> None:
         if self._lite is not None:
-            self._lite._writer._connection.execute(f"update jobs set share = null where id = '{job_id}'")
+            self._lite._writer._connection.execute(f"update jobs set share = {share} where id = '{job_id}'")
             return
         with psycopg.connect(self._dsn) as connection:
-            connection.execute(f"update \"{self._schema}\".jobs set share = null where id = '{job_id}'".encode())
+            connection.execute(f"update \"{self._schema}\".jobs set share = {share} where id = '{job_id}'".encode())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -169,6 +175,7 @@ def test_a_claim_that_finds_nothing_gives_turns_until_all_have_one_and_then_no_m
     async def go() -> None:
         await enqueue(driver, 30)
         await driver.alter([PutQueue("default", order="fair"), PauseLimit("global", paused=True)], now=NOW)
+        await driver.alter([PutQueue("empty", order="fair")], now=NOW)
         assert await claim(driver) == []
         assert store.without_turn() >= 20, "where nothing may be taken, no turns are given"
         await driver.alter([PauseLimit("global", paused=False)], now=NOW)
@@ -219,12 +226,46 @@ def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None
             for queue in ("a", "default", "z"):
                 await enqueue(driver, 9, queue=queue, after=(parent,), run_at=NOW + SECOND)
                 many = await enqueue(driver, 20, queue=queue, **fields)
-                last += [many[-1]] if queue == "default" else []
+                last += [many[0], many[-1]] if queue == "default" else []
         for job_id in last:
             store.take_turn(job_id)
         before = store.without_turn()
         await recounts(driver)
         assert store.without_turn() == before - len(last)
+
+    asyncio.run(go())
+
+
+@pytest.mark.usefixtures("small")
+def test_who_has_a_turn_keeps_it_while_the_leader_looks_for_those_who_have_none(store: Store) -> None:
+    """In a queue that was strict for a moment, of whose jobs most had not lost theirs."""
+    driver = store.driver
+
+    async def go() -> None:
+        await driver.alter([PutQueue("default", order="fair")], now=NOW)
+        await enqueue(driver, 30)
+        for order in orders:
+            await driver.alter([PutQueue("default", order=order)], now=NOW)
+        for _ in range(3):
+            assert store.without_turn() == 0
+            assert (await recount(driver)).more
+
+    orders: tuple[Literal["strict", "fair"], ...] = ("strict", "fair")
+    asyncio.run(go())
+
+
+@pytest.mark.usefixtures("small")
+def test_nobody_has_a_turn_in_strict_queues(store: Store) -> None:
+    """By whose hand ever, and however many queues there are: one look comes to all of them."""
+    driver = store.driver
+
+    async def go() -> None:
+        for queue in ("a", "b", "c"):
+            store.give_turn((await enqueue(driver, 1, queue=queue))[0])
+        await enqueue(driver, 3, queue="d")
+        assert store.without_turn() == 3
+        assert not (await recount(driver)).more
+        assert store.without_turn() == 6
 
     asyncio.run(go())
 

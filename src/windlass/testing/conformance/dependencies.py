@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -158,7 +159,14 @@ class DependencyPromises(Suite):
         ):
             with pytest.raises(InvalidInput, match="after"):
                 await t.driver.enqueue(jobs, now=t.now)
-        for fields in ({"after": "a"}, {"after": (1,)}, {"after": ("x" * 2000,)}, {"after_rule": "odd"}):
+        bad: list[dict[str, Any]] = [
+            {"after": "a"},
+            {"after": (1,)},
+            {"after": ([],)},
+            {"after": ("x" * 2000,)},
+            {"after_rule": "odd"},
+        ]
+        for fields in bad:
             with pytest.raises(InvalidInput, match="after"):
                 await t.enqueue(**fields)
         assert (await t.driver.count(now=t.now)) == []

@@ -244,6 +244,7 @@ class EventPromises(Suite):
         group = NewGroup(group_id="g", name="nightly", on_failure="continue")
         jobs = [t.new(group_id="g", opens=group, group_seq=n, org_id="acme") for n in range(3)]
         await t.driver.enqueue(jobs, now=t.now)
+        await t.enqueue(queue="elsewhere", group_id="another", org_id="other")
         one, two = await t.claim(limit=2)
         await end(t, one, Succeeded())
         await t.alter(Cancel(jobs[2].id))

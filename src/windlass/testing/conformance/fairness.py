@@ -130,18 +130,30 @@ class FairnessPromises(Suite):
 
     @promise
     async def test_what_an_org_had_in_one_queue_counts_in_no_other(self, t: Trial) -> None:
-        """Each queue has turns of its own, also when those that are past are forgotten."""
-        for queue in ("q", "other"):
-            await t.alter(PutQueue(queue, order="fair"))
-        for queue, count in (("q", 3), ("other", 9)):
-            await t.enqueue_all(count, queue=queue, org_id="a")
-            assert len(await t.claim(queue)) == count
-        await t.enqueue_all(2, queue="other", org_id="z")
-        assert len(await t.claim("other")) == 2
-        await t.maintain(RecountLimits())
-        for org in "az":
-            await t.enqueue_all(4, queue="q", org_id=org)
-        assert [(await t.take("q")).org_id for _ in range(8)] == list("zazazaza")
+        """Each queue has turns of its own, also when those that are past are forgotten, whatever the queues are called."""
+        for mine, other in (("q", "other"), ("a", "b")):
+            for queue in (mine, other):
+                await t.alter(PutQueue(queue, order="fair"))
+            for queue, count in ((mine, 3), (other, 9)):
+                await t.enqueue_all(count, queue=queue, org_id="a")
+                assert len(await t.claim(queue)) == count
+            await t.enqueue_all(2, queue=other, org_id="z")
+            assert len(await t.claim(other)) == 2
+            await t.maintain(RecountLimits())
+            for org in "az":
+                await t.enqueue_all(4, queue=mine, org_id=org)
+            assert [(await t.take(mine)).org_id for _ in range(8)] == list("zazazaza")
+
+    @promise
+    async def test_turns_are_kept_behind_a_job_that_finds_no_permit(self, t: Trial) -> None:
+        """Whose turn it is comes next, whatever the priority of the others; what runs of it already does not come again."""
+        await t.alter(PutQueue("q", order="fair"))
+        await t.alter(PutLimit("key:none", 0))
+        for org in "abcde":
+            await t.enqueue_all(2, queue="q", org_id=org, priority=5 if org == "e" else 0)
+        assert [job.org_id for job in await t.claim("q", limit=5)] == list("abcde")
+        await t.enqueue(queue="q", limit_keys=("key:none",))
+        assert [job.org_id for job in await t.claim("q", limit=1)] == ["a"]
 
     @promise
     async def test_a_job_that_is_parked_costs_its_org_no_turn(self, t: Trial) -> None:

@@ -13,7 +13,7 @@ from windlass.core.changes import Ack, Report
 from windlass.core.duties import Done, Prune, RollUpUsage, SampleQueues
 from windlass.core.queries import AllGroups, AllLimits, CountedUntil, SamplesSince, UsageSince
 from windlass.core.sampling import bucket
-from windlass.core.settle import Failed, Released, Snoozed, Succeeded, WasCancelled
+from windlass.core.settle import Execution, Failed, Rejected, Released, Snoozed, Succeeded, WasCancelled, settle
 from windlass.core.usage import HOUR, LATE
 from windlass.errors import InvalidInput
 from windlass.records import Usage
@@ -63,6 +63,16 @@ def usage(rows: list[Usage]) -> list[tuple[str, int, int, int, int, int | None]]
 
 class HistoryPromises(Suite):
     # -------------------------------------------------------------------------------------------------------- successes
+
+    @promise
+    async def test_a_batch_may_name_some_by_their_id(self, t: Trial) -> None:
+        """What runs without a row is known by its handle also beside others that are named by their ids."""
+        full, kept, spared = await t.enqueue(), await t.enqueue(**LEAN), await t.enqueue(**LEAN)
+        jobs = await t.claim()
+        assert [job.id for job in jobs] == [full, kept, spared]
+        failed = settle(jobs[1], Rejected("no"), Execution(at=t.now))
+        await t.settle(replace(acked(jobs[0], t.now), handle=full), failed, acked(jobs[2], t.now))
+        assert [[run.status for run in await t.driver.runs(job.id)] for job in jobs] == [["completed"], ["failed"], []]
 
     @promise
     async def test_a_success_without_history_leaves_no_run(self, t: Trial) -> None:

@@ -178,6 +178,7 @@ class HoldPromises(Suite):
         ]  # fmt: skip
         [line] = await t.driver.read(AuditLog())
         assert (line.actor, line.action) == ("somebody", "hold.expired")
+        assert await t.driver.read(AuditLog(since=t.now)) == [line]
         t.clock.advance(1)
         assert await t.driver.read(AuditLog(since=t.now)) == []
 

@@ -270,7 +270,8 @@ class LeasePromises(Suite):
 
     @promise
     async def test_a_claim_takes_only_the_types_it_names(self, t: Trial) -> None:
-        """Other types stay queued, in their order."""
+        """And of them what is due. Other types stay queued, in their order."""
+        await t.enqueue(type="b", run_at=t.now + MINUTE)
         await t.enqueue(type="a")
         wanted = await t.enqueue(type="b")
         await t.enqueue(type="c")

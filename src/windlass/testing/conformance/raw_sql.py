@@ -57,6 +57,16 @@ class SqlPromises(HandMadePromises):
         assert await t.maintain(RecountLimits()) == Done(0)
 
     @promise
+    async def test_who_leads_until_no_time_leads_no_more(self, t: Trial) -> None:
+        """By hand the end of a term may be taken away: the next one who asks begins a term of its own."""
+        for name in ("one", "two"):
+            await t.beat(name)
+        before = await t.lead("one")
+        self.sql(t.driver, "update leader set leader_until = null")
+        after = await t.lead("two")
+        assert (after.worker_id, after.epoch) == ("two", before.epoch + 1)
+
+    @promise
     async def test_a_job_without_a_type_is_refused(self, t: Trial) -> None:
         """The one thing a job needs."""
         self._refused(t, "insert into jobs (queue) values ('q')", "insert into jobs (type) values ('')")

@@ -261,6 +261,12 @@ class WebhookPromises(Suite):
         ]
         await happened(t)
         assert await t.maintain(FanOut()) == Done(0)
+        await t.alter(ReplayDelivery(event_id=row.event_id, webhook_id="h"))
+        [again] = await due(t)
+        await t.alter(ended(t, await taken(t, again), status="failed", disable="it is still gone"))
+        [webhook] = await t.driver.read(AllWebhooks())
+        assert webhook.disabled_reason == "it is gone", "it says why it was switched off, once"
+        assert len(await t.driver.read(AuditLog())) == 1
         await t.alter(ChangeWebhook(webhook_id="h", enabled=True))
         [webhook] = await t.driver.read(AllWebhooks())
         assert (webhook.enabled, webhook.disabled_reason) == (True, None)
