@@ -24,6 +24,7 @@ from windlass.core.alterations import (
     Unchanged,
 )
 from windlass.core.changes import Ack, Retry
+from windlass.core.duties import Prune, SampleQueues
 from windlass.core.fields import KEY_LIMIT, NAME_BYTES
 from windlass.core.listing import GlimpseJobs, Kind, ListJobs, Place, TallyJobs, Wish
 from windlass.core.queries import AllWorkers, AuditPage, DueSchedules, JobsAhead, SamplesSince
@@ -99,6 +100,8 @@ WITH_NOW: dict[str, Callable[[Driver, Claimed, Any], Awaitable[object]]] = {
     "count": lambda driver, job, now: driver.count(now=now),
     "examine": lambda driver, job, now: driver.examine(now=now),
     "lead": lambda driver, job, now: driver.lead("w", lease_for=LEASE, now=now),
+    "maintain": lambda driver, job, now: driver.maintain(Prune(succeeded=0), epoch=None, now=now),
+    "sample": lambda driver, job, now: driver.maintain(SampleQueues(keep=LEASE), epoch=None, now=now),
 }
 
 
