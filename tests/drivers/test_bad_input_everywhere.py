@@ -27,7 +27,7 @@ from windlass.core.changes import Ack, Retry
 from windlass.core.duties import Prune, SampleQueues
 from windlass.core.fields import KEY_LIMIT, NAME_BYTES
 from windlass.core.listing import GlimpseJobs, Kind, ListJobs, Place, TallyJobs, Wish
-from windlass.core.queries import AllWorkers, AuditPage, DueSchedules, JobsAhead, SamplesSince
+from windlass.core.queries import AllWorkers, AuditPage, DueSchedules, JobsAhead, LeasedUnder, SamplesSince
 from windlass.drivers.http import HttpDriver
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.postgres import PostgresDriver
@@ -140,6 +140,7 @@ def altered(change: Any, by: Any = None) -> Call:
 TEMPLATE: dict[str, Any] = {"template_id": "t", "name": "report", "type": "work"}
 PARENTED = NewJob(id="b", type="work", schedule_id="s", fire_at=NOW, after=("a",))
 OPENING = NewJob(id="b", type="work", schedule_id="s", fire_at=NOW, group_id="g", opens=NewGroup(group_id="g"))
+UNDER: dict[str, Any] = {"token": "t", "worker_id": "w", "now": NOW, "limit": 1}
 LISTED = ListJobs(wish=Wish(now=NOW), after=Place(1, 2**70))
 BAD_WISHES: list[tuple[dict[str, Any], str]] = [
     ({"kinds": (1,)}, "kinds"), ({"kinds": (None,)}, "kinds"), ({"kinds": (Kind(cast("Any", 5)),)}, "label"),
@@ -176,7 +177,8 @@ BAD: list[tuple[Call, str]] = [
     (lambda driver, job: driver.runs("\ud800"), "id"), (lambda driver, job: driver.find(JobQuery(before=2**70)), "before"),
     (lambda driver, job: driver.find(JobQuery(queues=("\ud800",))), "queues"),
     (asked(SamplesSince(since=2**70)), "since"), (asked(AuditPage(before=-1)), "before"),
-    (asked(DueSchedules(by=2**70)), "by"),
+    (asked(DueSchedules(by=2**70)), "by"), (asked(LeasedUnder(**UNDER, queues=())), "queues"),
+    (asked(LeasedUnder(**UNDER, queues=("",))), "queue"),
     (asked(ListJobs(wish=cast("Any", None))), "wish"), (asked(TallyJobs(wish=cast("Any", {"now": NOW}))), "wish"),
     *((asked(GlimpseJobs(wish=Wish(**{"now": NOW, **bad}))), field) for bad, field in BAD_WISHES),
     (asked(JobsAhead(job_id="a", most=-1)), "most"), (asked(JobsAhead(job_id=5)), "job_id"), (asked(LISTED), "after"),  # type: ignore[arg-type]

@@ -276,3 +276,28 @@ def test_a_recount_forgets_the_turns_of_orgs_that_have_none_ahead(driver: Driver
         assert by_hand(driver, "select count(*) from {}shares") == [(1,)]
 
     asyncio.run(go())
+
+
+def test_who_waits_for_more_tokens_than_a_claim_passes_on_is_looked_at_soon(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the claim takes a token itself after that, and the next one comes much later."""
+    monkeypatch.setattr(rules, "UNPARK_BITE", 1)
+
+    async def go() -> None:
+        await driver.alter([PutLimit("key:full", 1), PutLimit("key:rate", 1, per_second=0.01, burst=9.0)], now=NOW)
+        await enqueue(driver, 1, limit_keys=("key:full",))
+        await enqueue(driver, 1, limit_keys=("key:rate",))
+        assert len(await claim(driver, 2)) == 2
+        both = await enqueue(driver, 1, limit_keys=("key:rate", "key:full"))
+        ids = await enqueue(driver, 5, limit_keys=("key:rate",))
+        assert await claim(driver, 9) == []
+        assert await parked(driver, [*both, *ids]) == 6
+        await driver.alter([PutLimit("key:rate", 9, per_second=0.01, burst=9.0)], now=NOW)
+        assert await parked(driver, [*both, *ids]) == 5
+        assert len(await claim(driver, 1)) == 1
+        [at] = await driver.read(NextRefill(queues=("default",), now=NOW))
+        assert at <= NOW + SECOND
+        assert len(await claim(driver, 9, NOW + SECOND)) > 0
+
+    asyncio.run(go())
