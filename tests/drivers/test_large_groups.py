@@ -280,10 +280,8 @@ def test_a_large_group_stays_while_somebody_needs_a_member(
 
     async def go() -> None:
         await ended(driver, [f"job-{n}" for n in range(9)], group="g")
-        theirs = NewGroup(group_id="theirs") if how == "retry" else None
-        needs = NewJob(
-            id="needs", type="t", after=("job-8",), max_attempts=1, opens=theirs, group_id=theirs and theirs.group_id
-        )
+        group = {"opens": NewGroup(group_id="theirs"), "group_id": "theirs"} if how == "retry" else {}
+        needs = NewJob(**{"id": "needs", "type": "t", "after": ("job-8",), "max_attempts": 1, **group})
         if how != "enqueue":
             await driver.enqueue([needs], now=NOW + 90 * DAY)
             await end_all(driver, "needs", NOW + 90 * DAY)

@@ -236,8 +236,8 @@ class LimitPromises(Suite):
 
     @promise
     async def test_what_a_claim_has_taken_counts_when_it_passes_a_permit_on(self, t: Trial) -> None:
-        """A job that was let through to a permit, and has to wait for another one, leaves its place to the next one, but not
-        those of jobs that the same claim has taken before it."""
+        """A job that was let through to a permit, and has to wait for another one, leaves its place to the next one, but
+        not those of jobs that the same claim has taken before it."""
         await t.alter(PutLimit("key:k", 3))
         await t.alter(PutLimit("key:full", 1))
         await t.running(limit_keys=("key:full",))
