@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import effort
@@ -280,7 +281,8 @@ def test_a_large_group_stays_while_somebody_needs_a_member(
 
     async def go() -> None:
         await ended(driver, [f"job-{n}" for n in range(9)], group="g")
-        group = {"opens": NewGroup(group_id="theirs"), "group_id": "theirs"} if how == "retry" else {}
+        theirs = NewGroup(group_id="theirs")
+        group: dict[str, Any] = {"opens": theirs, "group_id": "theirs"} if how == "retry" else {}
         needs = NewJob(**{"id": "needs", "type": "t", "after": ("job-8",), "max_attempts": 1, **group})
         if how != "enqueue":
             await driver.enqueue([needs], now=NOW + 90 * DAY)
