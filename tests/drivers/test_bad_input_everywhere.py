@@ -177,11 +177,11 @@ BAD: list[tuple[Call, str]] = [
     (lambda driver, job: driver.runs("\ud800"), "id"), (lambda driver, job: driver.find(JobQuery(before=2**70)), "before"),
     (lambda driver, job: driver.find(JobQuery(queues=("\ud800",))), "queues"),
     (asked(SamplesSince(since=2**70)), "since"), (asked(AuditPage(before=-1)), "before"),
-    (asked(DueSchedules(by=2**70)), "by"), (asked(LeasedUnder(**UNDER, queues=())), "queues"),
-    (asked(LeasedUnder(**UNDER, queues=("",))), "queue"),
+    (asked(DueSchedules(by=2**70)), "by"),
     (asked(ListJobs(wish=cast("Any", None))), "wish"), (asked(TallyJobs(wish=cast("Any", {"now": NOW}))), "wish"),
     *((asked(GlimpseJobs(wish=Wish(**{"now": NOW, **bad}))), field) for bad, field in BAD_WISHES),
     (asked(JobsAhead(job_id="a", most=-1)), "most"), (asked(JobsAhead(job_id=5)), "job_id"), (asked(LISTED), "after"),  # type: ignore[arg-type]
+    (asked(LeasedUnder(**UNDER, queues=())), "queues"), (asked(LeasedUnder(**UNDER, queues=("",))), "queue"),
 ]  # fmt: skip
 
 
