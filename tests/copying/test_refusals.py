@@ -19,6 +19,8 @@ from windlass.core.alterations import Cancel, Delete, PutQueue
 from windlass.core.changes import Ack, Snooze
 from windlass.core.copying import TABLES, Mark
 from windlass.core.counters import MOST_COUNTED
+from windlass.core.duties import Done, RecountLimits
+from windlass.core.queries import AllLimits
 from windlass.drivers.copying import End, open_end
 from windlass.drivers.ops import copying
 from windlass.drivers.postgres import PostgresDriver
@@ -484,6 +486,104 @@ def test_what_cannot_be_copied_is_said(places: Places) -> None:
         assert copier(left, right).plan().step == "source and target are the same store"
         with pytest.raises(CopyRefused, match="same store"):
             Copy(left, right, Silent()).run()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_doctor_says_whether_a_store_takes_part_in_a_copy(places: Places, kind: str) -> None:
+    """From its beginning until it is given up or done, at both ends."""
+    source, target = places.new(kind), places.new(kind)
+
+    def told(place: Place) -> list[tuple[str, bool]]:
+        async def body(driver: Driver) -> list[tuple[str, bool]]:
+            found = await driver.examine(now=driver.clock.now())  # type: ignore[attr-defined]
+            return [(one.status, "over there" in one.text) for one in found if one.name == "copy"]
+
+        found: list[tuple[str, bool]] = opened(place, body)
+        return found
+
+    with source.end() as left, target.end() as right:
+        draining, moved, receiving = marks(left, right)
+        assert told(source) == told(target) == []
+        left.drain(draining)
+        right.receive(None, receiving)
+        assert (told(source), told(target)) == ([("warning", True)], [("warning", True)])
+        left.move(draining, moved, abandon=False)
+        assert told(source) == [("problem", True)]
+        left.reopen(moved)
+        right.clear(receiving)
+        assert told(source) == told(target) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_led_a_store_before_it_was_copied_leads_it_no_more(places: Places, kind: str) -> None:
+    """So that a duty which is under way deletes nothing that is being copied, or comes to be copied again."""
+    source, target = places.new(kind), places.new(kind)
+
+    async def body(driver: Driver) -> None:
+        now = driver.clock.now()  # type: ignore[attr-defined]
+        for worker in (WORKER, replace(WORKER, id="other")):
+            await driver.beat(worker, now=now)
+        led = await driver.lead("w", lease_for=HOUR, now=now)
+        with source.end() as left, target.end() as right:
+            draining, moved, _ = marks(left, right)
+            assert left.drain(draining)
+            assert await driver.maintain(RecountLimits(), epoch=led.epoch, now=now) == Done(0)
+            assert left.move(draining, moved, abandon=False)
+            assert left.reopen(moved)
+        assert await driver.maintain(RecountLimits(), epoch=led.epoch, now=now) is None
+        assert (await driver.lead("other", lease_for=HOUR, now=now)).worker_id == "other"
+
+    opened(source, body)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_that_was_emptied_is_guarded_like_any_other_when_it_receives_again(places: Places, kind: str) -> None:
+    source, target = places.new("sqlite"), places.new(kind)
+    with source.end() as left, target.end() as right:
+        *_, receiving = marks(left, right)
+        assert right.receive(None, receiving) == []
+        assert right.clear(receiving)
+        again = replace(receiving, copy_id="d")
+        assert right.receive(None, again) == []
+        assert opened(target, lambda driver: work(driver, "early")) == "StoreMoving"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copier_whose_copy_was_given_up_writes_nothing_more(places: Places, kind: str) -> None:
+    """Neither rows nor from which number on the target goes on, also when another copy to it has begun."""
+    source, target = places.new("sqlite"), places.new(kind)
+    with source.end() as left, target.end() as right:
+        *_, receiving = marks(left, right)
+        assert right.receive(None, replace(receiving, copy_id="d")) == []
+        before = right.last_numbers()
+        with pytest.raises(CopyRefused, match="taken over"):
+            right.put(TABLES[-1], [("usage_days", "7")], "c")
+        with pytest.raises(CopyRefused, match="taken over"):
+            right.go_on_after(dict.fromkeys(before, 99), "c")
+        assert right.counts()["meta"] == 0
+        assert right.last_numbers() == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_that_opens_counts_the_permits_that_are_out(places: Places, kind: str) -> None:
+    """Also where the source had them wrong: who waits on the target waits for no leader."""
+    source, target = places.new("sqlite"), places.new(kind)
+    limits = next(table for table in TABLES if table.name == "limits")
+    row = {**dict.fromkeys(limits.names), "key": "key:gpu", "used": 7, "max_used": 7, "weight": 1.0}
+    with source.end() as left, target.end() as right:
+        *_, receiving = marks(left, right)
+        assert right.receive(None, receiving) == []
+        right.put(limits, [tuple(row[name] for name in limits.names)], "c")
+        assert right.open(receiving, replace(receiving, phase="opened"))
+    [there] = opened(target, lambda driver: driver.read(AllLimits()))
+    assert (there.key, there.used) == ("key:gpu", 0)
+
+
+def marks(left: End, right: End) -> tuple[Mark, Mark, Mark]:
+    """Of a source that drains, of one that has moved, of a target that receives."""
+    draining = Mark(copy_id="c", phase="draining", other="over there", other_id=right.store_id())
+    receiving = Mark(copy_id="c", phase="receiving", other="over there", other_id=left.store_id())
+    return draining, replace(draining, phase="moved"), receiving
 
 
 class Silent:

@@ -24,9 +24,10 @@ from windlass.core.alterations import (
     Unchanged,
 )
 from windlass.core.changes import Ack, Retry
+from windlass.core.duties import Prune, SampleQueues
 from windlass.core.fields import KEY_LIMIT, NAME_BYTES
 from windlass.core.listing import GlimpseJobs, Kind, ListJobs, Place, TallyJobs, Wish
-from windlass.core.queries import AllWorkers, AuditPage, DueSchedules, JobsAhead, SamplesSince
+from windlass.core.queries import AllWorkers, AuditPage, DueSchedules, JobsAhead, LeasedUnder, SamplesSince
 from windlass.drivers.http import HttpDriver
 from windlass.drivers.memory import MemoryDriver
 from windlass.drivers.postgres import PostgresDriver
@@ -99,6 +100,8 @@ WITH_NOW: dict[str, Callable[[Driver, Claimed, Any], Awaitable[object]]] = {
     "count": lambda driver, job, now: driver.count(now=now),
     "examine": lambda driver, job, now: driver.examine(now=now),
     "lead": lambda driver, job, now: driver.lead("w", lease_for=LEASE, now=now),
+    "maintain": lambda driver, job, now: driver.maintain(Prune(succeeded=0), epoch=None, now=now),
+    "sample": lambda driver, job, now: driver.maintain(SampleQueues(keep=LEASE), epoch=None, now=now),
 }
 
 
@@ -137,6 +140,7 @@ def altered(change: Any, by: Any = None) -> Call:
 TEMPLATE: dict[str, Any] = {"template_id": "t", "name": "report", "type": "work"}
 PARENTED = NewJob(id="b", type="work", schedule_id="s", fire_at=NOW, after=("a",))
 OPENING = NewJob(id="b", type="work", schedule_id="s", fire_at=NOW, group_id="g", opens=NewGroup(group_id="g"))
+UNDER: dict[str, Any] = {"token": "t", "worker_id": "w", "now": NOW, "limit": 1}
 LISTED = ListJobs(wish=Wish(now=NOW), after=Place(1, 2**70))
 BAD_WISHES: list[tuple[dict[str, Any], str]] = [
     ({"kinds": (1,)}, "kinds"), ({"kinds": (None,)}, "kinds"), ({"kinds": (Kind(cast("Any", 5)),)}, "label"),
@@ -177,6 +181,7 @@ BAD: list[tuple[Call, str]] = [
     (asked(ListJobs(wish=cast("Any", None))), "wish"), (asked(TallyJobs(wish=cast("Any", {"now": NOW}))), "wish"),
     *((asked(GlimpseJobs(wish=Wish(**{"now": NOW, **bad}))), field) for bad, field in BAD_WISHES),
     (asked(JobsAhead(job_id="a", most=-1)), "most"), (asked(JobsAhead(job_id=5)), "job_id"), (asked(LISTED), "after"),  # type: ignore[arg-type]
+    (asked(LeasedUnder(**UNDER, queues=())), "queues"), (asked(LeasedUnder(**UNDER, queues=("",))), "queue"),
 ]  # fmt: skip
 
 

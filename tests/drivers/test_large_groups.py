@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import effort
@@ -20,7 +21,7 @@ from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.statement import Op
 from windlass.drivers.values import Claim
 from windlass.testing.conformance import RetentionPromises
-from windlass.types import NewJob
+from windlass.types import NewGroup, NewJob
 
 NOW = 1_800_000_000_000_000
 DAY = 86_400 * SECOND
@@ -270,23 +271,28 @@ def test_a_large_group_is_asked_again_by_those_who_keep_jobs_longer(
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("how", ["enqueue", "replay"])
+@pytest.mark.parametrize("how", ["enqueue", "replay", "retry"])
 def test_a_large_group_stays_while_somebody_needs_a_member(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Who begins to need it when it has begun to go: a new job that comes after a member, or an old one that runs again."""
+    """Who begins to need it when it has begun to go: a new job that comes after a member, or an old one that runs again, by
+    itself or with its own group."""
     monkeypatch.setattr(retention, "LARGE", 5)
 
     async def go() -> None:
         await ended(driver, [f"job-{n}" for n in range(9)], group="g")
-        needs = NewJob(id="needs", type="t", after=("job-8",), max_attempts=1)
-        if how == "replay":
+        theirs = NewGroup(group_id="theirs")
+        group: dict[str, Any] = {"opens": theirs, "group_id": "theirs"} if how == "retry" else {}
+        needs = NewJob(**{"id": "needs", "type": "t", "after": ("job-8",), "max_attempts": 1, **group})
+        if how != "enqueue":
             await driver.enqueue([needs], now=NOW + 90 * DAY)
             await end_all(driver, "needs", NOW + 90 * DAY)
         late = NOW + 100 * DAY
         assert await bite(driver, late, limit=2) == Done(2, more=True)
         if how == "replay":
             assert await driver.alter([Replay("needs", "unused")], now=late) == ["applied"]
+        elif how == "retry":
+            assert await driver.alter([RetryGroup("theirs", (("needs", "unused"),))], now=late) == ["applied"]
         else:
             await driver.enqueue([needs], now=late)
         assert await bite(driver, late, limit=9) == Done(0)

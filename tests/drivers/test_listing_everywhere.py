@@ -190,6 +190,56 @@ def test_a_time_far_back_is_reached_without_walking_there(open_driver: Open, mon
     asyncio.run(play())
 
 
+@pytest.mark.parametrize(
+    ("first", "wish", "found"),
+    [
+        ("newest", {"finished_until": NOW + 50 * SECOND}, (49, 48, 47)),
+        ("oldest", {"finished_from": NOW + 350 * SECOND}, (350, 351, 352)),
+        ("newest", {"quiet_since": NOW + 50 * SECOND, "kinds": (Kind("cancelled"),)}, (50, 49, 48)),
+        ("newest", {"finished_from": NOW + 399 * SECOND}, (399,)),
+        ("oldest", {"finished_until": NOW + SECOND}, (0,)),
+        ("oldest", {"quiet_since": NOW, "kinds": (Kind("cancelled"),)}, (0,)),
+    ],
+)
+def test_an_end_far_back_is_reached_without_walking_there(
+    open_driver: Open, monkeypatch: pytest.MonkeyPatch, first: Direction, wish: dict[str, Any], found: tuple[int, ...]
+) -> None:
+    """And a listing of ends goes no further than the time asked for."""
+    monkeypatch.setattr(listing, "STRETCH", 10)
+    monkeypatch.setattr(listing, "SIZES", (5,))
+
+    async def play() -> None:
+        driver = open_driver()
+        await driver.enqueue([NewJob(id=f"job-{n}", type="t", queue="q") for n in range(400)], now=NOW)
+        for n in range(400):
+            await driver.alter([Cancel(f"job-{n}")], now=NOW + n * SECOND)
+        [page] = await driver.read(ListJobs(wish=Wish(now=NOW, **wish), first=first, limit=3))
+        assert [job.id for job in page.jobs] == [f"job-{n}" for n in found]
+        assert page.looked_at <= 5 or isinstance(driver, MemoryDriver)
+        await driver.close()
+
+    asyncio.run(play())
+
+
+def test_a_page_of_the_living_is_as_full_as_they_are_many(open_driver: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far they lie behind those that have ended, and without a look at those of other queues."""
+    monkeypatch.setattr(listing, "NEAR", 5)
+
+    async def play() -> None:
+        driver = open_driver()
+        for n in range(60):
+            await driver.enqueue([NewJob(id=f"job-{n}", type="t", queue="ab"[n % 2])], now=NOW)
+        await driver.alter([Cancel(f"job-{n}") for n in range(40, 60)], now=NOW)
+        wish = Wish(now=NOW, kinds=(Kind("queued"),), queues=("a",))
+        [page] = await driver.read(ListJobs(wish=wish, limit=50))
+        assert [job.id for job in page.jobs] == [f"job-{n}" for n in range(38, -1, -2)]
+        assert page.after is None
+        assert page.looked_at <= 5 + 20 or isinstance(driver, MemoryDriver)
+        await driver.close()
+
+    asyncio.run(play())
+
+
 def test_a_clock_that_was_off_for_a_while_hides_no_job(open_driver: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole stretch that lies behind the time asked for is not the end, while fewer than so many jobs do."""
     for name, value in (("SLACK", 20), ("STRETCH", 4), ("SIZES", (2,))):

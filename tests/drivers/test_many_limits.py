@@ -54,23 +54,19 @@ async def recount(driver: Driver, limit: int = 1_000) -> Done:
     return done
 
 
-def by_hand(driver: Driver, statement: str) -> None:
+def by_hand(driver: Driver, statement: str) -> list[tuple[Any, ...]]:
+    """`{}` stands for what is before a table's name."""
     if isinstance(driver, SqliteDriver):
-        driver._writer._connection.execute(statement)
-    else:
-        assert isinstance(driver, PostgresDriver)
-        with Link(driver.place).open() as connection:
-            connection.execute(statement.replace("jobs", f'"{driver.place.schema}".jobs').encode())
+        return list(driver._writer._connection.execute(statement.format("")))
+    assert isinstance(driver, PostgresDriver)
+    with Link(driver.place).open() as connection:
+        found = connection.execute(statement.format(f'"{driver.place.schema}".').encode())
+        return found.fetchall() if found.description else []
 
 
 def meta(driver: Driver) -> dict[str, str]:
     """What the store notes about itself."""
-    if isinstance(driver, SqliteDriver):
-        return {str(key): str(value) for key, value in driver._writer._connection.execute("select key, value from meta")}
-    assert isinstance(driver, PostgresDriver)
-    with Link(driver.place).open() as connection:
-        found = connection.execute(f'select key, value from "{driver.place.schema}".meta'.encode())
-        return {str(key): str(value) for key, value in found.fetchall()}
+    return {str(key): str(value) for key, value in by_hand(driver, "select key, value from {}meta")}
 
 
 def test_what_a_recount_finds_wrong_it_puts_right(driver: Driver) -> None:
@@ -79,7 +75,7 @@ def test_what_a_recount_finds_wrong_it_puts_right(driver: Driver) -> None:
 
     async def go() -> None:
         [name] = await enqueue(driver, 1, limit_keys=("k",))
-        by_hand(driver, "update jobs set limit_keys = '[\"type:other\"]'")
+        by_hand(driver, "update {}jobs set limit_keys = '[\"type:other\"]'")
         assert len(await claim(driver)) == 1
         assert await driver.alter([PutLimit("type:other", 5)], now=NOW) == ["applied"]
         assert await recount(driver) == Done(0)
@@ -227,5 +223,81 @@ def test_who_waited_for_a_limit_that_bars_nobody_now_is_let_through_by_one_claim
             taken += len(await claim(driver, 99, NOW + second * SECOND))
             assert await parked(driver, ids) <= max(13 - 5 * (second + 1), 0)
         assert taken == 13
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("order", ["strict", "fair"])
+def test_who_was_overlooked_is_let_through_in_bites(driver: Driver, monkeypatch: pytest.MonkeyPatch, order: Any) -> None:
+    """A recount says that there are more than it has let through."""
+    monkeypatch.setattr(rules, "UNPARK_BITE", 5)
+
+    async def go() -> None:
+        await driver.alter([PutQueue("default", order=order), PutLimit("key:gpu", 20)], now=NOW)
+        by_hand(driver, "update {}limits set used = 20")
+        ids = await enqueue(driver, 9, limit_keys=("key:gpu",), org_id="o")
+        assert await claim(driver, 99) == []
+        by_hand(driver, "update {}limits set used = 0")
+        assert await parked(driver, ids) == 9
+        assert await recount(driver) == Done(0, more=True)
+        assert await parked(driver, ids) == 4
+        assert len(await claim(driver, 99)) == 5
+
+    asyncio.run(go())
+
+
+def test_who_waits_for_a_permit_that_nobody_held_is_let_through_when_that_is_found(driver: Driver) -> None:
+    """By the recount that finds it, and not only by the next one."""
+
+    async def go() -> None:
+        await driver.alter([PutLimit("key:gpu", 3)], now=NOW)
+        by_hand(driver, "update {}limits set used = 3")
+        ids = await enqueue(driver, 4, limit_keys=("key:gpu",))
+        assert await claim(driver, 99) == []
+        assert await recount(driver) == Done(1, more=True)
+        assert await parked(driver, ids) == 1
+        assert len(await claim(driver, 99)) == 3
+
+    asyncio.run(go())
+
+
+def test_a_recount_forgets_the_turns_of_orgs_that_have_none_ahead(driver: Driver) -> None:
+    """Else a row would stay of every org that ever had a job in a fair queue."""
+
+    async def go() -> None:
+        await driver.alter([PutQueue("default", order="fair")], now=NOW)
+        for org in ("a", "b", "c"):
+            await enqueue(driver, 1, org_id=org)
+        assert len(await claim(driver, 3)) == 3
+        await enqueue(driver, 2, org_id="d")
+        assert len(await claim(driver, 2)) == 2
+        assert by_hand(driver, "select count(*) from {}shares") == [(4,)]
+        await recount(driver)
+        assert by_hand(driver, "select count(*) from {}shares") == [(1,)]
+
+    asyncio.run(go())
+
+
+def test_who_waits_for_more_tokens_than_a_claim_passes_on_is_looked_at_soon(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the claim takes a token itself after that, and the next one comes much later."""
+    monkeypatch.setattr(rules, "UNPARK_BITE", 1)
+
+    async def go() -> None:
+        await driver.alter([PutLimit("key:full", 1), PutLimit("key:rate", 1, per_second=0.01, burst=9.0)], now=NOW)
+        await enqueue(driver, 1, limit_keys=("key:full",))
+        await enqueue(driver, 1, limit_keys=("key:rate",))
+        assert len(await claim(driver, 2)) == 2
+        both = await enqueue(driver, 1, limit_keys=("key:rate", "key:full"))
+        ids = await enqueue(driver, 5, limit_keys=("key:rate",))
+        assert await claim(driver, 9) == []
+        assert await parked(driver, [*both, *ids]) == 6
+        await driver.alter([PutLimit("key:rate", 9, per_second=0.01, burst=9.0)], now=NOW)
+        assert await parked(driver, [*both, *ids]) == 5
+        assert len(await claim(driver, 1)) == 1
+        [at] = await driver.read(NextRefill(queues=("default",), now=NOW))
+        assert at <= NOW + SECOND
+        assert len(await claim(driver, 9, NOW + SECOND)) > 0
 
     asyncio.run(go())

@@ -25,7 +25,6 @@ Row = tuple[Any, ...]
 
 OUT: Final = "copy_out"  # the names under which a store keeps how far it is, as a source
 IN: Final = "copy_in"  # and as a target
-MOVED_TO: Final = "moved_to"
 SAYS: Final = "copy_says"  # what everybody is told who is refused
 MOVED: Final = "this store has moved to "  # what refuses a write says this, and where to
 BUSY: Final = "this store is being "

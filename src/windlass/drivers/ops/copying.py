@@ -16,7 +16,6 @@ from windlass.copy_errors import CopyRefused
 from windlass.core.copying import (
     IN,
     MOVED,
-    MOVED_TO,
     OTHER_COPIER,
     OUT,
     SAYS,
@@ -236,16 +235,12 @@ def move(hand: Hand, was: Mark, mark: Mark, now: Micros, *, abandon: bool) -> Op
     yield hand.ask("update {t}leader set worker_id = null, leader_until = null, epoch = epoch + 1")
     if not (yield from turn(hand, OUT, was, mark, ("writes", MOVED + mark.other))):
         raise CopyRefused(OTHER_COPIER)
-    yield from remember(hand, MOVED_TO, mark.other)
     return True
 
 
 def reopen(hand: Hand, was: Mark) -> Op[bool]:
     """End the mark of a source, so that the store is as it was before."""
-    if not (yield from turn(hand, OUT, was, None, None)):
-        return False
-    yield from remember(hand, MOVED_TO, None)
-    return True
+    return (yield from turn(hand, OUT, was, None, None))
 
 
 def receive(hand: Hand, was: Mark | None, mark: Mark) -> Op[list[str]]:

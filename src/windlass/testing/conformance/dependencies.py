@@ -251,6 +251,18 @@ class DependencyPromises(Suite):
             assert await claimable(t) == [stubborn]
 
     @promise
+    async def test_what_comes_after_a_failure_is_cancelled_with_all_that_comes_after_it(self, t: Trial) -> None:
+        """At once, when they are stored together: nothing is left to a sweep."""
+        parent = await t.running()
+        await t.end(parent, Rejected("no"))
+        child = t.new(after=(parent.id,))
+        grandchild = t.new(after=(child.id,))
+        stubborn = t.new(after=(grandchild.id,), after_rule="continue")
+        await t.driver.enqueue([child, grandchild, stubborn], now=t.now)
+        assert [job.state for job in await t.jobs([child.id, grandchild.id])] == ["cancelled"] * 2
+        assert await claimable(t) == [stubborn.id]
+
+    @promise
     async def test_a_retry_is_not_an_end(self, t: Trial) -> None:
         """Children wait while their parent may still succeed."""
         parent = await t.running(max_attempts=2)

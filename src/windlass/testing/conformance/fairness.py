@@ -168,6 +168,16 @@ class FairnessPromises(Suite):
         assert [job.id for job in await t.claim("q")] == [mine[1]]
 
     @promise
+    async def test_turns_go_on_within_a_claim_that_has_to_look_again(self, t: Trial) -> None:
+        """Where a job had to be parked, the place goes to the org that was offered fewer."""
+        await t.alter(PutQueue("q", order="fair"))
+        await t.alter(PutLimit("key:full", 0))
+        mine = await t.enqueue_all(3, queue="q", org_id="a")
+        await t.enqueue(queue="q", org_id="b", limit_keys=("key:full",))
+        other = await t.enqueue(queue="q", org_id="b")
+        assert [job.id for job in await t.claim("q", limit=3)] == [*mine[:2], other]
+
+    @promise
     async def test_an_org_whose_job_is_let_through_in_a_claim_has_its_weight(self, t: Trial) -> None:
         """None of its jobs was ready when the claim began; what it is charged is what its weight says."""
         await t.alter(PutQueue("q", order="fair"))

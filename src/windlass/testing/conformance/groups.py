@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from windlass.core.alterations import Cancel, CancelGroup, PutGroup, PutLimit, Replay, RetryGroup
+from windlass.core.dependencies import INLINE
 from windlass.core.groups import Progress, progress_of
 from windlass.core.queries import AllEvents, GroupMembers, GroupsById, MembersOf, NewestGroups
 from windlass.core.settle import Failed, Outcome, Rejected, Succeeded
@@ -289,6 +290,21 @@ class GroupPromises(Suite):
         before, after = await row(t, "a"), await row(t, "a2")
         for name in fields:
             assert getattr(after, name) == getattr(before, name) == fields[name], name
+
+    @promise
+    async def test_those_who_were_not_told_yet_wait_for_the_member_that_takes_over(self, t: Trial) -> None:
+        """A group is brought back before all who wait for one of its members heard that it had died."""
+        await start(t, "parallel", "continue", count=1, **CHAIN)
+        ids = await t.enqueue_all(INLINE + 2, after=("a",), queue="other")
+        await run(t, {"a": NO})
+        left = [job.id for job in await t.jobs(ids) if job.state == "queued"]
+        assert len(left) == 2
+        assert await t.alter(RetryGroup("g", (("a", "a2"),))) == "applied"
+        await t.driver.expire(now=t.now, limit=100)
+        assert await t.claim("other") == []
+        assert await run(t, {}) == ["a2"]
+        await t.driver.expire(now=t.now, limit=100)
+        assert sorted(job.id for job in await t.claim("other")) == sorted(left)
 
     @promise
     async def test_a_retry_that_fails_again_stops_again(self, t: Trial) -> None:

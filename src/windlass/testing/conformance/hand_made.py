@@ -13,6 +13,7 @@ import pytest
 from windlass.clock import LAST_INSTANT, moment
 from windlass.core.alterations import (
     Cancel,
+    ChangeWebhook,
     Move,
     MoveBeside,
     PingWebhook,
@@ -24,16 +25,18 @@ from windlass.core.alterations import (
     SetPriority,
 )
 from windlass.core.counters import MOST_COUNTED
-from windlass.core.duties import Done, Duty, FanOut, Prune, RecountLimits, SampleQueues
-from windlass.core.events import PING
+from windlass.core.duties import Done, Duty, FanOut, ForgetEvents, Prune, RecountLimits, SampleQueues
+from windlass.core.events import DEAD, PING
 from windlass.core.positions import FURTHEST
 from windlass.core.queries import AllTemplates, AllWebhooks, AllWorkers, DeliveriesOf, LimitUses, SamplesSince
 from windlass.core.schedules import firing as rule
 from windlass.core.settle import Failed, Rejected
 from windlass.drivers.protocol import Driver
 from windlass.drivers.values import JobQuery
+from windlass.testing.conformance.events import hook
 from windlass.testing.conformance.schedules import HOUR, made, schedule, stored
 from windlass.testing.conformance.trial import MINUTE, Suite, Trial, promise
+from windlass.testing.conformance.webhooks import happened
 from windlass.types import NewGroup
 
 NOT_EVEN_READ = re.compile(r"syntax error|no such (table|column|function)|(relation|column|function) .* does not exist")
@@ -334,6 +337,18 @@ class HandMadePromises(Suite):
                     f"update jobs set {column} = {instant} where id = '{job_id}'",  # noqa: S608
                 )
         assert [job.id for job in await t.claim()] == [job_id]
+
+    @promise
+    async def test_no_row_of_a_delivery_outlives_its_event(self, t: Trial) -> None:
+        """Nobody would ever delete it."""
+        await t.alter(hook("h", events=(DEAD,)))
+        await happened(t)
+        assert await t.maintain(FanOut()) == Done(1)
+        [sent] = await t.driver.read(DeliveriesOf(webhook_id="h"))
+        await t.alter(ChangeWebhook(webhook_id="h", enabled=False))
+        assert await t.maintain(ForgetEvents(keep=0)) == Done(1)
+        for table in ("outbox", "deliveries"):
+            assert len(self.sql(t.driver, f"select event_id from {table} where event_id = {sent.event_id}")) == 0  # noqa: S608
 
     @promise
     async def test_rows_beside_the_jobs_that_cannot_be_read_stop_nobody(self, t: Trial) -> None:

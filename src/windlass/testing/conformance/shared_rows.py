@@ -201,6 +201,24 @@ class SharedRowPromises(Suite):
         await t.alter(PutLimit("a", None))
         assert [job.id for job in await t.claim()] == ids[1:]
 
+    @promise
+    async def test_what_a_claim_has_taken_counts_when_it_passes_a_permit_on(self, t: Trial) -> None:
+        """A job that was let through to a permit, and has to wait for another one, leaves its place to the next one, but
+        not those of jobs that the same claim has taken before it."""
+        await t.alter(PutLimit("key:k", 3))
+        await t.alter(PutLimit("key:full", 1))
+        await t.running(limit_keys=("key:full",))
+        held = [await t.running(limit_keys=("key:k",)) for _ in range(3)]
+        both = await t.enqueue(limit_keys=("key:k", "key:full"))
+        waiting = await t.enqueue_all(3, limit_keys=("key:k",))
+        assert await t.claim() == []
+        await t.ack(held[0])  # lets the one through that finds the other key full
+        await t.ack(held[1])
+        first = await t.enqueue(limit_keys=("key:k",), priority=1)
+        assert [job.id for job in await t.claim()] == [first, waiting[0]]
+        assert {limit.key: limit.used for limit in (await t.driver.read(AllLimits()))} == {"key:k": 3, "key:full": 1}
+        assert [job.parked_on for job in await t.jobs([both, *waiting[1:]])] == ["key:full", "key:k", "key:k"]
+
     # --------------------------------------------------------------------------------------------------------- outbox
 
     @promise
