@@ -10,6 +10,7 @@ import pytest
 from windlass import Windlass
 from windlass.drivers import open_driver
 from windlass.drivers.copying import open_end
+from windlass.drivers.memory import MemoryDriver
 from windlass.errors import UnknownStore
 from windlass.runlogs import root_of
 from windlass.urls import file_of, url_of_file
@@ -56,3 +57,7 @@ def test_what_may_mean_two_files_is_refused_and_none_is_made(
     with pytest.raises(UnknownStore, match=r"sqlite:///"):
         open_driver(url)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_driver_of_ones_own_has_a_url_of_ones_own() -> None:
+    assert Windlass("custom://here", driver=MemoryDriver()).client.url == "custom://here"

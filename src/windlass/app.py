@@ -77,7 +77,7 @@ class Windlass(Translates):
         self, url: str | None = None, *, driver: Driver | None = None, clock: Clock | None = None,
         random: Random | None = None, **settings: Unpack[SettingsOptions],
     ) -> None:  # fmt: skip
-        if url not in (None, ""):
+        if driver is None and url not in (None, ""):
             check_url(url)
         url = url or os.environ.get("WINDLASS_URL") or DEFAULT_URL
         self.client: Client = Client(url, settings_from(settings), driver=driver, clock=clock, random=random)

@@ -84,13 +84,21 @@ def test_the_first_page_names_the_store_that_it_shows(tmp_path: Path) -> None:
 
 def test_a_file_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert lesson("sqlite:///e.db").url == f'"sqlite:///{tmp_path}/e.db"'
+    assert f'app = Windlass("sqlite:///{tmp_path}/e.db")' in lesson("sqlite:///e.db", "windlass").program
+
+
+def test_a_schema_of_its_own_is_named_with_the_store() -> None:
+    assert 'app = Windlass("postgresql://db/shop", schema="bakery")' in lesson("postgresql://db/shop", "bakery").program
+    assert 'app = Windlass("postgresql://db/shop")' in lesson("postgresql://db/shop", "windlass").program
+    export = lesson("postgresql://shop:hunter2@db/shop", "bakery").export
+    assert export is not None
+    assert export.endswith(" WINDLASS_SCHEMA=bakery")
 
 
 @pytest.mark.parametrize("url", ["postgresql://shop:hunter2@db/shop", "postgresql://db/shop?password=hunter2"])
 def test_the_first_page_tells_no_password(url: str) -> None:
-    found = lesson(url)
-    assert found.url is None
+    found = lesson(url, "windlass")
+    assert "hunter2" not in found.program
     assert found.export is not None
     assert found.export.startswith("export WINDLASS_URL=")
     assert "hunter2" not in found.export
@@ -161,9 +169,11 @@ async def test_a_job_that_was_rejected_is_offered_with_other_arguments(desk: Des
     form = html.unescape((await client.get(f"/jobs/new?like={ids[0]}")).text)
     assert '"order": -1' in form
     assert 'value="pay"' in form
-    revealed = html.unescape((await client.get(f"/jobs/new?like={ids[1]}")).text)
-    assert '"order": -1' in revealed
-    assert "***" not in revealed
+    form = html.unescape((await client.get(f"/jobs/new?like={ids[1]}")).text)
+    assert "hunter2" not in form, "nobody asked to see it"
+    assert f'href="/jobs/new?like={ids[1]}&reveal=1"' in form
+    revealed = html.unescape((await client.get(f"/jobs/new?like={ids[1]}&reveal=1")).text)
+    assert '"api_key": "hunter2"' in revealed
 
 
 @on_a_desk
@@ -187,9 +197,10 @@ def test_what_is_hidden_is_not_copied_into_a_form() -> None:
 
         async with desk.app, desk.client() as client:
             job = await pay.enqueue(7, api_key="hunter2")
-            form = html.unescape((await client.get(f"/jobs/new?like={job.id}")).text)
-            assert "hunter2" not in form
-            assert '"order"' not in form
-            assert "are hidden" in form
+            for asked in ("", "&reveal=1"):
+                form = html.unescape((await client.get(f"/jobs/new?like={job.id}{asked}")).text)
+                assert "hunter2" not in form
+                assert '"order"' not in form
+                assert "are hidden" in form
 
     asyncio.run(main())

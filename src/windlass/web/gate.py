@@ -81,7 +81,10 @@ class UnknownHost(Trouble):
 
     def __init__(self, host: str) -> None:
         name = _without_port(host)
-        asked = shown(name if len(name) <= _NAME else f"{name[:_NAME]}…") if name else "without a name"
+        if not name:
+            super().__init__(421, "unknown-host", "the request does not say by which name it asks for this server")
+            return
+        asked = shown(name if len(name) <= _NAME else f"{name[:_NAME]}…")
         super().__init__(421, "unknown-host", f"this server does not go by {asked}; whoever runs it can add a name: {ADD}")
 
 

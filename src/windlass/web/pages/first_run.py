@@ -9,42 +9,46 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.config import Settings
 from windlass.urls import file_of, redacted, scheme_of, url_of_file
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """`url`: what the program names; None: it reads $WINDLASS_URL, which `export` sets as far as we may tell. `alone`: only
-    the program that serves us reaches this store."""
+    """`program`: the file to save. `export`: what its environment must say before, as far as we may tell. `alone`: only the
+    program that serves us reaches this store."""
 
-    url: str | None
-    export: str | None
-    alone: bool
-
-    @property
-    def program(self) -> str:
-        """The same as the page shows in colours."""
-        return PROGRAM.format(self.url or "")
+    program: str = ""
+    export: str | None = None
+    alone: bool = False
 
 
 PROGRAM: Final = """\
 from windlass import Windlass
 
-app = Windlass({})
+app = {}
 
 
 @app.task(queue="mail")
 async def send_email(to: str) -> None:
     ...
 """
+FROM_ENVIRONMENT: Final = "Windlass()  # $WINDLASS_URL"
 
 
-def lesson(url: str) -> Lesson:
+def lesson(url: str, schema: str) -> Lesson:
     """Never with a password. A file by its whole path: the reader may sit in another directory than the server."""
     if scheme_of(url) == "memory":
-        return Lesson(url=None, export=None, alone=True)
+        return Lesson(alone=True)
     path = file_of(url)
     named = url if path is None else url_of_file(os.path.abspath(path))
+    other = None if path is not None or schema == Settings.schema else schema
     shown = redacted(named)
     if shown != named:
-        return Lesson(url=None, export=f"export WINDLASS_URL={shlex.quote(shown)}", alone=False)
-    return Lesson(url=msgspec.json.encode(named).decode(), export=None, alone=False)
+        also = "" if other is None else f" WINDLASS_SCHEMA={shlex.quote(other)}"
+        return Lesson(program=PROGRAM.format(FROM_ENVIRONMENT), export=f"export WINDLASS_URL={shlex.quote(shown)}{also}")
+    said = [_quoted(named), *(() if other is None else (f"schema={_quoted(other)}",))]
+    return Lesson(program=PROGRAM.format(f"Windlass({', '.join(said)})"))
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()

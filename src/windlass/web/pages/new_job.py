@@ -28,17 +28,21 @@ class Like(Struct, frozen=True, kw_only=True):
     """`like`: a job whose arguments are to be changed, or used once more."""
 
     like: str = ""
+    reveal: bool = False  # copy what is hidden too, for those who may see it
 
 
 async def show(request: Request[Like, None]) -> Page:
     if not request.query.like or not request.principal.may("read"):
         return await _page(request, Form(), "")
-    job = (await request.admin.job(request.query.like, reveal=request.reveal)).job
+    reveal = request.query.reveal and request.principal.may("read:payload")
+    job = (await request.admin.job(request.query.like, reveal=reveal)).job
     params = "" if job.redacted or job.payload is None else pretty(job.payload)  # stars would be enqueued as they stand
-    return await _page(request, Form(type=job.type, queue=job.queue, params=params), "", hidden=job.redacted)
+    return await _page(
+        request, Form(type=job.type, queue=job.queue, params=params), "", hidden=job.id if job.redacted else ""
+    )
 
 
-async def _page(request: Request[Any, Any], form: Form, error: str, *, hidden: bool = False) -> Page:
+async def _page(request: Request[Any, Any], form: Form, error: str, *, hidden: str = "") -> Page:
     sees_all = request.principal.may("read") and not is_narrow(request.principal)
     known = sorted(request.admin.tasks or ()) or (await request.admin.types() if sees_all else ())
     shown = {"form": form, "error": error, "tasks": known, "hidden": hidden}

@@ -54,10 +54,11 @@ class Sure(Struct, frozen=True, kw_only=True):
 
 async def page(request: Request[Any, Any], template: str, here: str, shown: Mapping[str, Any], status: int = 200) -> Page:
     """`here` is the line of the navigation that is lit."""
+    client = request.app.client
     frame = {
-        "now": moment(request.app.client.now()), "zone": zone_of(request), "theme": theme_of(request), "here": here,
+        "now": moment(client.now()), "zone": zone_of(request), "theme": theme_of(request), "here": here,
         "said": said(request.query), "live": None, "signed_in": signed_in(request),
-        "store": store_of(request.app.client.url), "lesson": lesson(request.app.client.url), **await beside(request),
+        "store": store_of(client.url), "lesson": lesson(client.url, client.settings.schema), **await beside(request),
     }  # fmt: skip
     return Page(template, {**frame, **shown}, status)
 
