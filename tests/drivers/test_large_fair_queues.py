@@ -237,6 +237,23 @@ def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None
 
 
 @pytest.mark.usefixtures("small")
+def test_who_lost_a_turn_behind_the_leader_is_found_when_it_has_been_everywhere(store: Store) -> None:
+    driver = store.driver
+
+    async def go() -> None:
+        await driver.alter([PutQueue("default", order="fair")], now=NOW)
+        first = [(await enqueue(driver, 20))[0], (await enqueue(driver, 20, run_at=NOW + SECOND))[0]]
+        assert (await recount(driver)).more
+        await recounts(driver)
+        for job_id in first:
+            store.take_turn(job_id)
+        await recounts(driver)
+        assert store.without_turn() == 0
+
+    asyncio.run(go())
+
+
+@pytest.mark.usefixtures("small")
 def test_who_has_a_turn_keeps_it_while_the_leader_looks_for_those_who_have_none(store: Store) -> None:
     """In a queue that was strict for a moment, of whose jobs most had not lost theirs."""
     driver = store.driver
