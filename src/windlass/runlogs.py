@@ -64,7 +64,7 @@ def _place(url: str) -> str:
     found = _PARTS.fullmatch(url.partition(":")[2].removeprefix("//"))
     assert found is not None, "every text has this form"
     hosts, path, query = found.groups(default="")
-    told = sorted(unquote(one) for one in query.split("&") if one.partition("=")[0] in WHERE)
+    told = sorted(one for one in query.split("&") if one.partition("=")[0] in WHERE)  # as written: so it always was
     return "&".join([f"{hosts.lower()}{path}", *told])
 
 

@@ -250,7 +250,20 @@ def test_what_a_query_asks_for_is_not_taken_for_the_place_of_the_server() -> Non
     assert place("db?host=/run/one&application_name=a") == place("db?host=/run/one&application_name=b")
     assert place("db?host=/run/one&password=a/b") == place("v@db?password=c&host=/run/one")
     assert place("db?host=/run/one") != place("db?host=/run/two")
-    assert place("?host=%2Frun%2Fone&dbname=jobs") == place("?dbname=jobs&host=/run/one")
+    assert place("?host=%2Frun%2Fone&dbname=jobs") == place("?dbname=jobs&host=%2Frun%2Fone")
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgresql:///shop?host=%2Fvar%2Frun%2Fpostgresql", "13abdd79"),
+        ("postgresql:///shop?host=/var/run/postgresql", "7b196468"),
+        ("postgresql://%2Frun%2Fpg/shop?dbname=a%20b", "1a60f1da"),
+    ],
+)
+def test_logs_stay_where_the_logs_of_earlier_versions_are(url: str, name: str) -> None:
+    """Of whoever did not choose their root: it follows from the URL, as it is written."""
+    assert root_of(Settings(), url) == Path("windlass-logs") / name
 
 
 def test_logs_are_their_owners_alone_as_the_store_is(tmp_path: Path) -> None:
