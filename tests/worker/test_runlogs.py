@@ -483,6 +483,17 @@ def test_whose_logs_are_in_a_root_is_said_before_there_are_any_and_heard_before_
     assert not log.exists()
 
 
+def test_a_worker_leaves_the_mark_when_it_starts_also_one_that_ends_at_once(tmp_path: Path) -> None:
+    async def drains(stage: Stage) -> None:
+        @stage.app.task
+        async def quiet() -> None: ...
+
+        await stage.drain()
+        assert [path.name[:16] for path in files(tmp_path / "logs")] == [".windlass-store-"]
+
+    on_stage(f"sqlite:///{tmp_path}/shop.db", drains, log_root=str(tmp_path / "logs"))
+
+
 def test_a_store_without_a_name_waits_before_it_removes_anything_in_a_chosen_root(tmp_path: Path) -> None:
     """A store in memory leaves no mark that tells how long it has been here."""
     log = old_log(tmp_path)
