@@ -64,7 +64,7 @@ def _place(url: str) -> str:
     found = _PARTS.fullmatch(url.partition(":")[2].removeprefix("//"))
     assert found is not None, "every text has this form"
     hosts, path, query = found.groups(default="")
-    told = sorted(unquote(one) for one in query.split("&") if one.partition("=")[0] in WHERE)
+    told = sorted(one for one in query.split("&") if one.partition("=")[0] in WHERE)  # as written: so it always was
     return "&".join([f"{hosts.lower()}{path}", *told])
 
 
@@ -118,7 +118,8 @@ class RunLogs:
     def __init__(self, root: Path | None, limit: int, *, chosen: bool = False) -> None:
         self.root: Final = None if root is None else root.absolute()  # wherever a handler may go
         self.chosen: Final = chosen and root is not None
-        self.owner: Owner | None = None  # once it is known
+        self.owner: Owner | None = None  # also where the store has no name, since nobody else can open it
+        self.owner_known = False
         self._limit = limit
         self._lock = threading.Lock()
         self._complained = False
@@ -130,7 +131,7 @@ class RunLogs:
         path = log_path(job_id, attempt_no, claimed_at)
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._mark(self.root)
+            self._mark()
             return RunLog(self.root / path, path, self._limit)
         except OSError as error:
             with self._lock:
@@ -139,15 +140,26 @@ class RunLogs:
                 self._complained = True
             return None
 
-    def _mark(self, root: Path) -> None:
-        if self.chosen and self.owner is not None and not (mark := root / self.owner.mark).exists():
-            mark.write_text(f"Here are logs of runs of {self.owner.where}\n", "utf-8")
+    @property
+    def mark(self) -> Path | None:
+        """What says whose logs are in a root that somebody has chosen, once it is known."""
+        return None if self.root is None or not self.chosen or self.owner is None else self.root / self.owner.mark
+
+    def place_mark(self) -> None:
+        """Before there is a log: what an earlier version has left there without a mark is somebody's, too."""
+        if self.root is not None and self.mark is not None:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._mark()
+
+    def _mark(self) -> None:
+        if self.mark is not None and self.owner is not None and not self.mark.exists():
+            self.mark.write_text(f"Here are logs of runs of {self.owner.where}\n", "utf-8")
 
     def others(self) -> list[Path]:
-        """The marks of other stores in this root."""
-        if self.root is None or not self.chosen:
+        """The marks of other stores in this root. To be asked once the owner is known."""
+        if self.root is None or not self.chosen or not self.owner_known:
             return []
-        own = None if self.owner is None else self.owner.mark
+        own = None if self.mark is None else self.mark.name
         return sorted(path for path in self.root.glob(f"{OWNER}*") if path.name != own)
 
 

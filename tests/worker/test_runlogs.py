@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ from windlass.client import Client
 from windlass.clock import SECOND
 from windlass.config import Settings, settings_from
 from windlass.core.alterations import Delete
+from windlass.errors import InvalidInput, StoreUnreachable
 from windlass.runlogs import RunLog, below, job_of, log_path, root_of
+from windlass.testing.faulty import away
 from windlass.worker.logkeeping import LogKeeping, know_owner
 
 from . import isolated
@@ -250,7 +253,20 @@ def test_what_a_query_asks_for_is_not_taken_for_the_place_of_the_server() -> Non
     assert place("db?host=/run/one&application_name=a") == place("db?host=/run/one&application_name=b")
     assert place("db?host=/run/one&password=a/b") == place("v@db?password=c&host=/run/one")
     assert place("db?host=/run/one") != place("db?host=/run/two")
-    assert place("?host=%2Frun%2Fone&dbname=jobs") == place("?dbname=jobs&host=/run/one")
+    assert place("?host=%2Frun%2Fone&dbname=jobs") == place("?dbname=jobs&host=%2Frun%2Fone")
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgresql:///shop?host=%2Fvar%2Frun%2Fpostgresql", "13abdd79"),
+        ("postgresql:///shop?host=/var/run/postgresql", "7b196468"),
+        ("postgresql://%2Frun%2Fpg/shop?dbname=a%20b", "1a60f1da"),
+    ],
+)
+def test_logs_stay_where_the_logs_of_earlier_versions_are(url: str, name: str) -> None:
+    """Of whoever did not choose their root: it follows from the URL, as it is written."""
+    assert root_of(Settings(), url) == Path("windlass-logs") / name
 
 
 def test_logs_are_their_owners_alone_as_the_store_is(tmp_path: Path) -> None:
@@ -365,8 +381,8 @@ def test_two_stores_in_one_log_root_remove_nothing_of_each_other(tmp_path: Path,
     stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("shop", "bakery")]
     for url in stores:
         on_stage(url, writes, log_root=str(root))
-    for log in logs:
-        os.utime(log, (0, 0))
+    for old in (*logs, *root.glob(".windlass-store-*")):
+        os.utime(old, (0, 0))
     for url in stores:
         on_stage(url, looks, log_root=str(root))
     assert [log.exists() for log in logs] == [True, True]
@@ -378,6 +394,129 @@ def test_two_stores_in_one_log_root_remove_nothing_of_each_other(tmp_path: Path,
             mark.unlink()  # it is no more
     on_stage(stores[0], looks, log_root=str(root))
     assert [log.exists() for log in logs] == [True, False]
+
+
+def old_log(root: Path) -> Path:
+    (root / "2001-01-01").mkdir(parents=True, exist_ok=True)
+    log = root / "2001-01-01" / "gone.1.log"
+    log.touch()
+    os.utime(log, (0, 0))
+    return log
+
+
+def age_marks(root: Path) -> None:
+    for mark in root.glob(".windlass-store-*"):
+        os.utime(mark, (0, 0))
+
+
+def test_a_store_that_did_not_say_its_name_at_first_is_asked_again(tmp_path: Path) -> None:
+    """Its own mark was taken for another store's as long as the worker lived, and no log was removed. Until the name is
+    known nothing is removed: whose logs these are cannot be told."""
+    root = tmp_path / "logs"
+
+    async def plays(stage: Stage) -> None:
+        client: Client = stage.app.client
+        await know_owner(client)
+        age_marks(root)
+        log = old_log(root)
+        client._run_logs = None  # as another worker of this store begins
+
+        async def away_for_now(call: Any, args: Any) -> Any:
+            raise away()
+
+        stage.store.faults["read"] = away_for_now
+        await know_owner(client)
+        keeping = LogKeeping(client, root)
+        with pytest.raises(StoreUnreachable):
+            await keeping.tick()
+        assert log.exists()
+        del stage.store.faults["read"]
+        assert await keeping.tick() < SECOND
+        assert not log.exists()
+
+    on_stage(f"sqlite:///{tmp_path}/shop.db", plays, log_root=str(root))
+
+
+def test_a_store_that_cannot_say_its_name_removes_nothing_and_ends_no_worker(tmp_path: Path) -> None:
+    """Behind a server of an older version."""
+    root = tmp_path / "logs"
+
+    async def plays(stage: Stage) -> None:
+        async def older(call: Any, args: Any) -> Any:
+            raise InvalidInput("query", "StoreId is not known to this store")
+
+        stage.store.faults["read"] = older
+        await know_owner(stage.app.client)
+        log = old_log(root)
+        assert await LogKeeping(stage.app.client, root).tick() == 3_600 * SECOND
+        assert log.exists()
+
+    on_stage(f"sqlite:///{tmp_path}/shop.db", plays, log_root=str(root))
+
+
+def test_whose_logs_are_in_a_root_is_said_before_there_are_any_and_heard_before_any_is_removed(tmp_path: Path) -> None:
+    """Two stores whose workers are replaced by this version one after the other: neither had left a mark, and the first
+    took the logs of the second for those of jobs that are gone."""
+    root = tmp_path / "logs"
+    log = old_log(root)
+
+    async def begins(stage: Stage) -> None:
+        await know_owner(stage.app.client)
+        keeping = LogKeeping(stage.app.client, root)
+        assert await keeping.tick() == 3_600 * SECOND
+
+    async def looks(stage: Stage) -> None:
+        await know_owner(stage.app.client)
+        await LogKeeping(stage.app.client, root).tick()
+
+    stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("shop", "bakery")]
+    on_stage(stores[0], begins, log_root=str(root))
+    on_stage(stores[0], begins, log_root=str(root))  # started again within the hour
+    assert log.exists()
+    assert [mark.read_text().rpartition("/")[2] for mark in root.glob(".windlass-store-*")] == ["shop.db\n"]
+    on_stage(stores[1], begins, log_root=str(root))
+    age_marks(root)
+    on_stage(stores[0], looks, log_root=str(root))
+    assert log.exists(), "the other has left its mark"
+    next(mark for mark in root.glob(".windlass-store-*") if "bakery" in mark.read_text()).unlink()
+    on_stage(stores[0], looks, log_root=str(root))
+    assert not log.exists()
+
+
+def test_a_worker_leaves_the_mark_when_it_starts_also_one_that_ends_at_once(tmp_path: Path) -> None:
+    async def drains(stage: Stage) -> None:
+        @stage.app.task
+        async def quiet() -> None: ...
+
+        await stage.drain()
+        assert [path.name[:16] for path in files(tmp_path / "logs")] == [".windlass-store-"]
+
+    on_stage(f"sqlite:///{tmp_path}/shop.db", drains, log_root=str(tmp_path / "logs"))
+
+
+def test_a_store_without_a_name_waits_before_it_removes_anything_in_a_chosen_root(tmp_path: Path) -> None:
+    """A store in memory leaves no mark that tells how long it has been here."""
+    log = old_log(tmp_path)
+
+    async def looks(stage: Stage) -> None:
+        keeping = LogKeeping(stage.app.client, tmp_path)
+        assert await keeping.tick() == 3_600 * SECOND
+        assert log.exists()
+        keeping._begun = 0
+        assert await keeping.tick() < SECOND
+        assert not log.exists()
+
+    on_stage("memory://", looks, log_root=str(tmp_path))
+
+
+def test_a_root_that_cannot_be_marked_ends_no_worker_and_nothing_is_removed_there(tmp_path: Path) -> None:
+    (tmp_path / "root").write_text("a file, not a directory")
+
+    async def looks(stage: Stage) -> None:
+        await know_owner(stage.app.client)
+        assert await LogKeeping(stage.app.client, tmp_path / "root").tick() == 3_600 * SECOND
+
+    on_stage(f"sqlite:///{tmp_path}/shop.db", looks, log_root=str(tmp_path / "root"))
 
 
 def test_a_worker_sees_to_it_by_itself(tmp_path: Path) -> None:
@@ -422,6 +561,42 @@ def test_a_disk_that_answers_late_ends_no_worker(tmp_path: Path, monkeypatch: py
         assert not log.exists()
 
     on_ground(tmp_path, play)
+
+
+@pytest.mark.parametrize("hangs", ["looking for marks", "removing"])
+def test_a_disk_that_does_not_answer_holds_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs: str) -> None:
+    """Each tick that was given up held one more, until handlers had none."""
+
+    async def play(ground: Ground) -> None:
+        root = tmp_path / "logs"
+        client: Client = isolated.app.client
+        await know_owner(client)
+        age_marks(root)
+        log = old_log(root)
+        answers, calls = threading.Event(), list[object]()
+        place, name = (Path, "glob") if hangs == "looking for marks" else (os, "unlink")
+        there = getattr(place, name)
+
+        def late(*args: object, **kwargs: object) -> object:
+            calls.append(args)
+            answers.wait()
+            return there(*args, **kwargs)
+
+        monkeypatch.setattr(place, name, late)
+        keeping = LogKeeping(client, root)
+        try:
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await keeping.tick()
+            assert len(calls) == 1
+        finally:
+            answers.set()
+        while await keeping.tick() < SECOND:
+            pass
+        assert not log.exists()
+
+    on_ground(tmp_path, play, log_root=str(tmp_path / "logs"))
 
 
 def test_keeping_logs_where_there_are_none_does_nothing(tmp_path: Path) -> None:

@@ -128,7 +128,8 @@ class LimitUses(Query[LimitUse], frozen=True, kw_only=True):
 
 class NextRefill(Query[Micros], frozen=True, kw_only=True):
     """When a claim of these queues may find a token that is missing now, if jobs of theirs are due that wait for one: one
-    instant, or none. With `types`, what others are parked for does not count."""
+    instant, or none. With `types`, what others are parked for does not count; but the rates over a queue and over all count
+    while anything at all is due there, since nothing tells the first job of a type without going through the queue."""
 
     queues: tuple[str, ...]
     now: Micros
