@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.soundness import assert_sound
@@ -32,7 +33,7 @@ from windlass.drivers.ops import duties, retention
 from windlass.drivers.postgres import keys, leases, linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.statement import Op
+from windlass.drivers.statement import Op, Statement
 from windlass.drivers.values import Enqueued, Renewal
 from windlass.errors import InvalidInput
 from windlass.types import NewJob
@@ -84,6 +85,28 @@ def test_two_who_enqueue_the_same_keys_in_another_order_do_not_wait_in_a_ring(st
     for outcome in stage.every(lambda: {"one": ask_for(*one), "two": ask_for(*two)}):
         assert {answer.id for answer in outcome["one"]} == {answer.id for answer in outcome["two"]}, outcome
         check(stage, outcome)
+
+
+def test_a_batch_asks_once_whose_its_keys_are_however_many_are_taken(stage: Stage) -> None:
+    """It holds keys meanwhile that others wait for."""
+    batch = [new(idempotency_scope="s", idempotency_key=f"k{n}") for n in range(9)]
+    enqueue(stage, *batch[:8])
+    said: list[Statement] = []
+
+    def heard() -> Op[list[Enqueued]]:
+        op = keys.enqueue([*batch[:4], *(replace(job, id=f"{job.id}-2") for job in batch[4:])], NOW)
+        answer: Any = None
+        while True:
+            try:
+                said.append(op.send(answer))
+            except StopIteration as end:
+                return list(end.value)
+            answer = yield said[-1]
+
+    told = stage.do(heard())
+    assert [answer.id for answer in told] == [*(job.id for job in batch[:8]), f"{batch[8].id}-2"]
+    assert [answer.existed for answer in told] == [True] * 8 + [False]
+    assert sum("held.key = asked.key" in statement.sql for statement in said) == 1
 
 
 def test_two_who_replace_the_same_jobs_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
