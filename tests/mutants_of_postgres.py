@@ -180,7 +180,7 @@ POSTGRES: list[Planted] = [
     ("pg keys: one's own first try is not known again", PG + "enqueueing.py",
      "                if not found:  # else it was", "                if told:  # else it was", ("commits",)),
     ("pg keys: a job that comes again under its own id is an error", PG + "keys.py",
-     "                own = job not in free and (yield from has_its_key(job, now))", "                own = False", ("promises: own_id",)),
+     "            own = key not in mine and named.get(key) == job.id", "            own = False", ("promises: own_id",)),
     ("pg keys: what nobody can say is answered as stored", PG + "keys.py",
      "        else:\n            return None\n", "        else:\n            answers.append(Enqueued(job.id))\n", ("commits",)),
     ("pg keys: somebody else's key is an error", PG + "jobs.py",

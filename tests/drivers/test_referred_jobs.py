@@ -72,8 +72,8 @@ async def left(driver: Driver, ids: list[str]) -> list[str]:
     return [job.id for job in await driver.get(ids) if job is not None]
 
 
-def refer(say: Say, ids: list[str], rule: str = "") -> None:
-    say(f"create table orders (job bigint constraint of_job references {{jobs}} (seq) {rule})")
+def refer(say: Say, ids: list[str], rule: str = "", column: str = "bigint") -> None:
+    say(f"create table orders (job {column} constraint of_job references {{jobs}} (seq) {rule})")
     for name in ids:
         say(f"insert into orders select seq from {{jobs}} where id = '{name}'")
 
@@ -103,6 +103,48 @@ def test_a_foreign_key_that_says_what_becomes_of_its_rows_keeps_nothing(store: t
     async def go() -> None:
         ids = await ended(driver, 3)
         refer(say, ids[:1], rule)
+        assert await swept(driver, limit=9) == [Done(3)]
+
+    asyncio.run(go())
+
+
+SETS_DEFAULT = "on delete set default deferrable initially deferred"
+
+
+@pytest.mark.parametrize(
+    ("column", "rule", "why"),
+    [
+        ("bigint default 999999", SETS_DEFAULT, "foreign key"),
+        ("bigint default 999999", "on delete set default", "foreign key"),
+        ("bigint not null", "on delete set null", "null"),
+        ("bigint not null", "on delete set default", "null"),
+        ("bigint check (job is not null)", "on delete set null", "check"),
+    ],
+)
+def test_a_foreign_key_whose_word_cannot_be_kept_keeps_its_job_and_no_other(
+    store: tuple[Driver, Say], column: str, rule: str, why: str
+) -> None:
+    driver, say = store
+
+    async def go() -> None:
+        ids = await ended(driver, 5)
+        refer(say, [ids[1]], rule, column)
+        bites = await swept(driver, limit=2)
+        assert sum(done.rows for done in bites) == 4
+        assert any(why in done.refused.lower() for done in bites)
+        assert await left(driver, ids) == [ids[1]]
+        assert await driver.alter([Delete(ids[1])], now=NOW) == ["referred"]
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("column", ["bigint", "bigint default null", "bigint default NULL"])
+def test_a_foreign_key_whose_default_is_none_keeps_nothing(store: tuple[Driver, Say], column: str) -> None:
+    driver, say = store
+
+    async def go() -> None:
+        ids = await ended(driver, 3)
+        refer(say, ids[:1], SETS_DEFAULT, column)
         assert await swept(driver, limit=9) == [Done(3)]
 
     asyncio.run(go())

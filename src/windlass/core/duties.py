@@ -129,7 +129,8 @@ class ForgetEvents(Named, frozen=True, kw_only=True):
 
 class TellDependants(Named, frozen=True, kw_only=True):
     """Tell jobs that wait for others what ended jobs still owe them, as a sweep does, but take no lease back. At most
-    `limit` such words; `Done.rows` are those told. What somebody else holds is left to the next."""
+    `limit` such words; `Done.rows` are those told. What somebody else holds is left to the next, and with it, perhaps, what
+    comes behind."""
 
     limit: int = SWEPT
 

@@ -74,8 +74,9 @@ class Sweeper:
             self._stats.recovered += await recover_lapsed(self._client)
 
     async def pay(self) -> None:
-        """All that ended jobs owe to those that wait for them, because it did not fit into the transaction of their end:
-        for who drains, and would be gone before the next sweep. Whatever the clock says: no lease is judged by it."""
+        """What ended jobs owe to those that wait for them, because it did not fit into the transaction of their end: for
+        who drains, and would be gone before the next sweep. Whatever the clock says: no lease is judged by it. What
+        somebody else holds, and perhaps what comes behind it, is left to a sweep, of theirs or of any other worker."""
         client = self._client
         try:
             while (done := await client.driver.maintain(TellDependants(), epoch=None, now=client.now())) and done.more:

@@ -6,9 +6,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.soundness import assert_sound
@@ -28,11 +29,13 @@ from windlass.core.alterations import (
 from windlass.core.duties import Done, Prune
 from windlass.core.settle import Execution, Failed, Rejected, Released, Succeeded
 from windlass.core.settle import settle as decide
-from windlass.drivers.ops import duties, retention
+from windlass.drivers.ops import duties, people, retention
 from windlass.drivers.postgres import keys, leases, linking, settlement
+from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import Link
-from windlass.drivers.statement import Op
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.statement import Op, T
 from windlass.drivers.values import Enqueued, Renewal
 from windlass.errors import InvalidInput
 from windlass.types import NewJob
@@ -42,6 +45,18 @@ KEEP_NOTHING = Prune(succeeded=0, cancelled=0, dead=0, limit=10)
 
 def ask_for(*jobs: NewJob) -> Op[list[Enqueued]]:
     return (yield from transaction(keys.enqueue(jobs, NOW)))
+
+
+def heard(op: Op[T], said: list[str]) -> Op[T]:
+    """The same operation; what it says is written down."""
+    answer: Any = None
+    while True:
+        try:
+            statement = op.send(answer)
+        except StopIteration as end:
+            return cast("T", end.value)
+        said.append(statement.sql)
+        answer = yield statement
 
 
 def prune(now: int = NOW) -> Op[int]:
@@ -84,6 +99,18 @@ def test_two_who_enqueue_the_same_keys_in_another_order_do_not_wait_in_a_ring(st
     for outcome in stage.every(lambda: {"one": ask_for(*one), "two": ask_for(*two)}):
         assert {answer.id for answer in outcome["one"]} == {answer.id for answer in outcome["two"]}, outcome
         check(stage, outcome)
+
+
+def test_a_batch_asks_once_whose_its_keys_are_however_many_are_taken(stage: Stage) -> None:
+    """It holds keys meanwhile that others wait for."""
+    batch = [new(idempotency_scope="s", idempotency_key=f"k{n}") for n in range(9)]
+    enqueue(stage, *batch[:8])
+    said: list[str] = []
+    again = [*batch[:4], *(replace(job, id=f"{job.id}-2") for job in batch[4:])]
+    told = stage.do(heard(keys.enqueue(again, NOW), said))
+    assert [answer.id for answer in told] == [*(job.id for job in batch[:8]), f"{batch[8].id}-2"]
+    assert [answer.existed for answer in told] == [True] * 8 + [False]
+    assert sum("held.key = asked.key" in sql for sql in said) == 1
 
 
 def test_two_who_replace_the_same_jobs_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
@@ -217,6 +244,22 @@ def test_who_needs_a_member_while_its_group_goes_is_heard(stage: Stage, monkeypa
         gone |= {outcome["two"]} if heard else set()
         assert not heard or stage.do(duties.maintain(DIALECT, KEEP_NOTHING, None, NOW + 2)) == Done(0), outcome
     assert 0 in gone
+
+
+def test_a_later_link_that_is_replayed_locks_the_group_of_what_its_chain_has_waited_for(stage: Stage) -> None:
+    """Before any job, as everybody locks: the edges are those of the nearest link before it that has any."""
+    alter(stage, PutGroup("g", 1), PutGroup("not doubted", 1))
+    parent, other = dead(stage, group_id="g"), dead(stage, group_id="not doubted")
+    link = dead(stage, after=(parent, other), after_rule="continue", retry_mode="new_job", crash_policy="fail")
+    for later in ("second", "third"):
+        alter(stage, Replay(link, later))
+        link = later
+        bury(stage)
+    stage.run("update windlass.groups set kept_by = -1 where group_id = 'g'")
+    said: list[str] = []
+    stage.do(heard(people.alter(DIALECT, [Replay("third", "fourth")], NOW), said))
+    assert stage.ask("select kept_by from windlass.groups where group_id = 'g'") == [(None,)]
+    assert said.index(SQL.lock_groups(ids=Texts()).sql) < said.index(SQL.lock_jobs(seqs=Ints()).sql)
 
 
 @pytest.mark.parametrize("what", ["prune", "delete"])

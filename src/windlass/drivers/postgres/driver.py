@@ -24,7 +24,7 @@ from windlass.core.admission_of_queries import check_ids
 from windlass.core.admission_of_settlements import check_settlements
 from windlass.core.alterations import AlterAnswer, Alteration, OfWebhooks
 from windlass.core.changes import Answer, Settlement
-from windlass.core.duties import Done, Duty, ForgetEvents, ForgetUsage, SampleQueues
+from windlass.core.duties import Done, Duty, ForgetEvents, ForgetUsage, SampleQueues, TellDependants
 from windlass.core.eligibility import goes_on_at
 from windlass.core.fields import check_lease, check_now
 from windlass.core.history import RUNS_LIMIT
@@ -259,6 +259,8 @@ class PostgresDriver:
         if isinstance(duty, ForgetEvents | ForgetUsage):  # whole days and months are dropped, before rows are deleted
             gone = await self._keep_up(lambda: partitions.retire(DIALECT, duty, epoch, now))
         done = await self._keep_up(lambda: duties.maintain(DIALECT, duty, epoch, now))
+        if isinstance(duty, TellDependants) and done is not None and done.rows:
+            self._tell_all()
         return None if done is None else replace(done, rows=done.rows + gone)
 
     def transact_sync(self, make: Callable[[], Op[T]]) -> T:
@@ -303,9 +305,7 @@ class PostgresDriver:
         self, connection: object, jobs_: Sequence[NewJob], *, now: Micros, notify: bool = True
     ) -> list[Enqueued]:
         self._check_open()
-        return await self._within.enqueue_async(
-            connection, tuple(jobs_), now, notify, lambda: self._reads.submit(who, who)
-        )  # fmt: skip
+        return await self._within.enqueue_async(connection, tuple(jobs_), now, notify, lambda: self._reads.submit(who, who))
 
     def _tell_of_commit(self, stored: Sequence[Stored], settled: Sequence[Settlement], releases: bool) -> None:
         for new, answers, now in stored:

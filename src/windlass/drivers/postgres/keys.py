@@ -24,6 +24,8 @@ from windlass.types import Micros, NewJob
 
 TRIES: Final = 3
 
+Key = tuple[str | None, str | None]  # the scope of an idempotency key, and the key
+
 
 def enqueue(jobs: Sequence[NewJob], now: Micros, *, ours: bool = True) -> Op[list[Enqueued]]:
     """Inside a transaction, with or without keys; `ours`: it ends as soon as this does. The jobs were checked."""
@@ -47,25 +49,25 @@ def enqueue(jobs: Sequence[NewJob], now: Micros, *, ours: bool = True) -> Op[lis
 def enqueue_round(jobs: Sequence[NewJob], now: Micros, *, ours: bool) -> Op[list[Enqueued]]:
     """Jobs that share no key. A holder that ends between two statements is the reason to look again."""
     answers: dict[str, Enqueued] = {}
-    mine: set[tuple[str | None, str | None]] = set()
+    mine: set[Key] = set()
     for _ in range(TRIES):
         left = [job for job in jobs if job.id not in answers]
         mine |= yield from take_keys(left, now)
         free = [job for job in left if job.idempotency_key is None or (job.idempotency_scope, job.idempotency_key) in mine]
         unheld = yield from without_holder(free)
         fresh = (yield from insert_free(unheld, now)) if unheld else set()
-        for job in left:
-            if job.id in fresh:
-                answers[job.id] = Enqueued(job.id)
+        answers |= {job.id: Enqueued(job.id) for job in left if job.id in fresh}
+        others = [job for job in left if job.id not in fresh]
+        named = yield from named_by_keys(others, now)
         held: list[tuple[NewJob, str]] = []
-        for job in left:
-            if job.id not in fresh:
-                own = job not in free and (yield from has_its_key(job, now))  # since an earlier call; perhaps it is gone
-                holder = (yield from chain_head(job.id)) if own else (yield from holder_of(job, now))
-                if holder is not None:
-                    held.append((job, holder))
-                elif (yield SQL.ids_in_use(ids=Texts([job.id]))):
-                    raise DuplicateId(job.id)
+        for job in others:
+            key = (job.idempotency_scope, job.idempotency_key)
+            own = key not in mine and named.get(key) == job.id  # since an earlier call; perhaps it is gone
+            holder = (yield from chain_head(job.id)) if own else (yield from holder_of(job, named.get(key)))
+            if holder is not None:
+                held.append((job, holder))
+            elif (yield SQL.ids_in_use(ids=Texts([job.id]))):
+                raise DuplicateId(job.id)
         locked = yield from lock_holders(held, ours=ours)
         for job, holder in held:
             taken = (job.idempotency_scope, job.idempotency_key) in mine
@@ -90,7 +92,7 @@ def without_holder(jobs: Sequence[NewJob]) -> Op[list[NewJob]]:
     return free
 
 
-def take_keys(jobs: Sequence[NewJob], now: Micros) -> Op[set[tuple[str | None, str | None]]]:
+def take_keys(jobs: Sequence[NewJob], now: Micros) -> Op[set[Key]]:
     keyed = [job for job in jobs if job.idempotency_key is not None]
     if not keyed:
         return set()
@@ -101,12 +103,21 @@ def take_keys(jobs: Sequence[NewJob], now: Micros) -> Op[set[tuple[str | None, s
     return {(scope, key) for scope, key in rows}
 
 
-def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
-    """The id of the job that holds one of this job's keys, at the head of its chain."""
-    if job.idempotency_key is not None:
-        rows = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
-        if rows and rows[0][2] != job.id:
-            return (yield from chain_head(rows[0][2]))
+def named_by_keys(jobs: Sequence[NewJob], now: Micros) -> Op[dict[Key, str]]:
+    """For whom the idempotency keys of these jobs are taken: one question for all, however many."""
+    keyed = [job for job in jobs if job.idempotency_key is not None]
+    if not keyed:
+        return {}
+    rows = yield SQL.key_holders(
+        scopes=Texts(job.idempotency_scope for job in keyed), keys=Texts(job.idempotency_key for job in keyed), now=now
+    )
+    return {(scope, key): job_id for scope, key, job_id in rows}
+
+
+def holder_of(job: NewJob, named: str | None) -> Op[str | None]:
+    """The id of the job that holds one of this job's keys, at the head of its chain; `named` by its idempotency key."""
+    if named is not None and named != job.id:
+        return (yield from chain_head(named))
     if job.dedupe_key is not None:
         rows = yield SQL.dedupe_holder(key=job.dedupe_key)
         if rows:
@@ -116,12 +127,6 @@ def holder_of(job: NewJob, now: Micros) -> Op[str | None]:
         if rows:
             return (yield from chain_head(rows[0][0]))
     return None
-
-
-def has_its_key(job: NewJob, now: Micros) -> Op[bool]:
-    """Whether its idempotency key is taken for this very id."""
-    rows = yield SQL.key_holders(scopes=Texts([job.idempotency_scope]), keys=Texts([job.idempotency_key]), now=now)
-    return bool(rows) and rows[0][2] == job.id
 
 
 def lock_holders(held: Sequence[tuple[NewJob, str]], *, ours: bool) -> Op[set[str]]:
@@ -166,14 +171,16 @@ def answers_of(jobs: Sequence[NewJob], stored: set[str], now: Micros) -> Op[list
     """What an enqueue was to be told whose reply was lost. These ids of it are there, so all of it was stored; the others
     were duplicates, or have ended and are gone. None: of one of them nobody can say which."""
     answers: list[Enqueued] = []
+    named = yield from named_by_keys([job for job in jobs if job.id not in stored], now)
     for job in jobs:
         if job.id in stored or job.on_duplicate == "raise" or not is_keyed([job]):  # never a duplicate
             answers.append(Enqueued(job.id))
             continue
-        holder = yield from holder_of(job, now)
+        theirs = named.get((job.idempotency_scope, job.idempotency_key))
+        holder = yield from holder_of(job, theirs)
         if holder is not None:
             answers.append(Enqueued(holder, existed=True))
-        elif job.idempotency_key is not None and (yield from has_its_key(job, now)):
+        elif theirs == job.id:
             answers.append(Enqueued(job.id))
         else:
             return None

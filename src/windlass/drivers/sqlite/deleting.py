@@ -18,7 +18,7 @@ from windlass.drivers.sqlite.library import CONSTRAINT
 from windlass.drivers.sqlite.sql import SQL
 from windlass.drivers.statement import Op, Row, Statement
 
-FOREIGN_KEY: Final = "FOREIGN KEY"  # what both libraries begin with when rows refer to one that is to go
+FAILED: Final = "constraint failed"  # what both libraries say of any kind; a trigger that refuses says words of its own
 REFERRED: Final = "select 1 from jobs where seq in (select value from json_each(?1)) and exists (select 1 from {} where {})"
 
 
@@ -29,14 +29,14 @@ def delete_unreferred(links: Sequence[Link]) -> Op[Gone]:
         these = to_json(list(seqs))
         for look in looks:
             if (yield Statement(f"{look} limit 1", (these,))):
-                raise sqlite3.IntegrityError(f"{FOREIGN_KEY} constraint failed")
+                raise sqlite3.IntegrityError(f"FOREIGN KEY {FAILED}")
         return (yield SQL.delete_jobs(seqs=these))
 
     return (yield from delete_chains(links, delete, _refusal))
 
 
 def _looks() -> Op[list[str]]:
-    """For each foreign key to jobs that does not say what becomes of its rows: is a job referred to?"""
+    """For each foreign key to jobs that may refuse as late as that: is a job referred to?"""
     columns = yield SQL.referring()
     looks: list[str] = []
     for (table, _), pairs in groupby(columns, key=lambda row: row[:2]):
@@ -50,5 +50,6 @@ def _quoted(name: str) -> str:
 
 
 def _refusal(error: Exception) -> Refusal | None:
+    """A key that sets its rows to null breaks another rule of theirs, where they must not be null."""
     words = str(error)
-    return Refusal(words) if isinstance(error, CONSTRAINT) and FOREIGN_KEY in words else None
+    return Refusal(words) if isinstance(error, CONSTRAINT) and FAILED in words else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -75,6 +76,18 @@ class OwingPromises(Suite):
         assert (await row(t, lapses.id)).state == "running"
         with pytest.raises(InvalidInput, match="limit"):
             await t.maintain(TellDependants(limit=0))
+
+    @promise
+    async def test_what_is_owed_wakes_those_who_wait_for_work(self, t: Trial) -> None:
+        """Who drains pays what is owed, and the sweep that would wake others finds nothing more to tell."""
+        parent = await t.running()
+        await t.driver.enqueue([t.new(after=(parent.id,)) for _ in range(INLINE + 3)], now=t.now)
+        await t.end(parent, Succeeded())
+        await t.quiet()
+        waiter = asyncio.ensure_future(t.driver.wait(timeout=30))
+        await asyncio.sleep(0.01)
+        assert await t.maintain(TellDependants()) == Done(3)
+        assert await asyncio.wait_for(waiter, 5) is True
 
     @promise
     async def test_two_parents_who_owe_tell_their_common_child_once_each(self, t: Trial) -> None:

@@ -139,9 +139,16 @@ update windlass.groups set kept_by = (:found::jsonb ->> group_id)::bigint
 
 -- name: doubtful_groups
 -- Of the groups of those that these jobs wait for, or have waited for, those of which it was found that nothing keeps them.
+-- A later link of a chain has waited for what the nearest link before it has that waited for any: see `edges_before`.
+with recursive links (seq, retry_of) as (
+  select seq, retry_of from windlass.jobs where seq = any(:seqs::bigint[])
+  union
+  select jobs.seq, jobs.retry_of from links join windlass.jobs on jobs.id = links.retry_of
+   where (select true from windlass.dependencies where job_seq = links.seq limit 1) is null
+)
 select group_id from windlass.groups
  where kept_by < 0 and group_id = any(array(
-   select group_id from windlass.dependencies join windlass.jobs on jobs.id = parent_id where job_seq = any(:seqs::bigint[])));
+   select group_id from links join windlass.dependencies on job_seq = links.seq join windlass.jobs on jobs.id = parent_id));
 
 -- name: doubt_groups
 -- Others need these jobs from now on: that nothing keeps their groups is not believed any more.

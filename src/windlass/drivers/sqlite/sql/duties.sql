@@ -115,11 +115,14 @@ select head, seq, group_id from doomed;
 delete from jobs where seq in (select value from json_each(:seqs)) returning group_id;
 
 -- name: referring
--- The columns of foreign keys to jobs that do not say what becomes of their rows, key by key. One that names no column of
--- jobs means its primary key.
+-- The columns of foreign keys to jobs that do not say what becomes of their rows, key by key, or that set them to a default
+-- which is not null, and so hardly a job's. One that names no column of jobs means its primary key.
 select t.name, k.id, k."from", coalesce(k."to", 'seq')
   from sqlite_schema t, pragma_foreign_key_list(t.name) k
- where t.type = 'table' and k."table" = 'jobs' collate nocase and k.on_delete = 'NO ACTION'
+ where t.type = 'table' and k."table" = 'jobs' collate nocase
+   and (k.on_delete = 'NO ACTION' or (k.on_delete = 'SET DEFAULT' and not exists (
+     select 1 from pragma_foreign_key_list(t.name) part join pragma_table_info(t.name) c on c.name = part."from"
+      where part.id = k.id and coalesce(c.dflt_value, 'null') = 'null' collate nocase)))
  order by t.name, k.id, k.seq;
 
 -- name: delete_groups
