@@ -47,6 +47,7 @@ from windlass.testing.conformance.retention import RetentionPromises
 from windlass.testing.conformance.sampling import SamplingPromises
 from windlass.testing.conformance.schedules import SchedulePromises
 from windlass.testing.conformance.settlement import SettlementPromises
+from windlass.testing.conformance.several import SeveralQueuesPromises
 from windlass.testing.conformance.shared_rows import SharedRowPromises
 from windlass.testing.conformance.tokens import TokenPromises
 from windlass.testing.conformance.transactions import TransactionPromises
@@ -61,6 +62,7 @@ class DriverConformance(
     ReorderPromises,
     HoldPromises,
     LeasePromises,
+    SeveralQueuesPromises,
     SettlementPromises,
     PrefetchPromises,
     GuardPromises,
@@ -130,6 +132,7 @@ __all__ = [
     "SamplingPromises",
     "SchedulePromises",
     "SettlementPromises",
+    "SeveralQueuesPromises",
     "SharedRowPromises",
     "SqlPromises",
     "TokenPromises",
