@@ -85,6 +85,8 @@ class ActingPromises(Suite):
         )  # fmt: skip
         assert msgspec.json.decode(first.detail or "") == {"subjects": [f"job:{job}" for job in jobs]}
         assert (second.action, second.subject, second.count) == ("queue.pause", "queue:default", 1)
+        assert len(await t.driver.read(AuditLog(since=t.now))) == 2
+        assert await t.driver.read(AuditLog(since=t.now + 1)) == []
 
     @promise
     async def test_a_line_is_written_with_its_change_or_not_at_all(self, t: Trial) -> None:

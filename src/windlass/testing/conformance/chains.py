@@ -23,6 +23,18 @@ CHAIN: dict[str, Any] = {
 
 class ChainPromises(Suite):
     @promise
+    async def test_the_next_link_stands_behind_all_that_came_before_it(self, t: Trial) -> None:
+        """Also behind what comes back later to a place of its own, in a queue where nobody else stands; whatever other
+        queues do with their places."""
+        await t.alter(PutQueue("dense", positions="dense"))
+        await t.alter(PutQueue("default", positions="tail"))
+        await t.enqueue(queue="dense")
+        first, second = await t.running(), await t.running(**CHAIN)
+        await t.end(second, Failed("boom"), child_id="child")
+        await t.settle(Release(handle=first.handle, token=first.token, at=t.now))
+        assert await t.order() == [first.id, "child"]
+
+    @promise
     async def test_a_failure_supersedes_the_job_and_inserts_its_child(self, t: Trial) -> None:
         """In one step: run failed, parent dead and superseded, child queued at the tail with the parent's work."""
         job = await t.running(

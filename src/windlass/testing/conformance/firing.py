@@ -29,6 +29,15 @@ class FiringPromises(Suite):
         assert len(await t.claim()) == 2
 
     @promise
+    async def test_a_firing_moves_no_other_schedule_on(self, t: Trial) -> None:
+        """What is due of that is made when its own time is fired."""
+        row = await made(t)
+        await t.alter(schedule(schedule_id="s-2", name="weekly"))
+        other = await stored(t, "weekly")
+        assert await t.alter(firing(t, row)) == "applied"
+        assert await stored(t, "weekly") == other
+
+    @promise
     async def test_a_time_is_fired_once(self, t: Trial) -> None:
         """Whoever read it before somebody else fired is refused; so is one who read it before its rule was changed."""
         row = await made(t)

@@ -214,6 +214,7 @@ class LeasePromises(Suite):
         assert (await t.job(job.id)).started_at is None
         t.clock.advance(5)
         await t.extend(job, started_at=t.now)
+        assert (await t.extend(other)).answer == "applied"
         began = t.now
         t.clock.advance(5)
         await t.extend(job, started_at=t.now)

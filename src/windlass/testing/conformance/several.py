@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from windlass.clock import SECOND
-from windlass.core.alterations import Cancel, PutLimit
+from windlass.core.alterations import Acquire, Cancel, PutLimit, PutQueue, ReleaseHold, SetPaused
 from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
 
 WANTED: Final[dict[str, Any]] = {"type": "work", "on_unknown": "dead"}
@@ -29,8 +29,8 @@ async def stand_in_front(t: Trial, queue: str, what: dict[str, Any], jobs: int) 
 class SeveralQueuesPromises(Suite):
     @promise
     async def test_a_claim_over_several_queues_goes_as_deep_into_one_as_it_has_to(self, t: Trial) -> None:
-        """It answers the first of all wanted jobs, most of them from one queue, whatever it has to leave alone stands before
-        them there or elsewhere: other types, what may wait, what is not due, what runs or has ended."""
+        """It answers the first of all wanted jobs, most of them from one queue, whatever stands before them there or elsewhere
+        that it leaves alone: other types, what may wait, what is not due, what runs or has ended."""
         for number, what in enumerate(IN_FRONT):
             a, b, c = (f"{queue}{number}" for queue in "abc")
             await stand_in_front(t, a, what, 3)
@@ -44,11 +44,23 @@ class SeveralQueuesPromises(Suite):
                 assert [job.id for job in taken] == wanted, what
 
     @promise
+    async def test_a_queue_that_gives_nothing_keeps_no_other_from_giving(self, t: Trial) -> None:
+        """Paused, held, or with turns: a claim from another queue finds what is there, in the order of that queue. Nor does a
+        hold that has ended keep its queue."""
+        await t.alter(SetPaused("paused", True))
+        await t.alter(Acquire("hold", "held", "ada", MINUTE))
+        await t.alter(Acquire("over", "a", "ada", MINUTE))
+        await t.alter(ReleaseHold("over", by="ada"))
+        await t.alter(PutQueue("fair", order="fair"))
+        for queues in (("a",), ("a", "b")):
+            ids = [await t.enqueue(queue="a", org_id=org) for org in ("x", "x", "y")]
+            assert [job.id for job in await t.claim(*queues)] == ids
+
+    @promise
     async def test_a_claim_over_several_queues_finds_what_is_due_at_its_instant(self, t: Trial) -> None:
-        """Also when nothing else is ready; and neither what waits for another job nor what is due later."""
+        """Also when nothing else is ready; and not what is due later."""
         due = await t.enqueue(queue="b", run_at=t.now + MINUTE)
         await t.enqueue(queue="b", run_at=t.now + MINUTE + 1)
-        await t.enqueue(queue="b", run_at=t.now + SECOND, after=(due,))
         t.clock.advance(MINUTE - 1)
         assert await t.claim("a", "b") == []
         t.clock.advance(1)

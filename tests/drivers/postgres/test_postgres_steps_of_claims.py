@@ -1,0 +1,185 @@
+"""What claims do beside each other and beside those who end, change or make jobs: whom they keep, what they overlook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from postgres.programs import NOW, alter, check, claim, claimed, enqueue, ids, new, settle, settled, wanted, wish
+from postgres.stepping import Stage, transaction
+from windlass.core.alterations import Cancel, CancelGroup, PutGroup, PutLimit, PutQueue, Revoke
+from windlass.core.changes import Retry
+from windlass.core.settle import Succeeded
+from windlass.drivers.ops import people
+from windlass.drivers.postgres import jobs, leases, linking
+from windlass.drivers.postgres.dialect import DIALECT
+from windlass.drivers.postgres.link import Link
+from windlass.drivers.statement import Op, Statement
+from windlass.drivers.values import Claim
+
+SEVERAL = [("default",), ("default", "b")]
+
+
+@pytest.fixture
+def other(stage: Stage) -> Iterator[Link]:
+    """Somebody else, who sees what is committed and takes what nobody holds."""
+    link = Link(stage.place)
+    yield link
+    link.close()
+
+
+def free(other: Link) -> int:
+    """How many jobs nobody holds."""
+    query = "select count(*)::int from (select from windlass.jobs for update skip locked) as free"
+    [(count,)] = other.execute(Statement(query, ()))
+    return int(count)
+
+
+@pytest.mark.parametrize("queues", SEVERAL)
+def test_what_somebody_holds_that_is_due_keeps_no_claim_from_what_is_ready(stage: Stage, queues: tuple[str, ...]) -> None:
+    [due] = enqueue(stage, new(run_at=NOW + 1))
+    [ready] = enqueue(stage, new())
+    one = wish("one", *queues)
+    for outcome in stage.every(lambda: {"one": claim(one, NOW + 1), "two": wanted(Cancel(due), now=NOW + 1)}):
+        assert ready in ids(outcome["one"]), outcome
+        assert not outcome.waited("one"), outcome
+        check(stage, outcome)
+
+
+@pytest.mark.parametrize("queues", SEVERAL)
+@pytest.mark.parametrize("key", ["k", "of nobody"])
+def test_a_transaction_locks_no_job_before_limits_that_have_just_come(
+    stage: Stage, other: Link, queues: tuple[str, ...], key: str
+) -> None:
+    """Also when they concern none of its jobs, which it cannot know before it has picked them."""
+    alter(stage, PutLimit(key, 1))
+    enqueue(stage, new(limit_keys=("k",)))
+
+    def asked() -> Op[tuple[int, int]]:
+        [row] = yield leases.claim_statement(wish("one", *queues), NOW, look=False)
+        return row[0], free(other)
+
+    assert stage.do(asked()) == (leases.LIMITED, 1)
+
+
+def test_who_finds_the_first_of_several_queues_held_is_told_to_look_again(stage: Stage) -> None:
+    """Whoever holds it may let go of it, or take it for good: then another stands first."""
+    first, second = enqueue(stage, new(queue="a"), new(queue="b"))
+    one, two = wish("one", "a", limit=1), wish("two", "a", "b", limit=1)
+
+    holder = Link(stage.place)
+    try:
+        with holder.open() as connection, connection.transaction():
+            assert ids(holder.run(leases.claim_at_once(one, NOW))[0]) == [first]
+            assert stage.do(leases.claim_at_once(two, NOW)) == ([], leases.CONTENDED)
+    finally:
+        holder.close()
+    assert ids(stage.do(leases.claim_at_once(two, NOW))[0]) == [second]
+
+
+def test_a_lost_claim_is_known_by_its_token(stage: Stage) -> None:
+    """And no more when its leases were taken away in the meantime."""
+
+    def again(claim: Claim) -> list[str]:
+        return ids(stage.do(leases.claimed_before(claim, NOW)))
+
+    jobs = enqueue(stage, new(), new())
+    one, two = wish("one", limit=1), wish("two", limit=1)
+    for one_of_two in (one, two):
+        stage.do(leases.claim_at_once(one_of_two, NOW))
+    assert (again(one), again(two), again(wish("three"))) == (jobs[:1], jobs[1:], [])
+    stage.do(people.alter(DIALECT, [Revoke("one")], NOW + 1))
+    assert (again(one), again(two)) == ([], jobs[1:])
+
+
+def test_a_lost_enqueue_is_known_by_its_ids(stage: Stage) -> None:
+    """Others may be made at the same instant."""
+    mine, others = [new(), new()], [new()]
+    enqueue(stage, *others)
+    assert stage.do(jobs.enqueued_before(mine, NOW)) == set()
+    enqueue(stage, *mine)
+    assert stage.do(jobs.enqueued_before(mine, NOW)) == {job.id for job in mine}
+    assert stage.do(jobs.enqueued_before(mine, NOW + 1)) == set()
+
+
+def test_a_settlement_keeps_no_claim_from_other_jobs(stage: Stage) -> None:
+    enqueue(stage, new())
+    running = claimed(stage)
+    [ready] = enqueue(stage, new())
+    one = wish("one")
+    for outcome in stage.every(lambda: {"one": settle(running, Succeeded(b"x")), "two": claim(one)}):
+        assert (outcome["one"], ids(outcome["two"])) == (["applied"], [ready]), outcome
+        check(stage, outcome)
+
+
+def test_a_failure_that_becomes_a_cancel_and_the_cancel_of_its_group_do_not_wait_in_a_ring(stage: Stage) -> None:
+    """What ends as a wish to cancel says counts in its group, whatever its worker has sent."""
+    alter(stage, PutGroup("g", 2))
+    enqueue(stage, new(group_id="g"), new(group_id="g"))
+    [job] = claimed(stage, limit=1)
+    alter(stage, Cancel(job.id))
+    failed = Retry(handle=job.handle, token=job.token, at=NOW, run_at=None, attempts=1, error="no")
+    for outcome in stage.every(lambda: {"one": settled([failed], NOW), "two": wanted(CancelGroup("g"))}):
+        assert outcome["one"] == ["applied"], outcome
+        assert outcome.error("two") is None, outcome
+        check(stage, outcome)
+
+
+def test_who_revokes_among_other_things_does_not_wait_in_a_ring_with_workers(stage: Stage) -> None:
+    enqueue(stage, new(), new())
+    running = claimed(stage)
+    changes = (Cancel(running[1].id), Revoke("first"))
+    for outcome in stage.every(lambda: {"one": wanted(*changes), "two": settle(running, Succeeded(b"x"))}):
+        assert [outcome.error(name) for name in ("one", "two")] == [None, None], outcome
+        check(stage, outcome)
+
+
+def test_two_who_change_queues_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
+    alter(stage, PutQueue("a"), PutQueue("b"))
+    one, two = (
+        (PutQueue("a", preset="x"), PutQueue("b", preset="x")),
+        (PutQueue("b", preset="y"), PutQueue("a", preset="y")),
+    )
+    for outcome in stage.every(lambda: {"one": wanted(*one), "two": wanted(*two)}):
+        assert outcome["one"] == outcome["two"] == ["applied"] * 2, outcome
+        assert len(stage.ask("select distinct preset from windlass.queues")) == 1, outcome
+
+
+def test_who_replaces_a_job_that_is_just_cancelled_leaves_it_as_it_was(stage: Stage) -> None:
+    enqueue(stage, new(dedupe_key="d", payload=b'"old"'))
+    [(job,)] = stage.ask("select id from windlass.jobs")
+
+    def replaced() -> Op[object]:
+        again = new(dedupe_key="d", payload=b'"new"', on_duplicate="replace")
+        return (yield from transaction(linking.enqueue([again], NOW + 9)))
+
+    for outcome in stage.every(lambda: {"one": replaced(), "two": wanted(Cancel(job), now=NOW + 5)}):
+        assert outcome["two"] == ["applied"], outcome
+        [(payload, changed)] = stage.ask(
+            "select payload, windlass.micros(updated_at) from windlass.jobs where id = $1", job
+        )
+        assert bytes(payload) == b'"old"' or changed > NOW + 9, f"{outcome}: it was replaced after its end"
+        check(stage, outcome)
+
+
+def test_what_runs_again_is_what_ran_before(stage: Stage) -> None:
+    """Who replaces a job that has begun to run since leaves it alone, though it waits for its next try by then."""
+    enqueue(stage, new(dedupe_key="d", payload=b'"old"'))
+    one = wish("one")
+
+    def replaced() -> Op[object]:
+        again = new(dedupe_key="d", payload=b'"new"', on_duplicate="replace")
+        return (yield from transaction(linking.enqueue([again], NOW)))
+
+    def tried() -> Op[list[bytes]]:
+        taken = yield from claim(one)
+        for job in taken:
+            failed = Retry(handle=job.handle, token=job.token, at=NOW, run_at=None, attempts=1, error="no")
+            yield from settled([failed], NOW)
+        return [job.payload for job in taken]
+
+    for outcome in stage.every(lambda: {"one": replaced(), "two": tried()}):
+        kept = stage.ask("select payload from windlass.jobs where executions = 1")
+        assert [bytes(payload) for (payload,) in kept] == outcome["two"], outcome
+        check(stage, outcome)
