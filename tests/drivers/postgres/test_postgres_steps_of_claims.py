@@ -113,6 +113,24 @@ def test_a_settlement_keeps_no_claim_from_other_jobs(stage: Stage) -> None:
         check(stage, outcome)
 
 
+def test_a_settlement_that_others_wait_for_waits_for_no_other_job(stage: Stage) -> None:
+    enqueue(stage, new())
+    [parent] = claimed(stage)
+    [_, apart] = enqueue(stage, new(after=(parent.id,)), new())
+    for outcome in stage.every(lambda: {"one": settle([parent], Succeeded(b"x")), "two": wanted(Cancel(apart))}):
+        assert (outcome["one"], outcome["two"]) == (["applied"], ["applied"]), outcome
+        assert not outcome.waited("one"), outcome
+        check(stage, outcome)
+
+
+def test_a_cancel_and_the_cancel_of_its_group_do_not_wait_in_a_ring(stage: Stage) -> None:
+    alter(stage, PutGroup("g", 2))
+    [first, _] = enqueue(stage, new(group_id="g"), new(group_id="g"))
+    for outcome in stage.every(lambda: {"one": wanted(Cancel(first)), "two": wanted(CancelGroup("g"))}):
+        assert [outcome.error(name) for name in ("one", "two")] == [None, None], outcome
+        check(stage, outcome)
+
+
 def test_a_failure_that_becomes_a_cancel_and_the_cancel_of_its_group_do_not_wait_in_a_ring(stage: Stage) -> None:
     """What ends as a wish to cancel says counts in its group, whatever its worker has sent."""
     alter(stage, PutGroup("g", 2))

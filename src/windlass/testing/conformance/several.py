@@ -29,8 +29,8 @@ async def stand_in_front(t: Trial, queue: str, what: dict[str, Any], jobs: int) 
 class SeveralQueuesPromises(Suite):
     @promise
     async def test_a_claim_over_several_queues_goes_as_deep_into_one_as_it_has_to(self, t: Trial) -> None:
-        """It answers the first of all wanted jobs, most of them from one queue, whatever stands before them there or elsewhere
-        that it leaves alone: other types, what may wait, what is not due, what runs or has ended."""
+        """It answers the first of all wanted jobs, most of them from one queue, whatever stands before them there or
+        elsewhere that it leaves alone: other types, what may wait, what is not due, what runs or has ended."""
         for number, what in enumerate(IN_FRONT):
             a, b, c = (f"{queue}{number}" for queue in "abc")
             await stand_in_front(t, a, what, 3)
@@ -45,8 +45,8 @@ class SeveralQueuesPromises(Suite):
 
     @promise
     async def test_a_queue_that_gives_nothing_keeps_no_other_from_giving(self, t: Trial) -> None:
-        """Paused, held, or with turns: a claim from another queue finds what is there, in the order of that queue. Nor does a
-        hold that has ended keep its queue."""
+        """Paused, held, or with turns: a claim from another queue finds what is there, in the order of that queue. Nor
+        does a hold that has ended keep its queue."""
         await t.alter(SetPaused("paused", True))
         await t.alter(Acquire("hold", "held", "ada", MINUTE))
         await t.alter(Acquire("over", "a", "ada", MINUTE))
@@ -57,14 +57,16 @@ class SeveralQueuesPromises(Suite):
             assert [job.id for job in await t.claim(*queues)] == ids
 
     @promise
-    async def test_a_claim_over_several_queues_finds_what_is_due_at_its_instant(self, t: Trial) -> None:
-        """Also when nothing else is ready; and not what is due later."""
-        due = await t.enqueue(queue="b", run_at=t.now + MINUTE)
-        await t.enqueue(queue="b", run_at=t.now + MINUTE + 1)
-        t.clock.advance(MINUTE - 1)
-        assert await t.claim("a", "b") == []
-        t.clock.advance(1)
-        assert [job.id for job in await t.claim("a", "b")] == [due]
+    async def test_a_claim_finds_what_is_due_at_its_instant(self, t: Trial) -> None:
+        """Over one queue or several, also when nothing else is ready; and not what is due later."""
+        for queues in (("b",), ("a", "b")):
+            due = await t.enqueue(queue="b", run_at=t.now + MINUTE)
+            later = await t.enqueue(queue="b", run_at=t.now + MINUTE + 1)
+            t.clock.advance(MINUTE - 1)
+            assert await t.claim(*queues) == []
+            t.clock.advance(1)
+            assert [job.id for job in await t.claim(*queues)] == [due]
+            await t.alter(Cancel(later))
 
     @promise
     async def test_a_claim_over_several_queues_takes_back_what_has_lapsed(self, t: Trial) -> None:
