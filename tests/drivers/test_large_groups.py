@@ -16,6 +16,7 @@ from windlass.core.alterations import PutGroup, Replay, RetryGroup
 from windlass.core.duties import Done, Prune
 from windlass.core.settle import Execution, Failed, Succeeded, settle
 from windlass.drivers.ops import retention
+from windlass.drivers.postgres import PostgresDriver
 from windlass.drivers.protocol import Driver
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.statement import Op
@@ -302,15 +303,29 @@ def test_a_large_group_stays_while_somebody_needs_a_member(
     asyncio.run(go())
 
 
-class TestRetentionByOneAndOne(RetentionPromises):
+class ByOneAndOne(RetentionPromises):
     """The same promises where what was found of any group is remembered, and where a bite looks at one job."""
 
     @pytest.fixture(autouse=True)
-    def _store(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def _bites(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(retention, "LARGE", 0)
         monkeypatch.setattr(retention, "FEWEST", 1)
         monkeypatch.setattr(retention, "VISITS", 1)
+
+
+class TestRetentionByOneAndOne(ByOneAndOne):
+    @pytest.fixture(autouse=True)
+    def _store(self, tmp_path: Path) -> None:
         self.path = str(tmp_path / "jobs.db")
 
     def make_driver(self) -> Driver:
         return SqliteDriver(self.path, durability="relaxed", inline=True)
+
+
+class TestRetentionByOneAndOneOnPostgres(ByOneAndOne):
+    @pytest.fixture(autouse=True)
+    def _store(self, empty_store: tuple[str, str]) -> None:
+        self.dsn, self.schema = empty_store
+
+    def make_driver(self) -> Driver:
+        return PostgresDriver(self.dsn, schema=self.schema)

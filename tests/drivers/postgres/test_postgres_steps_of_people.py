@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from random import Random
 from typing import Any, cast
 
@@ -35,7 +36,7 @@ from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.statement import Op, T
+from windlass.drivers.statement import Block, Op, T
 from windlass.drivers.values import Enqueued, Renewal
 from windlass.errors import InvalidInput
 from windlass.types import NewJob
@@ -56,6 +57,19 @@ def heard(op: Op[T], said: list[str]) -> Op[T]:
         except StopIteration as end:
             return cast("T", end.value)
         said.append(statement.sql)
+        answer = yield statement
+
+
+def before(block: Block, op: Op[T], meanwhile: Callable[[], None]) -> Op[T]:
+    """The same operation; others do something when it comes to a statement."""
+    answer: Any = None
+    while True:
+        try:
+            statement = op.send(answer)
+        except StopIteration as end:
+            return cast("T", end.value)
+        if statement.sql == block.sql:
+            meanwhile()
         answer = yield statement
 
 
@@ -222,6 +236,45 @@ def test_it_is_not_remembered_that_a_group_may_go_of_which_one_came_back_meanwhi
     for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune(NOW + 1)}):
         assert outcome["one"] in (["applied"], ["not_found"]), outcome
         assert stage.ask("select kept_by from windlass.groups where kept_by < 0") == [], outcome
+
+
+def test_it_is_not_remembered_that_a_group_may_go_of_which_one_ended_anew_meanwhile(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the same instant at which its members were looked at."""
+    monkeypatch.setattr(retention, "LARGE", 0)
+    enqueue(stage, new())
+    stage.do(settle(claimed(stage)))
+    alter(stage, PutGroup("g", 1))
+    again = dead(stage, group_id="g")
+    now = NOW + 1
+
+    def run_again() -> None:
+        with closing(Link(stage.place)) as other:
+            assert other.transact(people.alter(DIALECT, [Replay(again, "unused")], now)) == ["applied"]
+            jobs = other.transact(leases.claim(wish("other"), now))
+            units = [decide(job, Succeeded(), Execution(at=now)) for job in jobs]
+            assert other.transact(settlement.settle(units, now)) == ["applied"]
+
+    one = replace(KEEP_NOTHING, limit=1)  # the job that ended first goes; of the group it is only asked
+    bite = before(SQL.remember_groups, duties.maintain(DIALECT, one, None, now), run_again)
+    assert stage.do(bite) == Done(1, more=True)
+    assert stage.ask("select kept_by, finished_at = windlass.at($1::bigint) from windlass.groups", now) == [(None, True)]
+
+
+def test_a_group_stays_when_another_member_comes_while_it_is_to_go(stage: Stage) -> None:
+    """Also one that it did not wait for: it is counted nowhere."""
+    alter(stage, PutGroup("g", 1))
+    dead(stage, group_id="g")
+
+    def come() -> None:
+        with closing(Link(stage.place)) as other:
+            other.transact(linking.enqueue([new(group_id="g")], NOW))
+
+    assert stage.do(before(SQL.chains, duties.maintain(DIALECT, KEEP_NOTHING, None, NOW), come)) == Done(0)
+    assert stage.ask("select state, remaining from windlass.jobs join windlass.groups using (group_id) order by seq") == [
+        ("dead", 0), ("queued", 0),
+    ]  # fmt: skip
 
 
 def test_who_needs_a_member_while_its_group_goes_is_heard(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,9 @@ class DutyPromises(Suite):
 
     @promise
     async def test_keys_are_forgotten_when_their_time_is_over(self, t: Trial) -> None:
-        """To the instant, at most `limit`, those that ended first; keys without an end stay, and so does their job."""
+        """To the instant, at most `limit`, those that ended first; keys without an end stay, also the same ones of another
+        scope, and so does their job."""
+        ids = [await t.enqueue(idempotency_scope="other", idempotency_key=str(number)) for number in range(3)]
         for number, life in enumerate((2, 1, 3, None)):
             expires_at = None if life is None else t.now + life * SECOND
             await t.enqueue(idempotency_scope="s", idempotency_key=str(number), idempotency_expires_at=expires_at)
@@ -62,7 +64,9 @@ class DutyPromises(Suite):
         assert await t.maintain(ForgetKeys(limit=2)) == Done(1)
         t.clock.advance(1)
         assert await t.maintain(ForgetKeys()) == Done(1)
-        assert len(await t.claim()) == 4
+        assert len(await t.claim()) == 7
+        others = [await t.answer(idempotency_scope="other", idempotency_key=str(number)) for number in range(3)]
+        assert [answer.id for answer in others] == ids
         assert [(await t.answer(idempotency_scope="s", idempotency_key=str(number))).existed for number in range(4)] == [
             False,
             False,

@@ -14,7 +14,7 @@ from windlass.core.duties import Done, TellDependants
 from windlass.core.settle import Failed, Rejected, Succeeded
 from windlass.errors import InvalidInput
 from windlass.testing.conformance.dependencies import row
-from windlass.testing.conformance.retention import ALL_THAT_ENDED, pruned
+from windlass.testing.conformance.retention import ALL_THAT_ENDED, ended, pruned
 from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 
 CHAIN: dict[str, Any] = {"retry_mode": "new_job", "crash_policy": "fail", "max_attempts": 3}
@@ -136,7 +136,9 @@ class OwingPromises(Suite):
 
     @promise
     async def test_a_parent_is_kept_until_the_last_link_of_its_child_has_ended(self, t: Trial) -> None:
-        """Each link reads the results anew; alone and as a member of a group, which stays as a whole."""
+        """Each link reads the results anew; alone and as a member of a group, which stays as a whole. Others
+        keep nothing."""
+        await t.enqueue(queue="unfinished", after=(await ended(t),))
         for group in (None, "g"):
             parent, other = [await t.running(group_id=group) for _ in range(2)]
             links = [await t.enqueue(**CHAIN, after=(parent.id,))]
@@ -152,10 +154,12 @@ class OwingPromises(Suite):
 
     @promise
     async def test_a_chain_is_kept_while_somebody_needs_one_of_its_links(self, t: Trial) -> None:
-        """Who went on when it had failed reads what came of it since; alone and as a member of a group."""
+        """Who went on when it had failed reads what came of it since, and so does each later link of theirs; alone and as a
+        member of a group. Others keep nothing."""
+        await t.enqueue(queue="unfinished", after=(await ended(t),))
         for group in (None, "g"):
             parent = await t.running(**{**CHAIN, "max_attempts": 1}, group_id=group)
-            child = await t.enqueue(after=(parent.id,), after_rule="continue")
+            child = await t.enqueue(**CHAIN, after=(parent.id,), after_rule="continue")
             await t.end(parent, Failed("boom"))
             running = await t.take()
             assert running.id == child
@@ -164,5 +168,7 @@ class OwingPromises(Suite):
             await t.end(await t.take(), Succeeded())
             ids = [parent.id, again]
             assert await pruned(t, ids, **ALL_THAT_ENDED) == set()
-            await t.end(running, Succeeded())
+            await t.end(running, Failed("boom", retry_in=0), child_id=f"{child}-2")
+            assert await pruned(t, ids, **ALL_THAT_ENDED) == set()
+            await t.end(await t.take(), Succeeded())
             assert await pruned(t, ids, **ALL_THAT_ENDED) == {*ids}

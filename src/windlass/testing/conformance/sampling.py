@@ -51,7 +51,8 @@ class SamplingPromises(Suite):
 
     @promise
     async def test_only_what_is_due_makes_a_queue_old(self, t: Trial) -> None:
-        """Since it is: not what has ended, waits for a permit, for another job or for its time."""
+        """Since it is: not what has ended, runs, waits for a permit, for another job or for its time, nor what was created
+        at the same instant elsewhere."""
         await t.alter(PutLimit("key:none", 0))
         for queue in ("a", "b", "c", "d"):
             await t.alter(PutQueue(queue))
@@ -67,15 +68,18 @@ class SamplingPromises(Suite):
             await t.alter(Cancel(cancelled))
         t.clock.advance(SECOND)
         due = t.now + SECOND
-        for queue in ("a", "c"):
-            await t.enqueue(queue=queue, run_at=due)
+        await t.running(queue="a")
+        await t.enqueue(queue="a", after=(parent.id,))
+        for queue, at in (("a", due), ("c", due), ("e", due - 1)):
+            await t.enqueue(queue=queue, run_at=at)
         t.clock.advance(2 * SECOND)
-        assert await t.claim("a", types=("none",)) == [], "it is ready from now on"
+        for queue in ("a", "e"):
+            assert await t.claim(queue, types=("none",)) == [], "it is ready from now on"
         t.clock.advance(2 * MINUTE)
         await t.enqueue(queue="d", run_at=t.now + SECOND)
         t.clock.advance(SECOND)
         waited = t.now - due
-        assert await ages(t) == {"a": waited, "b": None, "c": waited, "d": 0, "parents": None}
+        assert await ages(t) == {"a": waited, "b": None, "c": waited, "d": 0, "e": waited + 1, "parents": None}
 
     @promise
     async def test_samples_are_read_of_the_minutes_that_are_asked_for(self, t: Trial) -> None:
