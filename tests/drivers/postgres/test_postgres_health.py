@@ -155,7 +155,9 @@ def test_who_holds_back_vacuum_is_named_and_ended_by_the_command(store: str, mon
 
 def test_only_who_has_kept_rows_of_this_database_for_long_holds_back_vacuum(store: str, postgres_server: Server) -> None:
     def sessions(ahead: int) -> set[int]:
-        told = [re.match(r"session (\d+) ", finding.text) for finding in of(examined(store, ahead=ahead), "old transaction")]
+        told = [
+            re.match(r"session (\d+) ", finding.text) for finding in of(examined(store, ahead=ahead), "old transaction")
+        ]
         return {int(match[1]) for match in told if match is not None}
 
     with (
