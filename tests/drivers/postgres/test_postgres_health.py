@@ -111,7 +111,7 @@ def test_an_index_that_was_never_finished_is_found_and_built_by_the_command(stor
 
 
 def test_an_index_that_was_built_and_not_yet_checked_is_found_and_built_by_the_command(store: str) -> None:
-    """Its building waits at its end for older snapshots, and was interrupted there: it is written to, and nobody uses it."""
+    """Its building waits at its end for older snapshots and was interrupted there: nobody uses it, all write to it."""
     with psycopg.connect(store) as older:
         older.execute("set transaction isolation level repeatable read")
         older.execute("select")
