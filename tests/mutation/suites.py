@@ -41,8 +41,8 @@ OTHERS = (
     "tests/test_admin_webhooks.py", "tests/test_acting.py", "tests/copying/test_everything_moves.py",
     "tests/copying/test_refusals.py", "tests/acceptance/test_repair.py",
 )  # fmt: skip
-OF_POSTGRES = """conformance steps fences cursor listing numbers sql_enqueue partitions health gathering lost_replies
- held_rows own_transactions holds""".split()
+OF_POSTGRES = """conformance steps fences cursor listing numbers sql_enqueue partitions health exposure gathering
+ lost_replies held_rows own_transactions holds""".split()
 STEPS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/drivers/postgres/test_postgres_steps_of_*.py"))
 OF_SQLITE = ("tests/drivers/sqlite/test_health.py", "tests/drivers/sqlite/test_space.py")
 LOCAL = "not (postgres or Stdlib or Inline or http)"
