@@ -324,3 +324,18 @@ class FairnessPromises(Suite):
         assert await t.maintain(AgeJobs()) == Done(2)
         raised = [job.id for job in await t.jobs(ids) if job.priority != before[job.id]]
         assert raised == [ids[1], ids[5]]
+
+    @promise
+    async def test_who_runs_or_is_not_due_stands_in_nobody_s_way(self, t: Trial) -> None:
+        """However many come before in the order, under a limit and in a fair queue, where jobs are picked by other ways."""
+        await t.alter(PutQueue(name="fair", order="fair"))
+        await t.alter(PutLimit("key:k", 1000))
+        for queue in ("default", "fair"):
+            fields = {"queue": queue, "priority": 9, "org_id": "o"}
+            await t.enqueue_all(20, **fields)
+            assert len(await t.claim(queue)) == 20
+            behind = await t.enqueue(queue=queue, org_id="o", limit_keys=("key:k",))
+            assert (await t.take(queue)).id == behind
+            await t.enqueue_all(20, run_at=t.now + MINUTE, **fields)
+            behind = await t.enqueue(queue=queue, org_id="o", limit_keys=("key:k",))
+            assert (await t.take(queue)).id == behind

@@ -11,7 +11,7 @@ from windlass.core.limits import PARK_BITE
 from windlass.core.queries import AllLimits, LimitUses
 from windlass.core.settle import Succeeded
 from windlass.errors import InvalidInput
-from windlass.testing.conformance.trial import LEASE, MINUTE, Suite, Trial, promise
+from windlass.testing.conformance.trial import LEASE, Suite, Trial, promise
 from windlass.types import Limit
 
 
@@ -256,21 +256,6 @@ class LimitPromises(Suite):
         await t.enqueue_all(2 * PARK_BITE + 1, limit_keys=("key:k",))
         behind = await t.enqueue(type="other")
         assert [job.id for job in await t.claim(limit=1)] == [behind]
-
-    @promise
-    async def test_who_runs_or_is_not_due_stands_in_nobody_s_way(self, t: Trial) -> None:
-        """However many come before in the order, under a limit and in a fair queue, where jobs are picked by other ways."""
-        await t.alter(PutQueue(name="fair", order="fair"))
-        await t.alter(PutLimit("key:k", 1000))
-        for queue in ("default", "fair"):
-            fields = {"queue": queue, "priority": 9, "org_id": "o"}
-            await t.enqueue_all(20, **fields)
-            assert len(await t.claim(queue)) == 20
-            behind = await t.enqueue(queue=queue, org_id="o", limit_keys=("key:k",))
-            assert (await t.take(queue)).id == behind
-            await t.enqueue_all(20, run_at=t.now + MINUTE, **fields)
-            behind = await t.enqueue(queue=queue, org_id="o", limit_keys=("key:k",))
-            assert (await t.take(queue)).id == behind
 
     # ------------------------------------------------------------------------------------------------------------ changing
 
