@@ -44,7 +44,7 @@ ONCE_FAILED: Final = {
     1003473: "a worker whose clock was ahead took a job back at each look, its owner claimed it again at once, for ever",
     3037538: "a heartbeat that arrived after a later one made its worker look silent, and cost it the lease of a job",
     5003304: "a leader that was out of the registry took the answer that it leads still for more time, beside the next one",
-    202611199426: "a worker whose clock stood, because it had been ahead, looked for work without a pause until it went on",
+    202611199426: "a worker whose clock stood, because it had been ahead, looked for a job without a pause",
     5054595: "the judge blamed a repeated call for the end of another job of its batch, which stopped the group of both",
 }  # fmt: skip
 
