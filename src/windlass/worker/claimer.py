@@ -112,7 +112,7 @@ class Claimer:
         self._next_due: Micros | None = None
         self._looked_at: Micros = 0  # by the last claims
         self._waited_at: Micros | None = None
-        self._stood = 0.0  # seconds that were waited while the clock stood
+        self._stood = 0.0  # seconds to the next look while the clock stands
         self._vain: float | None = None  # seconds to the next look for a token that they did not find
         self._waiting: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
@@ -352,7 +352,8 @@ class Claimer:
             now = self._client.now()
             until = self._next_due - now
             # A clock that was ahead stands until the time has caught up with it: its next instant may be far away.
-            self._stood = min(max(2 * self._stood, FIRST_VAIN), pause) if now == self._waited_at else 0.0
+            longest = min(pause, LONGEST_REST)
+            self._stood = min(max(2 * self._stood, FIRST_VAIN), longest) if now == self._waited_at else 0.0
             self._waited_at = now
             pause = max(min(pause, until / SECOND), self._stood if until > 0 else 0)
             if until <= 0:

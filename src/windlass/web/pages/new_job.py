@@ -42,10 +42,10 @@ async def show(request: Request[Like, None]) -> Page:
     )
 
 
-async def _page(request: Request[Any, Any], form: Form, error: str, *, hidden: str = "") -> Page:
+async def _page(request: Request[Any, Any], form: Form, error: str, *, hidden: str = "", revealed: bool = False) -> Page:
     sees_all = request.principal.may("read") and not is_narrow(request.principal)
     known = sorted(request.admin.tasks or ()) or (await request.admin.types() if sees_all else ())
-    shown = {"form": form, "error": error, "tasks": known, "hidden": hidden}
+    shown = {"form": form, "error": error, "tasks": known, "hidden": hidden, "revealed": revealed}
     return await page(request, "new-job.html", "jobs", shown, 422 if error else 200)
 
 
