@@ -20,6 +20,7 @@ from windlass.core.changes import Expire
 from windlass.core.settle import Execution, Failed, Outcome, Released, Succeeded, settle
 from windlass.drivers.memory import duties, fleet, leases, settlement
 from windlass.testing.simulator import run
+from windlass.testing.simulator import world as worlds
 from windlass.testing.simulator.real import real_worker
 from windlass.testing.simulator.run import Campaign, main
 from windlass.testing.simulator.scenario import Seat, simulate
@@ -283,6 +284,21 @@ def test_a_program_that_never_rests_is_caught() -> None:
 
     with pytest.raises(AssertionError, match="time passes"):
         alone(restless)
+
+
+def test_a_fleet_that_never_comes_to_rest_ends_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes for it, so little at each turn that nobody would live to see the deadline."""
+
+    async def hasty(process: Process) -> None:
+        def again() -> None:
+            process.loop.call_later(1e-6, again)
+
+        again()
+        await asyncio.sleep(1)
+
+    monkeypatch.setattr(worlds, "ENDLESS", 1_000)
+    with pytest.raises(AssertionError, match="a fleet comes to rest"):
+        alone(hasty)
 
 
 # -------------------------------------------------------------------------------------------------------- wrong workers

@@ -19,6 +19,7 @@ from windlass.types import Micros
 
 DAWN: Final[Micros] = 1_900_000_000 * SECOND
 RESTLESS: Final = 20_000  # turns at one instant that no honest program needs
+ENDLESS: Final = 1_000_000  # turns in all: fifty times what the busiest fleets of a campaign take
 Life = Literal["live", "stopped", "dead", "ended"]
 Main = Callable[["Process"], Coroutine[Any, Any, None]]
 
@@ -171,6 +172,8 @@ class World:
         self._turns_here += 1
         if self._turns_here > RESTLESS:
             self.history.break_rule("time passes", f"after {RESTLESS} turns somebody is still busy", who=process.name)
+        if self.steps > ENDLESS:  # time passes by the microsecond: a campaign would wait for this seed, and tell of none
+            self.history.break_rule("a fleet comes to rest", f"{ENDLESS} turns, and it is still busy", who=process.name)
         process.loop.turn()
         if process.loop.errors:
             self.history.break_rule("no callback raises", "; ".join(process.loop.errors), who=process.name)
