@@ -270,6 +270,27 @@ def test_a_copy_that_is_given_up_leaves_the_source_as_it_was_and_the_target_empt
         assert opened(target, lambda driver: work(driver, "own")) is None, "and so is the target, for whatever comes"
 
 
+def test_triggers_of_an_application_outlive_a_copy_into_its_file_that_is_given_up(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = places.new("sqlite"), places.new("sqlite")
+    filled(source)
+    opened(target, lambda driver: driver.get([]))
+    theirs = 'create trigger "their ""own"" one" after insert on notes begin select 1; end'
+    file = apsw.Connection(target.path)
+    file.execute(f"create table notes (x); {theirs}")
+    with source.end() as left, target.end() as right:
+        monkeypatch.setattr(End, "last_numbers", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copier(left, right).run()
+        monkeypatch.undo()
+        assert copier(left, right).give_up()
+        assert right.filled() == []
+    [(kept,)] = file.execute("select sql from sqlite_master where tbl_name = 'notes' and type = 'trigger'")
+    assert kept == theirs.replace("create trigger", "CREATE TRIGGER")
+    file.close()
+
+
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
