@@ -262,6 +262,24 @@ def test_a_job_that_others_refer_to_is_not_deleted_by_a_person_and_others_beside
     asyncio.run(go())
 
 
+def test_keys_that_lead_nowhere_keep_nothing(tmp_path: Path) -> None:
+    """To a view that cannot be read any more, to a table that is not there, to one that has no key."""
+
+    async def go() -> None:
+        driver = SqliteDriver(path := tmp_path / "jobs.db", durability="relaxed")
+        await ended(driver, 2)
+        with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
+            theirs.executescript(
+                "create table plain (a); create view broken as select a, b from plain;"
+                "create table orders (a references broken, b references nobody, c references plain)"
+            )
+            theirs.execute("insert into orders values (1, 2, 3)")
+        assert await swept(driver, limit=9) == [Done(2)]
+        await driver.close()
+
+    asyncio.run(go())
+
+
 @pytest.mark.parametrize(
     "columns",
     [

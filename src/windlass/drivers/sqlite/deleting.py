@@ -26,6 +26,7 @@ THESE: Final = {
     "groups": "{0}.group_id in (select value from json_each(?1)) "
     "and not exists (select 1 from jobs where jobs.group_id = {0}.group_id)",
 }
+FARTHEST: Final = 4  # keys that are followed from table to table; there may be many ways, and SQLite joins no more than 64
 REFERRED: Final = "select 1 from {} t0{} where {}{} limit 1"
 GOES: Final = "exists (select 1 from {} {} where {} and {})"
 
@@ -86,7 +87,7 @@ def _looks(root: str) -> Op[list[str]]:
         for key in keys[_folded(way[-1].table) if way else root]:
             if key.late:
                 looks.append(_look(root, (*way, key), going))
-            elif key.cascades and key not in way:
+            elif key.cascades and key not in way and len(way) < FARTHEST:
                 ways.append((*way, key))
     return looks
 
@@ -103,6 +104,8 @@ def _goes(root: str, table: str, name: str, going: Sequence[Key]) -> str:
     """The condition that a row of this table is one of these, or goes along; empty if none does."""
     if _folded(table) == root:
         return THESE[root].format(name)
+    if name.count("_") == FARTHEST:
+        return ""
     ways: list[str] = []
     for key in going:
         if _folded(key.table) == _folded(table):

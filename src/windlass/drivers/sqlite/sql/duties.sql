@@ -117,12 +117,13 @@ delete from jobs where seq in (select value from json_each(:seqs)) returning gro
 -- name: foreign_keys
 -- The columns of every foreign key, key by key, and whether it may refuse as late as the commit: it does not say what becomes
 -- of its rows, or sets them to a default which is not null, and so hardly anybody's. One that names no columns means a
--- primary key.
+-- primary key; one may lead to a view, which is nobody's, and may be one that cannot be read any more.
 select t.name, k.id, k."table", k.on_delete = 'CASCADE',
        k.on_delete = 'NO ACTION' or (k.on_delete = 'SET DEFAULT' and not exists (
          select 1 from pragma_foreign_key_list(t.name) part join pragma_table_info(t.name) c on c.name = part."from"
           where part.id = k.id and coalesce(c.dflt_value, 'null') = 'null' collate nocase)),
-       k."from", coalesce(k."to", (select p.name from pragma_table_info(k."table") p where p.pk = k.seq + 1))
+       k."from", coalesce(k."to", (select p.name from sqlite_schema s, pragma_table_info(s.name) p
+                                    where s.type = 'table' and s.name = k."table" collate nocase and p.pk = k.seq + 1))
   from sqlite_schema t, pragma_foreign_key_list(t.name) k
  where t.type = 'table'
  order by t.name, k.id, k.seq;
