@@ -32,7 +32,7 @@ ONLY_SQLITE = set(
     "begin_runs close_expired try_ack undo_ack end_ack ack_begun close_acked close_begun close_unstarted report "
     "close_run place permits_of claim_limited pick pick_share pick_firsts charge_share set_wake "
     "pick_limited_rows pick_firsts_rows "
-    "parked_of_share referring".split()
+    "parked_of_share foreign_keys".split()
 )
 ONLY_POSTGRES = set(
     # one statement for a whole batch

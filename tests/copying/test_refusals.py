@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -268,6 +269,54 @@ def test_a_copy_that_is_given_up_leaves_the_source_as_it_was_and_the_target_empt
         assert opened(source, lambda driver: work(driver, "again")) is None
         assert not copier(left, right).give_up(), "once is enough"
         assert opened(target, lambda driver: work(driver, "own")) is None, "and so is the target, for whatever comes"
+
+
+def test_triggers_of_an_application_outlive_a_copy_into_its_file_that_is_given_up(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = places.new("sqlite"), places.new("sqlite")
+    filled(source)
+    opened(target, lambda driver: driver.get([]))
+    theirs = 'create trigger "their ""own"" one" after insert on notes begin select 1; end'
+    file = apsw.Connection(target.path)
+    file.execute(f"create table notes (x); {theirs}")
+    with source.end() as left, target.end() as right:
+        monkeypatch.setattr(End, "last_numbers", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copier(left, right).run()
+        monkeypatch.undo()
+        assert copier(left, right).give_up()
+        assert right.filled() == []
+    [(kept,)] = file.execute("select sql from sqlite_master where tbl_name = 'notes' and type = 'trigger'")
+    assert kept == theirs.replace("create trigger", "CREATE TRIGGER")
+    file.close()
+
+
+@pytest.mark.parametrize("rule", ["", "deferrable initially deferred"])
+def test_a_copy_into_a_database_whose_own_tables_refer_to_jobs_can_be_given_up(
+    places: Places, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL does not truncate a table that a foreign key leads to, whether there are rows or not."""
+    source, target = places.new("sqlite"), places.new("postgres")
+    filled(source)
+    opened(target, lambda driver: driver.get([]))
+    schema = target.options["schema"]
+    with psycopg.connect(target.url, autocommit=True) as theirs, source.end() as left, target.end() as right:
+        theirs.execute(f"create table {schema}_orders (job text references {schema}.jobs (id) {rule})".encode())
+        try:
+            monkeypatch.setattr(End, "last_numbers", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                copier(left, right).run()
+            monkeypatch.undo()
+            assert copier(left, right).give_up()
+            assert right.filled() == []
+            assert set(right.last_numbers().values()) == {0}
+            copier(left, right).run()
+            assert digests(right) == digests(left)
+            with pytest.raises(psycopg.IntegrityError):
+                theirs.execute(f"delete from {schema}.jobs where state = 'queued'".encode())
+        finally:
+            theirs.execute(f"drop table {schema}_orders".encode())
 
 
 def interrupted(*_: object) -> None:

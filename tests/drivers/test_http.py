@@ -425,6 +425,21 @@ def test_a_url_is_shown_without_its_token() -> None:
             Place.of(nonsense)
 
 
+def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(url: str) -> None:
+    """An error of whoever sends it would show it."""
+    for token in ("wl_se\ncret", "wl_se cret", "wl_s\xe9cret", "wl_se\x00cret"):
+        with pytest.raises(InvalidInput) as caught:
+            HttpDriver(url, token=token, timeout=1)
+        assert (caught.value.field, "cret" in str(caught.value)) == ("token", False)
+    with pytest.raises(InvalidInput):
+        Place.of("http://wl_se%0Acret@h/")
+
+
+def test_a_token_from_a_file_ends_before_the_end_of_its_line() -> None:
+    assert Place.of("http://h/", "wl_secret\r\n").token == Place.of("http://wl_secret%0A@h/").token == "wl_" + "secret"
+    assert Place.of("http://h/", " \n").token is None
+
+
 def test_who_is_no_windlass_is_told_apart(server: Server) -> None:
     with pytest.raises(StoreUnavailable, match="check the address"):
         HttpDriver(server.url + "nowhere/", timeout=1)

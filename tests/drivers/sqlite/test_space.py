@@ -122,6 +122,34 @@ def test_a_small_file_of_an_earlier_version_is_written_anew(tmp_path: Path) -> N
     assert asyncio.run(run()) > 0
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "create index words on notes (stem(text))",
+        "create table others (text, check (stem(text) <> ''))",
+        "create table others (text, stem generated always as (stem(text)) stored)",
+    ],
+)
+@pytest.mark.parametrize("library", ["apsw", "stdlib"])
+def test_a_file_whose_tables_need_functions_of_an_application_is_opened_all_the_same(
+    tmp_path: Path, library: Library, theirs: str
+) -> None:
+    """It cannot be written anew by whoever has no such functions, but for that it can serve."""
+    connection = apsw.Connection(str(tmp_path / "jobs.db"))
+    connection.create_scalar_function("stem", str, 1, deterministic=True)
+    connection.execute(f"create table notes (text); insert into notes values ('walking'); {theirs}")
+    connection.close()
+
+    async def run() -> int:
+        driver = SqliteDriver(tmp_path / "jobs.db", sqlite=library)
+        await fill(driver, "a", 3)
+        jobs = await driver.get(["a-0", "a-1", "a-2"])
+        await driver.close()
+        return len(jobs)
+
+    assert asyncio.run(run()) == 3
+
+
 def test_a_large_file_of_an_earlier_version_is_left_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "jobs.db"
     make_old(path)

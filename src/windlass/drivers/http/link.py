@@ -15,6 +15,7 @@ from random import SystemRandom
 from typing import Any, Final, TypeVar
 
 import httpx2
+import msgspec
 
 from windlass import __version__
 from windlass.drivers.http.faults import error_of, problem_in
@@ -27,6 +28,7 @@ LONGEST_PAUSE: Final = 2.0
 CONNECTIONS: Final = 32
 PARTING: Final = 0.01  # seconds that closing connections have
 KEPT: Final = 10.0  # seconds that an idle connection is kept: less than a server keeps it
+UNSURE: Final = (200, 429, 502, 503, 504)  # statuses of answers after which the same may be asked again
 _roll: Final = SystemRandom().random
 _pause: Final = asyncio.sleep
 
@@ -91,14 +93,17 @@ class Link:
             try:
                 async with asyncio.timeout_at(deadline):
                     response = await self._request(path, body, attempt)
-                if response.status_code < 300:
+                if response.status_code < 300 and is_whole(response):
                     return response.content
                 problem = problem_in(response.headers.get("content-type", ""), response.content)
-                if response.status_code not in (429, 502, 503, 504) or (problem and response.status_code != 429):
+                if response.status_code not in UNSURE or (problem and response.status_code != 429):
                     raise error_of(self._place.where, response.status_code, problem)
                 attempt.was_sent = response.status_code != 429  # a proxy does not know either
-                why = f"HTTP {response.status_code}"
+                why = f"HTTP {response.status_code}" if response.status_code >= 300 else "the answer was cut"
                 pause = max(pause, _seconds(response.headers.get("retry-after")))
+            except httpx2.DecodingError as error:  # whoever compressed it, or changed it on its way
+                attempt.was_sent = True
+                why = f"the answer cannot be unpacked: {error}"
             except (httpx2.TransportError, TimeoutError, OSError) as error:
                 why = str(error) or f"no answer within {within:g} s"
             is_lost = is_lost or attempt.was_sent
@@ -154,6 +159,17 @@ class _Attempt:
     async def trace(self, event: str, info: Any) -> None:
         if event.endswith("send_request_headers.started"):
             self.was_sent = True
+
+
+def is_whole(response: httpx2.Response) -> bool:
+    """An answer that ends with its connection, and of which nobody says how long it is, tells itself whether it was cut."""
+    if "content-length" in response.headers or "transfer-encoding" in response.headers:
+        return True  # else there would have been an error
+    try:
+        msgspec.json.decode(response.content)
+    except msgspec.DecodeError as error:
+        return "truncated" not in str(error)
+    return True
 
 
 def _seconds(text: str | None) -> float:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from windlass.errors import UnknownStore
+from windlass.errors import InvalidInput, UnknownStore
 from windlass.urls import is_loopback, redacted
 
 KNOWN: Final = "https://TOKEN@host/ (or the token in WINDLASS_TOKEN), http://127.0.0.1:8080/"
+_SENDABLE: Final = re.compile(r"[!-~]*")
 log: Final = logging.getLogger("windlass.http")
 
 
@@ -28,7 +30,8 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, url: str, token: str | None = None) -> Place:
-        """The token is what stands before the @ (after a colon, where there is one), else the one that was given."""
+        """The token is what stands before the @ (after a colon, where there is one), else the one that was given. Of what
+        comes from a file, the end of its line is no part."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -39,7 +42,10 @@ class Place(Struct, frozen=True, kw_only=True):
         said = parts.password or parts.username
         shown = f"[{host}]" if ":" in host else host
         base = f"{parts.scheme.lower()}://{shown}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
-        found = cls(where=redacted(url), base=base, token=(unquote(said) if said else token) or None)
+        secret = (unquote(said) if said else token or "").strip()
+        if not _SENDABLE.fullmatch(secret):  # what refuses it later would show it
+            raise InvalidInput("token", "holds a character that no token has: a blank, the end of a line, or no ASCII")
+        found = cls(where=redacted(url), base=base, token=secret or None)
         if parts.scheme.lower() == "http" and found.token is not None and not is_loopback(host):
             log.warning("%s: the token and all jobs travel unencrypted; use https://", found.where)
         return found

@@ -51,3 +51,11 @@ def delete_chains(
         else:
             groups += [row[0] for row in rows]
     return Gone(groups, left, words)
+
+
+def delete_emptied(
+    groups: Sequence[str], delete: Callable[[list[str]], Op[list[Row]]], refusal: Callable[[Exception], Refusal | None]
+) -> Op[str]:
+    """Delete the rows of groups; one that others refer to stays, without members. Answers why, in the store's words."""
+    links = [(n, n, None) for n in range(len(groups))]
+    return (yield from delete_chains(links, lambda some: delete([groups[n] for n in some]), refusal)).refused

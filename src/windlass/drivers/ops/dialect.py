@@ -77,6 +77,10 @@ class Dialect(ABC):
         """The same of one chain, all links of which have ended, whatever its group waits for."""
 
     @abstractmethod
+    def delete_groups(self, groups: Sequence[str]) -> Op[str]:
+        """Delete those without members, but for those that others refer to. Answers why they stay, in the store's words."""
+
+    @abstractmethod
     def return_space(self, duty: ReturnSpace) -> Op[Done]:
         """Give room that nothing lies in back, a piece at a time."""
 

@@ -66,11 +66,10 @@ def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:
     if after != said:
         yield db.sql.set_duty_place(duty=KEY, place=msgspec.json.encode(after).decode())
     groups = {group for group in gone.groups if group is not None}
-    if groups:
-        yield db.sql.delete_groups(groups=db.texts(sorted(groups)))
+    refused = (yield from db.delete_groups(sorted(groups))) if groups else ""
     if bite.findings:
         yield db.sql.remember_groups(found=to_json(bite.findings))
-    return Done(len(gone.groups), more=more, refused=gone.refused)
+    return Done(len(gone.groups), more=more, refused=gone.refused or refused)
 
 
 def _said(db: Dialect) -> Op[Places | None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from windlass.core.copying import GUARDED, MOVED, SAYS, Row, Table
-from windlass.drivers.ops.copying import KEY, Guard, Hand
+from windlass.drivers.ops.copying import COUNTED, KEY, Guard, Hand
 from windlass.drivers.postgres.arrays import Array, Blobs, Floats, Ints, Texts
 from windlass.drivers.postgres.faults import MOVED_STATE, MOVING_STATE
 from windlass.drivers.statement import Op, Statement
@@ -37,6 +37,11 @@ begin
   raise exception '%', coalesce((select value from windlass.meta where key = '{SAYS}'), '{MOVED}…')
     using errcode = tg_argv[0];
 end $$"""  # noqa: S608 - a name of ours
+
+_OURS: Final = ", ".join(f"'windlass.{table}'::regclass" for table in GUARDED)
+REFERRED: Final = f"""select exists (
+  select from pg_catalog.pg_constraint join pg_catalog.pg_class as theirs on theirs.oid = conrelid
+   where contype = 'f' and confrelid in ({_OURS}) and conrelid not in ({_OURS}) and not relispartition)"""  # noqa: S608 - names of ours
 
 
 class PostgresHand(Hand):
@@ -95,7 +100,21 @@ class PostgresHand(Hand):
         yield "drop function if exists windlass.copy_guard()"
 
     def empty(self) -> Op[None]:
-        yield Statement(f"truncate {', '.join(f'windlass.{table}' for table in GUARDED)} restart identity", ())
+        """At once; but row by row where tables of an application have foreign keys to ours, which PostgreSQL takes for a
+        reason not to truncate, whether they hold rows or not. The triggers that prevent deletion rest meanwhile."""
+        [(referred,)] = yield Statement(REFERRED, ())
+        if not referred:
+            yield Statement(f"truncate {', '.join(f'windlass.{table}' for table in GUARDED)} restart identity", ())
+            return
+        # What is still to be looked at keeps a table from being altered.
+        yield Statement("set constraints all immediate", ())
+        for table in reversed(GUARDED):
+            yield Statement(f"alter table windlass.{table} disable trigger user", ())
+            yield Statement(f"delete from windlass.{table}", ())  # noqa: S608 - a name of ours
+        for table in GUARDED:
+            yield Statement(f"alter table windlass.{table} enable trigger user", ())
+        for counted in COUNTED:
+            yield Statement(f"alter sequence {_sequence(counted)} restart", ())
 
     def last_number(self, table: Table) -> Op[int]:
         [(last, used)] = yield Statement(f"select last_value, is_called from {_sequence(table)}", ())  # noqa: S608

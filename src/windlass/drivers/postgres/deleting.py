@@ -1,4 +1,4 @@
-"""Deleting ended jobs where an application's rows may refer to them, or be held by it: neither is waited for."""
+"""Deleting ended jobs, and emptied groups, where an application's rows may refer to them, or be held: none is awaited."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import psycopg
 
-from windlass.drivers.ops.deleting import Gone, Link, Refusal, delete_chains
-from windlass.drivers.postgres.arrays import Ints
+from windlass.drivers.ops.deleting import Gone, Link, Refusal, delete_chains, delete_emptied
+from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.faults import is_locked_out, said
 from windlass.drivers.postgres.savepoints import guarded
 from windlass.drivers.postgres.sql import SQL
@@ -23,6 +23,18 @@ def delete_briefly(links: Sequence[Link]) -> Op[Gone]:
     gone = yield from delete_chains(links, lambda seqs: guarded(_delete(seqs)), _refusal)
     yield SQL.be_brief(timeout=usual)
     return gone
+
+
+def delete_groups_briefly(groups: Sequence[str]) -> Op[str]:
+    """After their members, in the same transaction: what is looked at late is looked at once already."""
+    [(usual, _)] = yield SQL.be_brief(timeout=BRIEFLY)
+    refused = yield from delete_emptied(groups, lambda some: guarded(_delete_groups(some)), _refusal)
+    yield SQL.be_brief(timeout=usual)
+    return refused
+
+
+def _delete_groups(groups: Sequence[str]) -> Op[list[Row]]:
+    return (yield SQL.delete_groups(groups=Texts(groups)))
 
 
 def _delete(seqs: Sequence[int]) -> Op[list[Row]]:

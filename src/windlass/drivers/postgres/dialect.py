@@ -15,7 +15,7 @@ from windlass.drivers.ops.deleting import Gone
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.arrays import Ints, Texts
-from windlass.drivers.postgres.deleting import delete_briefly
+from windlass.drivers.postgres.deleting import delete_briefly, delete_groups_briefly
 from windlass.drivers.postgres.faults import Taken, is_conflict
 from windlass.drivers.postgres.jobs import insert_child
 from windlass.drivers.postgres.limits import GATE
@@ -80,6 +80,9 @@ class Postgres(Dialect):
         if len((yield SQL.lock_ended(seqs=Ints(seqs)))) < len(seqs):
             return Gone(left={*seqs})
         return (yield from delete_briefly([(seqs[0], seq, None) for seq in seqs]))
+
+    def delete_groups(self, groups: Sequence[str]) -> Op[str]:
+        return (yield from delete_groups_briefly(groups))
 
     def return_space(self, duty: ReturnSpace) -> Op[Done]:
         """Vacuum does it, and partitions that are dropped."""

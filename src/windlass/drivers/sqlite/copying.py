@@ -59,9 +59,11 @@ class SqliteHand(Hand):
     def empty(self) -> Op[None]:
         """Delete all rows. The triggers that prevent deletion are dropped meanwhile; others see neither."""
         triggers = yield Statement(
-            "select name, sql from sqlite_master where type = 'trigger' and name not like 'copy@_guard@_%' escape '@'", ()
+            "select '\"' || replace(name, '\"', '\"\"') || '\"', sql from sqlite_master "
+            "where type = 'trigger' and name not like 'copy@_guard@_%' escape '@'",
+            (),
         )
-        for name, _ in triggers:
+        for name, _ in triggers:  # those of an application, too
             yield Statement(f"drop trigger {name}", ())
         for table in reversed(GUARDED):
             yield Statement(f"delete from {table}", ())  # noqa: S608 - a name of ours

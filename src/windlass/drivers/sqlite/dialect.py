@@ -13,7 +13,7 @@ from windlass.drivers.filters import find_statement
 from windlass.drivers.ops.deleting import Gone
 from windlass.drivers.ops.dialect import Dialect
 from windlass.drivers.rows import to_json
-from windlass.drivers.sqlite.deleting import delete_unreferred
+from windlass.drivers.sqlite.deleting import delete_unreferred, delete_unreferred_groups
 from windlass.drivers.sqlite.jobs import enqueue, insert_children
 from windlass.drivers.sqlite.limits import GATE
 from windlass.drivers.sqlite.space import return_space
@@ -68,6 +68,9 @@ class Sqlite(Dialect):
 
     def delete_chain(self, seqs: Sequence[int]) -> Op[Gone]:
         return (yield from delete_unreferred([(seqs[0], seq, None) for seq in seqs]))
+
+    def delete_groups(self, groups: Sequence[str]) -> Op[str]:
+        return (yield from delete_unreferred_groups(groups))
 
     def return_space(self, duty: ReturnSpace) -> Op[Done]:
         return (yield from return_space(duty))

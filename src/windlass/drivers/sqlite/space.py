@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from windlass.core.duties import Done, ReturnSpace
-from windlass.drivers.sqlite.library import BUSY, Connection
+from windlass.drivers.sqlite.library import BUSY, ERRORS, Connection
 from windlass.drivers.statement import Op, Statement
 
 INCREMENTAL: Final = 2
@@ -43,7 +43,8 @@ def shrinks(connection: Connection) -> bool:
 
 def make_shrinkable(connection: Connection) -> None:
     """Said to an empty file, it is made so. One that was made before is written anew if it is small; whoever is writing at
-    this moment is not waited for, the next opener tries again."""
+    this moment is not waited for, the next opener tries again. Where it cannot be done (an application's table needs a
+    function of theirs, the disk is full, there is no place for temporary files) the file serves as it is."""
     if shrinks(connection):
         return
     connection.execute("pragma auto_vacuum = incremental")
@@ -54,3 +55,5 @@ def make_shrinkable(connection: Connection) -> None:
             connection.execute("vacuum")
         except BUSY:
             log.info("the file was not written anew: somebody else uses it")
+        except ERRORS as error:
+            log.info("the file was not written anew: %s", error)

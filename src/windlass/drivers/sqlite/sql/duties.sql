@@ -114,15 +114,18 @@ select head, seq, group_id from doomed;
 -- name: delete_jobs
 delete from jobs where seq in (select value from json_each(:seqs)) returning group_id;
 
--- name: referring
--- The columns of foreign keys to jobs that do not say what becomes of their rows, key by key, or that set them to a default
--- which is not null, and so hardly a job's. One that names no column of jobs means its primary key.
-select t.name, k.id, k."from", coalesce(k."to", 'seq')
+-- name: foreign_keys
+-- The columns of every foreign key, key by key, and whether it may refuse as late as the commit: it does not say what becomes
+-- of its rows, or sets them to a default which is not null, and so hardly anybody's. One that names no columns means a
+-- primary key; one may lead to a view, which is nobody's, and may be one that cannot be read any more.
+select t.name, k.id, k."table", k.on_delete = 'CASCADE',
+       k.on_delete = 'NO ACTION' or (k.on_delete = 'SET DEFAULT' and not exists (
+         select 1 from pragma_foreign_key_list(t.name) part join pragma_table_info(t.name) c on c.name = part."from"
+          where part.id = k.id and coalesce(c.dflt_value, 'null') = 'null' collate nocase)),
+       k."from", coalesce(k."to", (select p.name from sqlite_schema s, pragma_table_info(s.name) p
+                                    where s.type = 'table' and s.name = k."table" collate nocase and p.pk = k.seq + 1))
   from sqlite_schema t, pragma_foreign_key_list(t.name) k
- where t.type = 'table' and k."table" = 'jobs' collate nocase
-   and (k.on_delete = 'NO ACTION' or (k.on_delete = 'SET DEFAULT' and not exists (
-     select 1 from pragma_foreign_key_list(t.name) part join pragma_table_info(t.name) c on c.name = part."from"
-      where part.id = k.id and coalesce(c.dflt_value, 'null') = 'null' collate nocase)))
+ where t.type = 'table'
  order by t.name, k.id, k.seq;
 
 -- name: delete_groups
