@@ -22,6 +22,7 @@ from windlass.core.alterations import Delete
 from windlass.errors import InvalidInput, StoreUnreachable
 from windlass.runlogs import RunLog, below, job_of, log_path, root_of
 from windlass.testing.faulty import away
+from windlass.worker.capture import captured
 from windlass.worker.logkeeping import LogKeeping, know_owner
 
 from . import isolated
@@ -139,6 +140,21 @@ def test_the_programs_own_logging_is_left_as_it_is(tmp_path: Path) -> None:
 
     on_stage("memory://", play, log_root=str(tmp_path))
     assert logging.getLogRecordFactory() is usual
+
+
+def test_who_still_makes_records_as_a_worker_did_when_that_has_ended_gets_them() -> None:
+    """A thread that was about to log, or a library that had put its factory around ours: logging raised IndexError."""
+    usual = logging.getLogRecordFactory()
+    with captured():
+        kept = logging.getLogRecordFactory()
+    about = ("shop", logging.INFO, __file__, 1, "said", (), None)
+    assert kept(*about).getMessage() == "said"
+    try:
+        logging.setLogRecordFactory(lambda *args, **kwargs: kept(*args, **kwargs))
+        with captured():  # around what is around the one of before
+            assert logging.getLogRecordFactory()(*about).getMessage() == "said"
+    finally:
+        logging.setLogRecordFactory(usual)
 
 
 def test_a_place_that_cannot_be_written_to_is_no_failure_of_the_job(tmp_path: Path) -> None:
