@@ -61,7 +61,7 @@ class BreaksTracebacks(Exception):
 class Unbound(Exception):
     """As a proxy that stands for what is not there."""
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         raise RuntimeError("there is none here")
 

@@ -65,7 +65,7 @@ def test_a_result_that_cannot_be_stored_is_dead_and_not_repeated() -> None:
 class Unbound:
     """As a proxy that stands for what is not there outside of a request."""
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         raise RuntimeError("there is none here")
 

@@ -49,16 +49,17 @@ def captured() -> Iterator[None]:
     global _workers, _placed
     with _lock:
         _workers += 1
-        if _placed is None:
-            _placed = _Capturing(logging.getLogRecordFactory())
-            logging.setLogRecordFactory(_placed)
+        placed = _placed
+        if placed is None:
+            placed = _placed = _Capturing(logging.getLogRecordFactory())
+            logging.setLogRecordFactory(placed)
     try:
         yield
     finally:
         with _lock:
             _workers -= 1
-            if _workers == 0 and _placed is not None and logging.getLogRecordFactory() is _placed:
-                logging.setLogRecordFactory(_placed.usual)  # else somebody has put theirs around it
+            if _workers == 0 and logging.getLogRecordFactory() is placed:  # else somebody has put theirs around it
+                logging.setLogRecordFactory(placed.usual)
                 _placed = None
 
 
