@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from windlass import Windlass
 from windlass.clock import SECOND
-from windlass.worker.supervisor import HOPELESS, MISCONFIGURED, READY_FD
+from windlass.worker.supervisor import HOPELESS, MISCONFIGURED, READY_FD, Supervisor
 
 from . import tasks
 from .fleet import Fleet, state_of
@@ -167,6 +173,32 @@ def test_children_that_the_store_refuses_for_good_are_not_replaced_for_ever(tmp_
         told = supervisor.errors.read_text()
 
     assert f"could not start, {HOPELESS} times in a row" in told
+
+
+def test_a_child_that_is_killed_by_a_signal_without_a_name_is_replaced_like_any_other(tmp_path: Path) -> None:
+    """Of the real-time signals only the first and the last have one; the supervisor fell over all others."""
+    number = signal.SIGRTMIN + 3
+    with Fleet(tmp_path) as fleet:
+        supervisor = fleet.start("supervise", "1", "-c", f"import os; os.kill(os.getpid(), {number})")
+        assert supervisor.wait() == 1
+        told = supervisor.errors.read_text()
+
+    assert f"is gone (killed by signal {number})" in told
+    assert f"could not start, {HOPELESS} times in a row" in told
+
+
+def test_a_child_that_is_gone_before_it_can_be_told_to_stop_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = Supervisor(Windlass("memory://").client, [sys.executable, "-c", ""], 1)
+    start = asyncio.create_subprocess_exec
+
+    async def slowly(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        child = await start(*command, **options)
+        await child.wait()
+        supervisor.stop()
+        return child
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    assert asyncio.run(supervisor.run()) == 0
 
 
 def test_a_job_that_kills_its_workers_does_not_stop_the_supervisor(tmp_path: Path) -> None:

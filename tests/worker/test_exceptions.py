@@ -10,6 +10,7 @@ import pytest
 from windlass.policies import Retry
 from windlass.signals import Cancel, Reject, RetryAfter, Snooze
 from windlass.types import Job
+from windlass.worker.failure import describe
 
 from .stage import Stage, on_stage
 
@@ -57,6 +58,14 @@ class BreaksTracebacks(Exception):
         raise RuntimeError("not even notes")
 
 
+class Unbound(Exception):
+    """As a proxy that stands for what is not there."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("there is none here")
+
+
 class NoRepr:
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
@@ -99,6 +108,7 @@ RAISED: dict[str, tuple[Any, str]] = {
     "broken traceback": (lambda: BreaksTracebacks("x"), "BreaksTracebacks: x"),
     "recursion": (recursing, "RecursionError: maximum recursion"),
     "memory": (lambda: MemoryError(), "MemoryError"),
+    "unbound": (lambda: Unbound(), "Unbound: (it cannot be told: RuntimeError)"),
     "nameless": (lambda: NoName("Nameless", (Exception,), {})(), "Nameless"),
 }  # fmt: skip
 
@@ -145,6 +155,10 @@ def test_any_exception_is_recorded_and_the_slot_goes_on(what: str, run: str) -> 
         assert all(run.traceback for run in runs)
 
     on_stage("memory://", play)
+
+
+def test_any_exception_can_be_described() -> None:
+    assert all(describe(make()) for make, _ in RAISED.values())
 
 
 @pytest.mark.parametrize("what", ["endless", "surrogates", "deep group", "generator exit"])

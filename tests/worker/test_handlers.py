@@ -62,6 +62,46 @@ def test_a_result_that_cannot_be_stored_is_dead_and_not_repeated() -> None:
     on_stage("memory://", play)
 
 
+class Unbound:
+    """As a proxy that stands for what is not there outside of a request."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("there is none here")
+
+
+class Clings:
+    def __await__(self) -> Any:
+        try:
+            yield
+        finally:
+            raise ValueError("it does not let go")
+
+
+def clinging() -> Any:
+    async def work() -> None:
+        await Clings()
+
+    begun = work()
+    begun.send(None)
+    return begun
+
+
+@pytest.mark.parametrize("run", ["async", "thread"])
+@pytest.mark.parametrize("make", [Unbound, clinging])
+def test_a_result_of_any_kind_does_not_take_the_slot_with_it(run: str, make: Any) -> None:
+    async def play(stage: Stage) -> None:
+        values = iter([make, lambda: 42])
+        work = registered(stage, run, lambda: next(values)())
+        odd, plain = [await work.enqueue() for _ in range(2)]
+        await stage.drain(concurrency=1, threads=1)
+        row = await stage.fetch(odd.id)
+        assert (row.state, row.dead_kind, row.executions) == ("dead", "rejected", 1)
+        assert await plain.result(timeout=1) == 42
+
+    on_stage("memory://", play)
+
+
 @pytest.mark.parametrize("run", ["async", "thread"])
 def test_signals_pass_through_a_broad_except_and_steer_the_job(url: str, run: str) -> None:
     async def play(stage: Stage) -> None:

@@ -117,6 +117,39 @@ def test_a_hook_that_fails_or_hangs_harms_nobody(
     on_stage(url, play)
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize("kind", ["async", "plain"])
+def test_a_hook_that_raises_what_is_no_exception_harms_nobody(
+    caplog: pytest.LogCaptureFixture, kind: str, error: BaseException
+) -> None:
+    """`sys.exit()` in a hook ended the process; a cancellation of its own making kept others from being called."""
+
+    async def play(stage: Stage) -> None:
+        calls: list[str] = []
+
+        @stage.app.task
+        async def work() -> None: ...
+
+        def plain(told: JobEvent) -> None:
+            raise error
+
+        async def awaited(told: JobEvent) -> None:
+            raise error
+
+        stage.app.on(SUCCEEDED)(plain if kind == "plain" else awaited)
+
+        @stage.app.on(SUCCEEDED)
+        async def note(told: JobEvent) -> None:
+            calls.append(told.job_id)
+
+        jobs = await stage.app.enqueue_many(work.job() for _ in range(20))
+        await stage.drain()
+        assert sorted(calls) == sorted(job.id for job in jobs)
+        assert caplog.text.count("a hook of job.succeeded failed") == len(jobs)
+
+    on_stage("memory://", play)
+
+
 def test_an_outcome_that_was_refused_is_not_heard_of(url: str) -> None:
     async def play(stage: Stage) -> None:
         heard: list[str] = []

@@ -22,6 +22,7 @@ from windlass.core.alterations import Delete
 from windlass.errors import InvalidInput, StoreUnreachable
 from windlass.runlogs import RunLog, below, job_of, log_path, root_of
 from windlass.testing.faulty import away
+from windlass.worker.capture import captured
 from windlass.worker.logkeeping import LogKeeping, know_owner
 
 from . import isolated
@@ -139,6 +140,21 @@ def test_the_programs_own_logging_is_left_as_it_is(tmp_path: Path) -> None:
 
     on_stage("memory://", play, log_root=str(tmp_path))
     assert logging.getLogRecordFactory() is usual
+
+
+def test_who_still_makes_records_as_a_worker_did_when_that_has_ended_gets_them() -> None:
+    """A thread that was about to log, or a library that had put its factory around ours: logging raised IndexError."""
+    usual = logging.getLogRecordFactory()
+    with captured():
+        kept = logging.getLogRecordFactory()
+    about = ("shop", logging.INFO, __file__, 1, "said", (), None)
+    assert kept(*about).getMessage() == "said"
+    try:
+        logging.setLogRecordFactory(lambda *args, **kwargs: kept(*args, **kwargs))
+        with captured():  # around what is around the one of before
+            assert logging.getLogRecordFactory()(*about).getMessage() == "said"
+    finally:
+        logging.setLogRecordFactory(usual)
 
 
 def test_a_place_that_cannot_be_written_to_is_no_failure_of_the_job(tmp_path: Path) -> None:
@@ -437,8 +453,10 @@ def test_a_store_that_did_not_say_its_name_at_first_is_asked_again(tmp_path: Pat
     on_stage(f"sqlite:///{tmp_path}/shop.db", plays, log_root=str(root))
 
 
-def test_a_store_that_cannot_say_its_name_removes_nothing_and_ends_no_worker(tmp_path: Path) -> None:
-    """Behind a server of an older version."""
+def test_a_store_that_cannot_say_its_name_removes_nothing_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind a server of an older version. No log was ever removed, and nobody was told."""
     root = tmp_path / "logs"
 
     async def plays(stage: Stage) -> None:
@@ -448,10 +466,15 @@ def test_a_store_that_cannot_say_its_name_removes_nothing_and_ends_no_worker(tmp
         stage.store.faults["read"] = older
         await know_owner(stage.app.client)
         log = old_log(root)
-        assert await LogKeeping(stage.app.client, root).tick() == 3_600 * SECOND
+        keeping = LogKeeping(stage.app.client, root)
+        for _ in range(2):
+            assert await keeping.tick() == 3_600 * SECOND
         assert log.exists()
 
     on_stage(f"sqlite:///{tmp_path}/shop.db", plays, log_root=str(root))
+    [said] = [record.getMessage() for record in caplog.records if "no log below" in record.getMessage()]
+    assert str(root) in said
+    assert "StoreId is not known to this store" in said
 
 
 def test_whose_logs_are_in_a_root_is_said_before_there_are_any_and_heard_before_any_is_removed(tmp_path: Path) -> None:
@@ -509,14 +532,39 @@ def test_a_store_without_a_name_waits_before_it_removes_anything_in_a_chosen_roo
     on_stage("memory://", looks, log_root=str(tmp_path))
 
 
-def test_a_root_that_cannot_be_marked_ends_no_worker_and_nothing_is_removed_there(tmp_path: Path) -> None:
+def test_a_root_that_cannot_be_marked_ends_no_worker_and_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is removed there, and that was said to nobody."""
     (tmp_path / "root").write_text("a file, not a directory")
 
     async def looks(stage: Stage) -> None:
         await know_owner(stage.app.client)
-        assert await LogKeeping(stage.app.client, tmp_path / "root").tick() == 3_600 * SECOND
+        keeping = LogKeeping(stage.app.client, tmp_path / "root")
+        for _ in range(2):
+            assert await keeping.tick() == 3_600 * SECOND
 
     on_stage(f"sqlite:///{tmp_path}/shop.db", looks, log_root=str(tmp_path / "root"))
+    [said] = [record.getMessage() for record in caplog.records if "no log below" in record.getMessage()]
+    assert "File exists" in said
+
+
+def test_another_reason_why_no_log_is_removed_is_told_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tmp_path / "root"
+    root.write_text("a file, not a directory")
+
+    async def looks(stage: Stage) -> None:
+        keeping = LogKeeping(stage.app.client, root)
+        await keeping.tick()
+        root.unlink()
+        root.mkdir()
+        (root / ".windlass-store-another").touch()
+        for _ in range(2):
+            await keeping.tick()
+
+    on_stage(f"sqlite:///{tmp_path}/shop.db", looks, log_root=str(root))
+    said = [record.getMessage() for record in caplog.records if "no log below" in record.getMessage()]
+    assert ["another store" in one for one in said] == [False, True]
 
 
 def test_a_worker_sees_to_it_by_itself(tmp_path: Path) -> None:

@@ -187,6 +187,28 @@ def test_prefetched_jobs_are_released_at_once(url: str, run: str) -> None:
     on_stage(url, play)
 
 
+@pytest.mark.usefixtures("prefetching")
+@pytest.mark.parametrize("run", ["async", "thread"])
+def test_a_worker_that_is_cancelled_begins_nothing_more(url: str, run: str) -> None:
+    """Threads took up what had been prefetched when the worker was gone: nobody renewed it or kept its outcome."""
+
+    async def play(stage: Stage) -> None:
+        task, go, began = heeding(stage, run)
+        jobs = await stage.app.enqueue_many(task.job() for _ in range(3))
+        working = asyncio.create_task(stage.app.worker(concurrency=1, threads=1).run())
+        await stage.until_state(jobs[2].id, "running")
+        threads = [thread for thread in threading.enumerate() if thread.name.startswith("windlass-handler")]
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        go.set()
+        for thread in threads:
+            await asyncio.to_thread(thread.join, PATIENCE)
+        assert began == [jobs[0].id]
+
+    on_stage(url, play)
+
+
 def test_what_a_claim_in_flight_brings_after_the_stop_is_released(url: str) -> None:
     async def play(stage: Stage) -> None:
         ran: list[str] = []

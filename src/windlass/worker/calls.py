@@ -5,7 +5,8 @@ Used in the worker's own process and in its children.
 
 from __future__ import annotations
 
-import inspect
+from contextlib import suppress
+from types import CoroutineType
 from typing import Any, Final
 
 from windlass.context import Running
@@ -32,8 +33,9 @@ def arguments_of(task: Task[..., Any], running: Running) -> tuple[tuple[Any, ...
 
 def outcome_of_value(task: Task[..., Any], value: Any, limit: int) -> Succeeded | Rejected:
     """Never raises: a value may be of any class, and its methods may raise anything."""
-    if inspect.iscoroutine(value):
-        value.close()
+    if type(value) is CoroutineType:  # nothing is asked of the value: a proxy for what is not there raises
+        with suppress(BaseException):  # one that has begun may have words of its own
+            value.close()
         return Rejected(NOT_AWAITED)
     try:
         return Succeeded(task.results.encode(value, limit=limit))

@@ -10,46 +10,57 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from windlass.context import running_now
 from windlass.telemetry.jsonlog import JOB, About
 
 _lock = threading.Lock()
-_usual: list[Any] = []  # the factory that was there before; empty while ours is not in place
 _workers = 0
+
+
+class _Capturing:
+    """A factory around the usual one. Whoever still calls it when it is not in place any more, a thread or what a library
+    has put around it, gets what that one makes."""
+
+    def __init__(self, usual: Callable[..., logging.LogRecord]) -> None:
+        self.usual: Final = usual
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self.usual(*args, **kwargs)
+        running = running_now() if _workers and _placed is self else None
+        if running is not None and not record.name.startswith("windlass."):  # what a worker says is not the run's
+            setattr(record, JOB, About(running.job, running.scrub))
+            try:
+                running.write_log(record.levelname, _text(record))
+            except Exception:  # a message that cannot be made is reported by whoever prints it
+                return record
+        return record
+
+
+_placed: _Capturing | None = None
 
 
 @contextmanager
 def captured() -> Iterator[None]:
     """While a worker runs. Several in one process share what is put in place."""
-    global _workers
+    global _workers, _placed
     with _lock:
         _workers += 1
-        if not _usual:
-            _usual.append(logging.getLogRecordFactory())
-            logging.setLogRecordFactory(_record)
+        placed = _placed
+        if placed is None:
+            placed = _placed = _Capturing(logging.getLogRecordFactory())
+            logging.setLogRecordFactory(placed)
     try:
         yield
     finally:
         with _lock:
             _workers -= 1
-            if _workers == 0 and logging.getLogRecordFactory() is _record:  # else somebody has put theirs around it
-                logging.setLogRecordFactory(_usual.pop())
-
-
-def _record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-    record: logging.LogRecord = _usual[0](*args, **kwargs)
-    running = running_now() if _workers else None
-    if running is not None and not record.name.startswith("windlass."):  # what a worker says is not the run's
-        setattr(record, JOB, About(running.job, running.scrub))
-        try:
-            running.write_log(record.levelname, _text(record))
-        except Exception:  # a message that cannot be made is reported by whoever prints it
-            return record
-    return record
+            if _workers == 0 and logging.getLogRecordFactory() is placed:  # else somebody has put theirs around it
+                logging.setLogRecordFactory(placed.usual)
+                _placed = None
 
 
 def _text(record: logging.LogRecord) -> str:

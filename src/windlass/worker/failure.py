@@ -43,7 +43,14 @@ def _outcome_of(error: BaseException) -> Outcome:
 
 
 def describe(error: BaseException, depth: int = 0) -> str:
-    """`ValueError: what it says`, in one bounded line or few."""
+    """`ValueError: what it says`, in one bounded line or few. Never raises."""
+    try:
+        return _described(error, depth)
+    except BaseException as failed:  # a group may say of its parts what it likes
+        return f"{_name(error)}: (it cannot be told: {_name(failed)})"
+
+
+def _described(error: BaseException, depth: int) -> str:
     name = _name(error)
     text = _text(error)
     if isinstance(error, BaseExceptionGroup) and depth < GROUP_DEPTH:

@@ -27,6 +27,10 @@ BITE: Final = 200
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 SHORTEST: Final[Micros] = SECOND // 20
 MARKING: Final[Micros] = SECOND  # so long the start of a worker waits for a disk at most
+SHARED: Final = (
+    "another store has its logs there too and its jobs are not known here: give each store a log_root of its own; if that "
+    "store is no more, delete %s"
+)
 log: Final = logging.getLogger("windlass.worker")
 
 
@@ -69,7 +73,7 @@ class LogKeeping:
         self._pass: Iterator[Path] | None = None
         self._busy: asyncio.Future[Look | None] | None = None
         self._begun = wall()
-        self._complained = False
+        self._said: set[str] = set()
         settings = client.settings
         self._longest = max(settings.keep_succeeded, settings.keep_cancelled, settings.keep_dead) + EVERY
 
@@ -78,13 +82,14 @@ class LogKeeping:
             await _ask_for_owner(self._client)
         except StoreError:
             raise  # it is asked again soon
-        except WindlassError:
-            return EVERY  # it cannot tell: whose logs these are is not known
+        except WindlassError as error:  # it cannot tell: whose logs these are is not known
+            self._complain("the store does not say which one it is (%s): bring its server up to date", error)
+            return EVERY
         look = await self._one_at_a_time(self._look)
         if look is None:
             return SHORTEST  # this was what an earlier tick had begun to remove
         if look.others:
-            self._complain(look.others)
+            self._complain(SHARED, ", ".join(map(str, look.others)))
         if not look.files:
             self._pass = None
             return EVERY
@@ -113,7 +118,8 @@ class LogKeeping:
             try:
                 logs.place_mark()
                 others = logs.others()
-            except OSError:  # whose logs are there cannot be told
+            except OSError as error:  # whose logs are there cannot be told
+                self._complain("its mark, which says whose logs these are, cannot be kept there (%s)", error)
                 return Look([], [])
             if others or self._is_new_here():
                 self._pass = None
@@ -128,14 +134,11 @@ class LogKeeping:
         mark = self._client.run_logs.mark
         return (self._begun if mark is None else _changed_at(mark)) > wall() - EVERY
 
-    def _complain(self, others: list[Path]) -> None:
-        if not self._complained:
-            log.warning(
-                "no log below %s is removed, because another store has its logs there too and its jobs are not known here: "
-                "give each store a log_root of its own; if that store is no more, delete %s",
-                self._root, ", ".join(map(str, others)),
-            )  # fmt: skip
-        self._complained = True
+    def _complain(self, why: str, *told: object) -> None:
+        """Each reason once: nothing changes until somebody does something about it."""
+        if why not in self._said:
+            self._said.add(why)
+            log.warning(f"no log below %s is removed, because {why}", self._root, *told)
 
     def _old_logs(self) -> Iterator[Path]:
         """Day by day, the oldest first."""

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from windlass.client import Client
 from windlass.context import enter
+from windlass.worker.copied import end_if_copy, generation
 from windlass.worker.finish import Finisher
 from windlass.worker.holdings import Held
 from windlass.worker.lineup import Lineup
@@ -74,6 +75,7 @@ class Slots(Lineup):
         self._idle: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
+        self._generation = generation()
         self._turn_ends = 0.0
         self._turn_is_over = False
 
@@ -162,6 +164,7 @@ class Slots(Lineup):
         except Closed:  # the event loop is gone, and with it this worker
             raise GeneratorExit from None
         except BaseException as error:
+            end_if_copy(self._generation, error)
             held.cancel = None
             if type(resume) is Meter:
                 note_cpu(held, resume.cpu)
@@ -169,6 +172,7 @@ class Slots(Lineup):
                 raise  # the worker was cancelled and has given this job up: its lease lapses
             finisher.raised(held, error)
         else:
+            end_if_copy(self._generation, None)
             held.cancel = None
             if type(resume) is Meter:
                 note_cpu(held, resume.cpu)

@@ -32,6 +32,7 @@ from windlass.errors import (
     TransactionConflict,
     WindlassError,
 )
+from windlass.worker.processes.calling import signal_name
 from windlass.worker.recovering import take_back
 from windlass.worker.worker import Worker
 
@@ -153,7 +154,8 @@ class Supervisor:
             os.close(ready_fd)
         self._children[worker_id] = child
         if self.stopping.is_set():
-            child.send_signal(signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it is gone again
+                child.send_signal(signal.SIGTERM)
         watching = asyncio.get_running_loop().create_task(self._watch(worker_id, child, signs))
         try:
             return await child.wait()
@@ -201,7 +203,7 @@ class _Signs:
 
 
 def _cause(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
 
 
 # ------------------------------------------------------------------------------------------------------- in the child

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from windlass.client import Client
 from windlass.context import enter
+from windlass.worker.copied import end_if_copy, generation
 from windlass.worker.finish import Finisher
 from windlass.worker.holdings import Held
 from windlass.worker.metering import Meter, note_cpu, took
@@ -40,6 +41,7 @@ class Threads:
         self.size: Final = size
         self.pace: Final = Pace(prefetch, size)
         self._queue: SimpleQueue[Held | None] = SimpleQueue()
+        self._generation = generation()
         self._outstanding = 0
         self._threads: list[threading.Thread] = []
         self._ended: deque[tuple[float, float, Ended]] = deque()  # when each began and ended, and how
@@ -90,6 +92,7 @@ class Threads:
             return unbegun
 
     async def stop(self) -> None:
+        self.take_back()  # of a worker that was cancelled: nobody would renew what begins now
         for _ in self._threads:
             self._queue.put(None)
         self._settler.open.set()
@@ -129,8 +132,11 @@ class Threads:
             held.span = self._client.tracing.consuming(held.job, context)
         call = Meter(context.run) if held.task.metered else context.run
         try:
-            return held, call(held.task.handler, *args, **kwargs), None, True
+            value = call(held.task.handler, *args, **kwargs)
+            end_if_copy(self._generation, None)
+            return held, value, None, True
         except BaseException as error:
+            end_if_copy(self._generation, error)
             return held, None, error, True
         finally:
             enter(None)

@@ -13,9 +13,7 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
@@ -40,6 +38,7 @@ from windlass.types import Claimed
 from windlass.urls import scheme_of
 from windlass.worker.calls import arguments_of, outcome_of_value
 from windlass.worker.capture import captured
+from windlass.worker.copied import end_as_copy
 from windlass.worker.failure import describe, outcome_of, trace
 from windlass.worker.processes import measures
 from windlass.worker.processes.frames import (
@@ -115,21 +114,6 @@ def end_with_all() -> NoReturn:
     """This process and its whole group: it leads one."""
     os.killpg(0, signal.SIGKILL)
     os._exit(1)
-
-
-def end_as_copy(error: BaseException | None) -> NoReturn:
-    """A copy that the handler has forked, and that came out of the handler as well, as one whose exec has failed does. It
-    ends as a program would; the job is the other one's."""
-    code = 0
-    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
-        code = error.code or 0
-    elif error is not None:
-        code = 1
-        traceback.print_exception(error)
-    with suppress(BaseException):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code & 0xFF)
 
 
 class ToldContext(Context):
