@@ -11,7 +11,7 @@ import pytest
 
 from web.conftest import Desk, on_a_desk
 from web.staged import EVIL, stage
-from windlass import Reject
+from windlass import Reject, Secret
 from windlass.principal import Principal
 from windlass.schedules import declare
 from windlass.web.access import LOCAL, Access
@@ -204,3 +204,33 @@ def test_what_is_hidden_is_not_copied_into_a_form() -> None:
                 assert "are hidden" in form
 
     asyncio.run(main())
+
+
+@on_a_desk
+async def test_a_hidden_result_or_header_keeps_no_argument_back(desk: Desk, client: httpx2.AsyncClient) -> None:
+    @desk.app.task
+    async def sign(order: int) -> Secret[str]:
+        return Secret("hunter2")
+
+    asked = [await sign.enqueue(88), await sign.using(headers={"api_key": "hunter2"}).enqueue(88)]
+    await desk.app.tick()
+    for job, where in zip(asked, ("job-result", "job-facts"), strict=True):
+        form = html.unescape((await client.get(f"/jobs/new?like={job.id}")).text)
+        assert '"order": 88' in form
+        assert "are hidden" not in form
+        page = (await client.get(f"/jobs/{job.id}")).text
+        told = [card for card in page.split("<section ")[1:] if "parts are hidden" in card]
+        assert any(f'id="{where}"' in card for card in told)
+        assert not any('aria-labelledby="h-pay"' in card for card in told)
+
+
+@on_a_desk
+async def test_what_nobody_may_see_is_not_offered_twice(desk: Desk, client: httpx2.AsyncClient) -> None:
+    @desk.app.task
+    async def pay(card: Secret[str]) -> None: ...
+
+    job = await pay.enqueue(Secret("4111"))
+    assert "reveal=1" in (await client.get(f"/jobs/new?like={job.id}")).text
+    again = (await client.get(f"/jobs/new?like={job.id}&reveal=1")).text
+    assert "are hidden" in html.unescape(again)
+    assert "reveal=1" not in again, "it leads to this page"
