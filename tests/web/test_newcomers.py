@@ -12,6 +12,7 @@ import pytest
 from web.conftest import Desk, on_a_desk
 from web.staged import EVIL, stage
 from windlass import Reject, Secret
+from windlass.admin.views import Filter
 from windlass.principal import Principal
 from windlass.schedules import declare
 from windlass.web.access import LOCAL, Access
@@ -181,10 +182,34 @@ async def test_a_replay_stands_among_the_runs(desk: Desk, client: httpx2.AsyncCl
     ids = await stage(desk)
     before = (await client.get(f"/jobs/{ids.dead}")).text
     assert "Run again by a person" not in before
-    await desk.web.state.site.admin().retry(ids.dead)
+    await desk.web.state.site.admin(LOCAL).retry(ids.dead)
     page = (await client.get(f"/jobs/{ids.dead}")).text
     assert page.index("Run again by a person") < page.index('<strong class="strong">Run 1</strong>')
-    assert f"/audit?action=job.retry&amp;subject={ids.dead}" in page
+    who = f"/audit?action=job.retry&subject=job:{ids.dead}"
+    assert who in html.unescape(page)
+    for asked in (who, who.replace("job:", ""), f"/audit?subject={ids.dead}"):  # an id is what people have at hand
+        told = (await client.get(asked)).text
+        assert f'href="/jobs/{ids.dead}"' in told, "it leads back"
+        assert "job.retry" in told.split("<tbody>")[1]
+
+
+@on_a_desk
+async def test_who_replayed_many_is_a_step_away_from_one_of_them(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """The line of a sweep does not name each of its jobs."""
+
+    @desk.app.task
+    async def pay(order: int) -> None:
+        raise Reject("there is no such order")
+
+    jobs = [await pay.enqueue(order) for order in range(2)]
+    await desk.app.tick()
+    await desk.web.state.site.admin(LOCAL).replay(Filter(state="dead"), limit=10)
+    told = (await client.get(f"/audit?action=job.retry&subject=job:{jobs[0].id}")).text
+    assert "No line is about this alone" in told
+    assert 'href="/audit?action=job.retry"' in told
+    every = (await client.get("/audit?action=job.retry")).text
+    assert "all that matched state=dead" in every
+    assert 'href="/jobs/' not in every, "many jobs are no job"
 
 
 def test_what_is_hidden_is_not_copied_into_a_form() -> None:

@@ -86,6 +86,10 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def is_job_id(value: str) -> bool:
+    return _JOB_ID.fullmatch(value) is not None
+
+
 def short_id(value: str) -> str:
     """Its ends. Ids of one moment begin alike, and their ends are random."""
     return value if len(value) <= 20 else f"{value[:8]}…{value[-8:]}"
