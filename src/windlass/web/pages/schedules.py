@@ -179,6 +179,8 @@ async def save(request: Request[None, Form]) -> Page | Redirect:
         if form.was:
             await request.admin.schedules.update(name, template=form.template or None, **rule, **options)
         else:
+            if any(row.name == name for row in await request.admin.schedules.list()):
+                raise InvalidInput("name", f"there is a schedule {name!r} already; open that one to change it")
             await request.admin.schedules.put(name, form.template, **rule, **options)
     except WindlassError as error:
         return await _page(request, form.was, form, str(error), new=not form.was)
