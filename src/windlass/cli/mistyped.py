@@ -6,7 +6,7 @@ import re
 from typing import Final, get_args
 
 from cyclopts import CycloptsError, MissingArgumentError
-from cyclopts.exceptions import CoercionError, UnusedCliTokensError
+from cyclopts.exceptions import CoercionError, UnknownCommandError, UnusedCliTokensError
 
 TAKES: Final[dict[object, str]] = {
     int: "a whole number, such as 20", float: "a number, such as 0.5", bool: "nothing, or one of true and false",
@@ -21,6 +21,8 @@ def plainly(error: CycloptsError) -> str:
             return f"{error.token.keyword or _name(error)}: takes {TAKES[error.target_type]}, got {error.token.value!r}"
         case UnusedCliTokensError() if error.unused_tokens:
             return f"{' '.join(error.unused_tokens)} is more than {_command(error)} takes"
+        case UnknownCommandError() if error.unused_tokens and error.unused_tokens[0].startswith("-"):
+            return f"{_command(error)} needs a command before {error.unused_tokens[0]}"
         case _:
             return str(error)
 
