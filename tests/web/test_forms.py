@@ -44,3 +44,49 @@ def test_a_mistyped_zone_is_not_saved_as_another(typed: str, meant: str) -> None
         assert (await client.post("/settings/appearance", data={"csrf": csrf, "zone": f" {meant} "})).status_code == 303
 
     told()
+
+
+@on_a_desk
+async def test_a_limit_that_is_set_again_keeps_what_was_not_said(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """The line below all limits asks for two numbers; there is more to a limit."""
+    limits = desk.app.limits
+    await limits.set("org:acme", 5, weight=2)
+    await limits.pause("org:acme")
+    await limits.set("gpu", 2, rate="10/m", burst=7)
+    said = {"csrf": await form_token(client)}
+    assert (await client.post("/limits", data={**said, "key": "org:acme", "most": "", "rate": "3/s"})).status_code == 303
+    assert (await client.post("/limits", data={**said, "key": " gpu ", "most": "4", "rate": ""})).status_code == 303
+    gpu, acme = await limits.list()
+    assert (acme.max_used, acme.per_second, acme.weight, acme.paused_at is None) == (5, 3.0, 2.0, False)
+    assert (gpu.max_used, gpu.per_second, gpu.burst) == (4, 10 / 60, 7.0)
+    nothing = await client.post("/limits", data={**said, "key": "gpu", "most": "", "rate": ""})
+    assert nothing.status_code == 422, "it said Saved"
+    assert len(await limits.list()) == 2
+
+
+@pytest.mark.parametrize("rate", ["10/s", "10/m", "1/d", "5000/h", "2.5/s", "7/d", "0.3/d", "1/h"])
+def test_the_limits_of_a_queue_are_saved_as_they_are_shown(rate: str) -> None:
+    """Also one of few starts a day, which is a small number of starts per second."""
+
+    @on_a_desk
+    async def shown(desk: Desk, client: httpx2.AsyncClient) -> None:
+        limits = desk.app.limits
+        await desk.add.enqueue(1, 2)
+        await limits.set("queue:default", 3, rate=rate, burst=20)
+        [before] = await limits.list()
+        page = html.unescape((await client.get("/queues/default")).text)
+        told = page.split('name="rate"')[1].split('value="')[1].split('"')[0]
+        said = {"csrf": await form_token(client), "key": "queue:default", "whole": "true", "most": "4", "rate": told}
+        assert (await client.post("/limits", data=said)).status_code == 303
+        [after] = await limits.list()
+        assert (after.max_used, after.per_second, after.burst) == (4, before.per_second, 20)
+        await client.post("/limits", data={**said, "most": ""})
+        [after] = await limits.list()
+        assert (after.max_used, after.per_second) == (None, before.per_second), "an empty field is no limit"
+        await client.post("/limits", data={**said, "most": "2", "rate": ""})
+        [after] = await limits.list()
+        assert (after.max_used, after.per_second) == (2, None)
+        await client.post("/limits", data={**said, "most": "", "rate": ""})
+        assert await limits.list() == []
+
+    shown()
