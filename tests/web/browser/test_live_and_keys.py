@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Browser, Page, expect
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
 
 from web.browser.conftest import Quiet, Served
 from windlass.web.access import Access
@@ -22,6 +25,38 @@ def test_a_job_changes_before_the_eyes_until_it_is_paused(page: Page, served: Se
     assert page.locator("#job-head .state").inner_text() == "Scheduled"
     page.keyboard.press("p")
     expect(page.locator("#job-head .state")).to_have_text("Cancelled")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status": 200, "content_type": "text/event-stream", "body": "event: problem\ndata: {}\n\n"},
+        {"status": 502, "content_type": "text/html", "body": "<h1>Bad Gateway</h1>"},
+    ],
+    ids=["store", "proxy"],
+)
+def test_a_page_is_live_again_when_what_it_shows_is(browser: Browser, served: Served, answer: dict[str, Any]) -> None:
+    """Nobody has to load it again; and until then it does not say that it is live."""
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+
+    def away(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) <= 1:
+            route.fulfill(**answer)
+        else:
+            route.continue_()
+
+    page.route("**/live/jobs/*", away)
+    page.goto(f"{served.url}/jobs/{served.ids.scheduled}")
+    expect(page.locator(".live")).to_have_text("Not live", use_inner_text=True)
+    expect(page.locator("#toast")).to_have_text("Live updates are interrupted")
+    served.api(f"/jobs/{served.ids.scheduled}/cancel", "POST", {})
+    expect(page.locator("#job-head .state")).to_have_text("Cancelled", timeout=10_000)
+    expect(page.locator(".live .away")).to_be_hidden()
+    context.close()
+    assert len(asked) == 2
 
 
 def test_rows_change_in_place_and_newer_ones_are_only_counted(page: Page, served: Served) -> None:
