@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 
 import httpx2
 import pytest
@@ -27,6 +28,49 @@ async def test_a_new_schedule_takes_the_place_of_none(desk: Desk, client: httpx2
     kept = await desk.app.schedules.get("daily")
     assert (kept.cron_expression, kept.param_overrides) == ("0 9 * * *", b'{"b":7}')
     assert (await client.post("/schedules/save", data={**said, "name": "often"})).status_code == 303
+
+
+def fields(page: str) -> dict[str, str]:
+    """What a browser sends back of the form of a schedule that nobody touched."""
+    form = page.split('action="/schedules/save"')[1].split("</form>")[0]
+    named = {**dict(re.findall(r'<input[^>]* name="([^"]+)"[^>]* value="([^"]*)"', form))}
+    for name, inner in re.findall(r'<select[^>]* name="([^"]+)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        named[name] = re.findall(r'value="([^"]*)" selected', inner)[0]
+    named["params"] = re.findall(r'name="params"[^>]*>(.*?)</textarea>', form, re.DOTALL)[0]
+    return {name: html.unescape(value) for name, value in named.items()}
+
+
+@on_a_desk
+async def test_two_who_edit_a_schedule_are_told_of_each_other(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await desk.app.templates.put("sum", "add", {"a": 1, "b": 2})
+    await desk.app.schedules.put("daily", "sum", "0 9 * * *", params={"b": 7})
+    mine = fields((await client.get("/schedules?edit=daily")).text)
+    theirs = {**mine, "params": '{"b": 8}'}
+    wrong = await client.post("/schedules/save", data={**mine, "cron": "nonsense"})
+    assert (await client.post("/schedules/save", data=theirs)).status_code == 303
+    mine = {**fields(wrong.text), "cron": "0 10 * * *"}
+    answer = await client.post("/schedules/save", data=mine)
+    assert answer.status_code == 422
+    assert "somebody has changed this schedule" in answer.text.casefold()
+    kept = await desk.app.schedules.get("daily")
+    assert (kept.cron_expression, kept.param_overrides) == ("0 9 * * *", b'{"b":8}')
+    again = fields(answer.text)
+    assert again["cron"] == "0 10 * * *", "what was typed is not lost"
+    assert (await client.post("/schedules/save", data=again)).status_code == 303, "now it is meant"
+    assert (await desk.app.schedules.get("daily")).cron_expression == "0 10 * * *"
+
+
+@on_a_desk
+async def test_a_schedule_that_was_deleted_meanwhile_can_be_made_again(desk: Desk, client: httpx2.AsyncClient) -> None:
+    await desk.app.templates.put("sum", "add", {"a": 1, "b": 2})
+    await desk.app.schedules.put("daily", "sum", "0 9 * * *")
+    mine = fields((await client.get("/schedules?edit=daily")).text)
+    await desk.app.schedules.delete("daily")
+    answer = await client.post("/schedules/save", data=mine)
+    assert answer.status_code == 422
+    assert "There is no schedule 'daily'" in html.unescape(answer.text)
+    assert (await client.post("/schedules/save", data=fields(answer.text))).status_code == 303
+    assert (await desk.app.schedules.get("daily")).cron_expression == "0 9 * * *"
 
 
 @pytest.mark.parametrize(
