@@ -27,6 +27,7 @@ Drain = Callable[[], Any]
         ("jobs list --limit two", "--limit: takes a whole number, such as 20, got 'two'"),
         ("jobs list --limit", "--limit: takes a whole number, such as 20, and none was given"),
         ("jobs list --queue", "--queue: takes a value, and none was given"),
+        ("jobs cancel x --reason -5s", "and none was given; one that begins with - is written --reason=-5s"),
         ("worker tasks more", "more is more than windlass worker takes"),
     ],
 )  # fmt: skip

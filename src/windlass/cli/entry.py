@@ -108,7 +108,7 @@ def _without_common(rest: list[str]) -> tuple[list[str], list[str]]:
 
 def _said(error: CycloptsError, tokens: Sequence[str]) -> str:
     """It quotes what was typed, which may be a URL with a password."""
-    text = plainly(error)
+    text = plainly(error, tokens)
     for token in tokens:
         value = token.partition("=")[2] if token.startswith("--") else token  # `--store=URL` is two words in one
         text = text.replace(value, redacted(value)) if value else text
