@@ -210,3 +210,23 @@ def test_people_sign_in_with_a_token_with_script_or_without(browser: Browser) ->
             assert "/sign-in" in page.url
             context.close()
             assert quiet.heard == []
+
+
+def test_what_a_question_is_about_does_not_change_below_it(page: Page, served: Served) -> None:
+    """Keys of the page are not meant while it asks: the jobs behind the question are those that it counts."""
+    page.goto(f"{served.url}/jobs")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.locator(".bulk").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#confirm")).to_be_visible()
+    for key in ("j", "x", "g", "q", "t"):
+        page.keyboard.press(key)
+    expect(page.locator("tbody .check:checked")).to_have_count(1)
+    expect(page.locator("#confirm")).to_be_visible()
+    assert page.url.endswith("/jobs")
+    assert page.locator("html").get_attribute("data-theme") is None
+    page.keyboard.press("Escape")
+    expect(page.locator("#confirm")).to_be_hidden()
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("tbody .check:checked")).to_have_count(2)
