@@ -230,3 +230,22 @@ def test_what_a_question_is_about_does_not_change_below_it(page: Page, served: S
     page.keyboard.press("j")
     page.keyboard.press("x")
     expect(page.locator("tbody .check:checked")).to_have_count(2)
+
+
+def test_an_answer_counts_though_the_page_has_changed_below_its_question(page: Page, served: Served) -> None:
+    """A fragment with the form in it may come at any moment."""
+    ids = served.ids
+    page.goto(f"{served.url}/jobs/{ids.scheduled}")
+    page.get_by_role("button", name="Cancel job").click()
+    expect(page.locator("#confirm")).to_be_visible()
+    served.api(f"/jobs/{ids.scheduled}/run-now", "POST", {})
+    expect(page.locator("#job-facts")).not_to_contain_text("Next run")  # the last that is sent of this change
+    with page.expect_navigation():
+        page.locator("#confirm [data-ok]").click()
+    assert served.state(ids.scheduled) == "cancelled"
+    page.goto(f"{served.url}/jobs/{ids.ready}")
+    page.get_by_role("button", name="Cancel job").click()
+    served.api(f"/jobs/{ids.ready}/cancel", "POST", {})
+    expect(page.locator("#job-facts")).to_contain_text("Ended")
+    page.keyboard.press("Escape")
+    expect(page.locator("#job-head .state")).to_have_text("Cancelled")
