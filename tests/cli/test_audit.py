@@ -33,6 +33,7 @@ def test_the_log_is_read_by_who_and_what(cli: Cli, enqueue: Callable[..., str]) 
     first = cli("audit", "--limit", "2")
     assert f"job:{jobs[2]}" in first.out
     assert "--cursor" in first.err
+    assert cli("audit", "--cursor", "-5").err.startswith("error: cursor: must be a whole number")
     cursor = cli("audit", "--limit", "2", "--json").json["cursor"]
     assert f"job:{jobs[0]}" in cli("audit", "--limit", "2", "--cursor", str(cursor)).out
 

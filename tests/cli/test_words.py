@@ -27,6 +27,7 @@ Drain = Callable[[], Any]
         ("jobs list --limit two", "--limit: takes a whole number, such as 20, got 'two'"),
         ("jobs list --limit", "--limit: takes a whole number, such as 20, and none was given"),
         ("jobs list --queue", "--queue: takes a value, and none was given"),
+        ("jobs cancel x --reason -5s", "and none was given; one that begins with - is written --reason=-5s"),
         ("worker tasks more", "more is more than windlass worker takes"),
     ],
 )  # fmt: skip
@@ -114,3 +115,23 @@ def test_a_url_that_is_nearly_one_is_told_what_was_meant(cli: Cli, url: str, mea
     assert done.code == 2
     assert f"did you mean '{meant}'?" in done.err
     assert "canary" not in done.err
+
+
+def test_common_options_may_stand_behind_the_group(cli: Cli, enqueue: Store) -> None:
+    job = enqueue("hello", "name=ada")
+    [found] = cli("jobs", "--json", "list").json["jobs"]
+    assert found["id"] == job
+    assert cli("jobs", "--store", "sqlite:///elsewhere.db", "list").code == 4
+
+
+def test_a_group_without_its_command_says_what_is_missing(cli: Cli) -> None:
+    done = cli("jobs", "--json")
+    assert (done.code, done.json["error"]["message"]) == (2, "windlass jobs needs a command before --json")
+    assert done.json["error"]["next"] == "windlass jobs --help"
+
+
+@pytest.mark.parametrize("path", [("jobs",), ("jobs", "list"), ("worker",)])
+def test_help_may_be_asked_for_as_a_command(cli: Cli, path: tuple[str, ...]) -> None:
+    asked = cli("help", *path)
+    assert asked.code == 0
+    assert asked.out == cli(*path, "--help").out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -189,3 +191,26 @@ def test_a_quarter_is_written_as_one() -> None:
     """Beside its line: 0.2 stood at the height of 0.25."""
     drawn = lined("x", "x", TIMES, [Series("a", "is-succeeded", (0.7,) * 60)], UTC, "/s")
     assert [text for _, text in drawn.grid] == ["0", "0.25", "0.5", "0.75"]
+
+
+@pytest.mark.parametrize("days", [1, 7, 30])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_what_stands_below_a_chart_fits_on_a_phone(days: int, zone: str) -> None:
+    step = timedelta(hours=1) if days < 30 else timedelta(days=1)
+    times = [NOON.replace(hour=0) + step * place for place in range(timedelta(days=days) // step + 1)]
+    values = tuple(1.0 for _ in times)
+    told = stacked("x", "x", times, [Series("a", "is-accent", values)], ZoneInfo(zone), "", height=152).times
+    assert 2 <= len(told) <= 5
+    assert all(later[0] - earlier[0] >= 14 for earlier, later in pairwise(told)), "percent of 300 px, for `28 Mar`"
+
+
+@pytest.mark.parametrize("seconds", [9, 48, 60, 601, 5_000, 90_000, 10 * 86_400, 400 * 86_400])
+@pytest.mark.parametrize("late", [0, 0.4, 7])
+def test_times_below_the_runs_of_a_job_stand_apart(seconds: int, late: float) -> None:
+    begin = NOON + timedelta(seconds=late)
+    drawn = bars(begin, [], begin + timedelta(seconds=seconds), None)
+    places = [x for x, _ in drawn.ticks]
+    assert 1 <= len(places) <= 6
+    assert all(later - earlier >= 16 for earlier, later in pairwise(places)), "percent of 300 px, for `12:00:10`"
+    assert all(8 <= x <= 92 for x in places) or len(places) <= 3
+    assert drawn.days == (seconds >= 10 * 86_400), "the hours of days say nothing"

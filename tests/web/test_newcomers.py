@@ -11,7 +11,8 @@ import pytest
 
 from web.conftest import Desk, on_a_desk
 from web.staged import EVIL, stage
-from windlass import Reject
+from windlass import Reject, Secret
+from windlass.admin.views import Filter
 from windlass.principal import Principal
 from windlass.schedules import declare
 from windlass.web.access import LOCAL, Access
@@ -181,10 +182,34 @@ async def test_a_replay_stands_among_the_runs(desk: Desk, client: httpx2.AsyncCl
     ids = await stage(desk)
     before = (await client.get(f"/jobs/{ids.dead}")).text
     assert "Run again by a person" not in before
-    await desk.web.state.site.admin().retry(ids.dead)
+    await desk.web.state.site.admin(LOCAL).retry(ids.dead)
     page = (await client.get(f"/jobs/{ids.dead}")).text
     assert page.index("Run again by a person") < page.index('<strong class="strong">Run 1</strong>')
-    assert f"/audit?action=job.retry&amp;subject={ids.dead}" in page
+    who = f"/audit?action=job.retry&subject=job:{ids.dead}"
+    assert who in html.unescape(page)
+    for asked in (who, who.replace("job:", ""), f"/audit?subject={ids.dead}"):  # an id is what people have at hand
+        told = (await client.get(asked)).text
+        assert f'href="/jobs/{ids.dead}"' in told, "it leads back"
+        assert "job.retry" in told.split("<tbody>")[1]
+
+
+@on_a_desk
+async def test_who_replayed_many_is_a_step_away_from_one_of_them(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """The line of a sweep does not name each of its jobs."""
+
+    @desk.app.task
+    async def pay(order: int) -> None:
+        raise Reject("there is no such order")
+
+    jobs = [await pay.enqueue(order) for order in range(2)]
+    await desk.app.tick()
+    await desk.web.state.site.admin(LOCAL).replay(Filter(state="dead"), limit=10)
+    told = (await client.get(f"/audit?action=job.retry&subject=job:{jobs[0].id}")).text
+    assert "No line is about this alone" in told
+    assert 'href="/audit?action=job.retry"' in told
+    every = (await client.get("/audit?action=job.retry")).text
+    assert "all that matched state=dead" in every
+    assert 'href="/jobs/' not in every, "many jobs are no job"
 
 
 def test_what_is_hidden_is_not_copied_into_a_form() -> None:
@@ -204,3 +229,33 @@ def test_what_is_hidden_is_not_copied_into_a_form() -> None:
                 assert "are hidden" in form
 
     asyncio.run(main())
+
+
+@on_a_desk
+async def test_a_hidden_result_or_header_keeps_no_argument_back(desk: Desk, client: httpx2.AsyncClient) -> None:
+    @desk.app.task
+    async def sign(order: int) -> Secret[str]:
+        return Secret("hunter2")
+
+    asked = [await sign.enqueue(88), await sign.using(headers={"api_key": "hunter2"}).enqueue(88)]
+    await desk.app.tick()
+    for job, where in zip(asked, ("job-result", "job-facts"), strict=True):
+        form = html.unescape((await client.get(f"/jobs/new?like={job.id}")).text)
+        assert '"order": 88' in form
+        assert "are hidden" not in form
+        page = (await client.get(f"/jobs/{job.id}")).text
+        told = [card for card in page.split("<section ")[1:] if "parts are hidden" in card]
+        assert any(f'id="{where}"' in card for card in told)
+        assert not any('aria-labelledby="h-pay"' in card for card in told)
+
+
+@on_a_desk
+async def test_what_nobody_may_see_is_not_offered_twice(desk: Desk, client: httpx2.AsyncClient) -> None:
+    @desk.app.task
+    async def pay(card: Secret[str]) -> None: ...
+
+    job = await pay.enqueue(Secret("4111"))
+    assert "reveal=1" in (await client.get(f"/jobs/new?like={job.id}")).text
+    again = (await client.get(f"/jobs/new?like={job.id}&reveal=1")).text
+    assert "are hidden" in html.unescape(again)
+    assert "reveal=1" not in again, "it leads to this page"

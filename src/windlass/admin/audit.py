@@ -12,6 +12,7 @@ from msgspec.structs import asdict, fields
 from windlass.client import Client
 from windlass.clock import SECOND, instant, moment
 from windlass.core.alterations import Note
+from windlass.core.fields import check_number
 from windlass.core.queries import AuditPage, LastAudited
 from windlass.records import AuditEntry
 from windlass.types import Micros
@@ -48,6 +49,8 @@ async def listed(
     client: Client, limit: int, cursor: int | None, since: datetime | None, actor: str | None, action: str | None,
     subject: str | None,
 ) -> AuditList:  # fmt: skip
+    if cursor is not None:
+        check_number("cursor", cursor)
     begin = 0 if since is None else instant(since, field="since")
     newest = await client.driver.read(LastAudited())
     low = max((newest[0] + 1 if cursor is None else min(cursor, newest[0] + 1)) - 1 - LOOK, 0) if newest else 0

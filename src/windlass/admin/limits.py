@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from msgspec import UNSET, Struct
 
@@ -55,11 +56,13 @@ def _view(limit: Limit, use: LimitUse, now: Micros) -> LimitView:
 
 
 async def set_limit(
-    client: Client, key: str, most: int | None, rate: str | None, burst: float | None, weight: float | None
-) -> str:
-    """What is not said stays as it is; "none" as a rate takes it away. Answers the key."""
+    client: Client, key: str, most: int | Literal["none"] | None, rate: str | None, burst: float | None,
+    weight: float | None,
+) -> str:  # fmt: skip
+    """What is not said stays as it is; "none" takes a number or a rate away. Answers the key."""
     await Limits(client).set(
-        key, UNSET if most is None else most, rate=UNSET if rate is None else None if rate == "none" else rate,
+        key, UNSET if most is None else None if most == "none" else most,
+        rate=UNSET if rate is None else None if rate == "none" else rate,
         burst=UNSET if burst is None else burst, weight=UNSET if weight is None else weight,
     )  # fmt: skip
     return limit_key(key)

@@ -232,10 +232,10 @@ class Admin(Access, Finding, WebhookAdmin):
         return await limits.listed(self.client)
 
     async def set_limit(
-        self, key: str, most: int | None = None, rate: str | None = None, burst: float | None = None,
+        self, key: str, most: int | Literal["none"] | None = None, rate: str | None = None, burst: float | None = None,
         weight: float | None = None,
     ) -> str:  # fmt: skip
-        """Change a limit. What is left out stays as it is. Returns the key as it is stored."""
+        """Change a limit. What is left out stays as it is, "none" takes it away. Returns the key as it is stored."""
         return await limits.set_limit(self.client, key, most, rate, burst, weight)
 
     async def remove_limit(self, key: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,16 +16,17 @@ from windlass.urls import HIDDEN
 
 LISTED: Final = 16 << 10  # bytes of a payload or a result that a list shows
 AT_ONCE: Final = 128 << 10  # bytes that are looked through while everybody waits
+Part = Literal["payload", "result", "headers"]
 T = TypeVar("T")
 
 
 class Shown(Struct, frozen=True):
-    """`redacted`: something was hidden. `scrub` does the same to texts about the job."""
+    """`hidden`: of which of these something was. `scrub` does the same to texts about the job."""
 
     payload: Any
     result: Any
     headers: dict[str, str]
-    redacted: bool
+    hidden: tuple[Part, ...]
     scrub: Scrubber
 
 
@@ -40,10 +41,16 @@ def shown(job: Job, *, reveal: bool = False, brief: bool = False) -> Shown:
     hides = scrubber_of(job.payload, job.headers, telling=not reveal)  # a handler may answer what it was given
     result = HIDDEN if whole else made if made is None else hides.data(redact(made, marks, telling=not reveal))
     headers = redact(job.headers, telling=not reveal)
-    hidden = (payload, result, headers) != (given, made, job.headers) or not {HIDDEN, ENCRYPTED}.isdisjoint(
-        one for one in (given, made) if isinstance(one, str)
-    )
+    looked: tuple[tuple[Part, Any, Any], ...] = (
+        ("payload", payload, given), ("result", result, made), ("headers", headers, job.headers),
+    )  # fmt: skip
+    hidden = tuple(part for part, told, held in looked if told != held or _is_whole(held))
     return Shown(payload, result, headers, hidden, scrub_of(job))
+
+
+def _is_whole(held: Any) -> bool:
+    """Whether not even we have looked into it."""
+    return isinstance(held, str) and held in (HIDDEN, ENCRYPTED)
 
 
 async def looked_through(jobs: Iterable[Job], make: Callable[[], T]) -> T:

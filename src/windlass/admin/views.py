@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from windlass.admin.showing import scrub_of, shown
+from windlass.admin.showing import Part, scrub_of, shown
 from windlass.clock import moment
 from windlass.core.eligibility import label_of
 from windlass.core.holds import is_valid
@@ -99,6 +99,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     payload: Any
     result: Any
     redacted: bool  # something of payload, result or headers is hidden
+    hidden: tuple[Part, ...]  # of which of them
 
 
 class RunView(Struct, frozen=True, kw_only=True):
@@ -353,7 +354,7 @@ def job_view(
         idempotency_key=_told(scrub, job.idempotency_key), dedupe_key=_told(scrub, job.dedupe_key), parked_on=job.parked_on,
         group_id=job.group_id, template_id=job.template_id, schedule_id=job.schedule_id,
         retry_of=job.retry_of, superseded_by=job.superseded_by, tags=job.tags, headers=seen.headers,
-        payload=seen.payload, result=seen.result, redacted=seen.redacted,
+        payload=seen.payload, result=seen.result, redacted=seen.hidden != (), hidden=seen.hidden,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from cyclopts import CycloptsError
 
-from windlass.cli.commands import commands, prepare_help
+from windlass.cli.commands import GROUPS, commands, prepare_help
 from windlass.cli.mistyped import plainly
 from windlass.cli.output import FAILED, OK, REFUSED, UNREACHABLE, USAGE, Output
 from windlass.cli.session import NoStore
@@ -79,8 +79,23 @@ def run(tokens: Sequence[str]) -> int:
 
 
 def common_last(tokens: Sequence[str]) -> list[str]:
-    """`windlass --store X jobs list` means `windlass jobs list --store X`; no command at all, the overview."""
-    rest, leading = list(tokens), list[str]()
+    """`windlass --store X jobs list` and `windlass jobs --store X list` mean `windlass jobs list --store X`, and `windlass
+    help jobs` means `windlass jobs --help`; no command at all, the overview."""
+    rest, leading = _without_common(list(tokens))
+    if rest[:1] == ["help"] and len(rest) > 1:
+        rest = [*rest[1:], "--help"]
+    if rest and rest[0] in GROUPS:
+        command, more = _without_common(rest[1:])
+        rest, leading = [rest[0], *command], [*leading, *more]
+    if not rest or rest in HELP:
+        return ["overview", *leading]
+    place = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:place], *leading, *rest[place:]]
+
+
+def _without_common(rest: list[str]) -> tuple[list[str], list[str]]:
+    """What is left when the options of every command are taken from its beginning, and those."""
+    leading = list[str]()
     while rest and rest[0].startswith("--"):
         if rest[0] in _FLAGS or rest[0].startswith(tuple(f"{name}=" for name in _VALUES)):
             leading.append(rest.pop(0))
@@ -88,15 +103,12 @@ def common_last(tokens: Sequence[str]) -> list[str]:
             leading += [rest.pop(0), rest.pop(0)]
         else:
             break
-    if not rest or rest in HELP:
-        return ["overview", *leading]
-    place = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:place], *leading, *rest[place:]]
+    return rest, leading
 
 
 def _said(error: CycloptsError, tokens: Sequence[str]) -> str:
     """It quotes what was typed, which may be a URL with a password."""
-    text = plainly(error)
+    text = plainly(error, tokens)
     for token in tokens:
         value = token.partition("=")[2] if token.startswith("--") else token  # `--store=URL` is two words in one
         text = text.replace(value, redacted(value)) if value else text

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Browser, Page, expect
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
 
 from web.browser.conftest import Quiet, Served
 from windlass.web.access import Access
@@ -22,6 +25,38 @@ def test_a_job_changes_before_the_eyes_until_it_is_paused(page: Page, served: Se
     assert page.locator("#job-head .state").inner_text() == "Scheduled"
     page.keyboard.press("p")
     expect(page.locator("#job-head .state")).to_have_text("Cancelled")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status": 200, "content_type": "text/event-stream", "body": "event: problem\ndata: {}\n\n"},
+        {"status": 502, "content_type": "text/html", "body": "<h1>Bad Gateway</h1>"},
+    ],
+    ids=["store", "proxy"],
+)
+def test_a_page_is_live_again_when_what_it_shows_is(browser: Browser, served: Served, answer: dict[str, Any]) -> None:
+    """Nobody has to load it again; and until then it does not say that it is live."""
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+
+    def away(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) <= 1:
+            route.fulfill(**answer)
+        else:
+            route.continue_()
+
+    page.route("**/live/jobs/*", away)
+    page.goto(f"{served.url}/jobs/{served.ids.scheduled}")
+    expect(page.locator(".live")).to_have_text("Not live", use_inner_text=True)
+    expect(page.locator("#toast")).to_have_text("Live updates are interrupted")
+    served.api(f"/jobs/{served.ids.scheduled}/cancel", "POST", {})
+    expect(page.locator("#job-head .state")).to_have_text("Cancelled", timeout=10_000)
+    expect(page.locator(".live .away")).to_be_hidden()
+    context.close()
+    assert len(asked) == 2
 
 
 def test_rows_change_in_place_and_newer_ones_are_only_counted(page: Page, served: Served) -> None:
@@ -175,3 +210,42 @@ def test_people_sign_in_with_a_token_with_script_or_without(browser: Browser) ->
             assert "/sign-in" in page.url
             context.close()
             assert quiet.heard == []
+
+
+def test_what_a_question_is_about_does_not_change_below_it(page: Page, served: Served) -> None:
+    """Keys of the page are not meant while it asks: the jobs behind the question are those that it counts."""
+    page.goto(f"{served.url}/jobs")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.locator(".bulk").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#confirm")).to_be_visible()
+    for key in ("j", "x", "g", "q", "t"):
+        page.keyboard.press(key)
+    expect(page.locator("tbody .check:checked")).to_have_count(1)
+    expect(page.locator("#confirm")).to_be_visible()
+    assert page.url.endswith("/jobs")
+    assert page.locator("html").get_attribute("data-theme") is None
+    page.keyboard.press("Escape")
+    expect(page.locator("#confirm")).to_be_hidden()
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("tbody .check:checked")).to_have_count(2)
+
+
+def test_an_answer_counts_though_the_page_has_changed_below_its_question(page: Page, served: Served) -> None:
+    """A fragment with the form in it may come at any moment."""
+    ids = served.ids
+    page.goto(f"{served.url}/jobs/{ids.scheduled}")
+    page.get_by_role("button", name="Cancel job").click()
+    expect(page.locator("#confirm")).to_be_visible()
+    served.api(f"/jobs/{ids.scheduled}/run-now", "POST", {})
+    expect(page.locator("#job-facts")).not_to_contain_text("Next run")  # the last that is sent of this change
+    with page.expect_navigation():
+        page.locator("#confirm [data-ok]").click()
+    assert served.state(ids.scheduled) == "cancelled"
+    page.goto(f"{served.url}/jobs/{ids.ready}")
+    page.get_by_role("button", name="Cancel job").click()
+    served.api(f"/jobs/{ids.ready}/cancel", "POST", {})
+    expect(page.locator("#job-facts")).to_contain_text("Ended")
+    page.keyboard.press("Escape")
+    expect(page.locator("#job-head .state")).to_have_text("Cancelled")

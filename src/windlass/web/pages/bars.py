@@ -14,6 +14,7 @@ from windlass.web.pages.labels import run_mark
 TICKS: Final = 4
 MOST: Final = 200  # bars; older runs are left to the list
 STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+EDGE: Final = 8  # percent of the width: half a time of day on a phone
 THIN: Final = 0.4  # percent: a run that took no time can be seen
 
 
@@ -28,6 +29,7 @@ class Bar(Struct, frozen=True):
 class Bars(Struct, frozen=True):
     bars: tuple[Bar, ...]
     ticks: tuple[tuple[float, datetime], ...]
+    days: bool  # ticks are whole days apart: their hours say nothing
     now: float | None
     next: float | None
 
@@ -55,8 +57,10 @@ def bars(begin: datetime, runs: Sequence[RunView], now: datetime, due: datetime 
         free = ended
     if due is not None and now > free:
         drawn.append(Bar(place(free), round(place(now) - place(free), 2), None))
+    ticks = _ticks(start, end, place)
+    days = len(ticks) > 1 and ticks[1][1] - ticks[0][1] >= timedelta(days=1)
     return Bars(
-        bars=tuple(drawn), ticks=_ticks(start, end, place), now=place(now) if ongoing else None,
+        bars=tuple(drawn), ticks=ticks, days=days, now=place(now) if ongoing else None,
         next=None if due is None else place(due),
     )  # fmt: skip
 
@@ -71,4 +75,5 @@ def _ticks(start: datetime, end: datetime, place: object) -> tuple[tuple[float, 
         at = datetime.fromtimestamp(first, tz=start.tzinfo)
         found.append((place(at), at))
         first += step
-    return tuple(found)
+    inner = tuple(one for one in found if EDGE <= one[0] <= 100 - EDGE)
+    return inner if len(inner) > 1 else tuple(found)  # words at an edge are moved inwards, beside their neighbours

@@ -16,7 +16,7 @@ WIDTH: Final = 600
 ROOM: Final = 14  # above the highest grid line
 ROWS: Final = 12  # of the table beside a chart
 _GUTTER: Final = ((3_600_000, 3_600_000, "h"), (60_000, 60_000, "min"), (0, 1_000, "s"))  # steps from, unit
-_STEPS: Final = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400)
+_STEPS: Final = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400)
 
 Values = Sequence[float | None]
 
@@ -222,7 +222,7 @@ def _ticks(times: Sequence[datetime], *, days: bool) -> tuple[tuple[float, str],
         since = at.hour * 3600 + at.minute * 60 + at.second
         before = times[place - 1] if place else None
         passed = before is not None and (since // step != _since(before) // step or at.date() != before.date())
-        if (passed and step <= 86400) or (passed and at.toordinal() % 2 == 0):
+        if passed and (step <= 86400 or at.toordinal() * 86400 % step == 0):
             share = place / (len(times) - 1) * 100
             if 3 <= share <= 97:
                 found.append((round(share, 1), f"{at:%-d %b}" if days and step >= 86400 else f"{at:%H:%M}"))

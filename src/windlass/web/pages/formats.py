@@ -64,6 +64,15 @@ def rate(per_second: float | None) -> str:
     return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s".replace(".0/", "/")
 
 
+def rate_set(per_second: float) -> str:
+    """`10/m`: as people set it, and may set it again."""
+    for seconds, unit in ((1, "s"), (60, "m"), (3_600, "h"), (86_400, "d")):
+        count = round(per_second * seconds, 9)
+        if count == int(count) != 0:
+            return f"{int(count)}/{unit}"
+    return f"{per_second:.9f}/s" if per_second >= 0.001 else f"{per_second * 86_400:.9f}/d"
+
+
 def percent(share: float | None) -> str:
     if share is None:
         return NONE
@@ -84,6 +93,10 @@ def size(count: int | None) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 job`, `4 jobs`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def is_job_id(value: str) -> bool:
+    return _JOB_ID.fullmatch(value) is not None
 
 
 def short_id(value: str) -> str:
@@ -202,7 +215,7 @@ def hour_there(context: Context, at: datetime) -> str:
 FILTERS: Final = {
     "ago": ago, "age": age, "clock": clock, "full": full, "hour_there": hour_there, "span": span, "duration": duration,
     "number": number,
-    "rate": rate, "percent": percent, "size": size, "short_id": short_id, "id_cut": id_cut,
+    "rate": rate, "rate_set": rate_set, "percent": percent, "size": size, "short_id": short_id, "id_cut": id_cut,
     "part": part, "slug": slug, "query": query,
     "sentence": sentence, "zone_name": zone_name, "plural": plural, "pairs": pairs, "headline": headline, "linked": linked,
 }  # fmt: skip

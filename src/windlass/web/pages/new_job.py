@@ -36,10 +36,10 @@ async def show(request: Request[Like, None]) -> Page:
         return await _page(request, Form(), "")
     reveal = request.query.reveal and request.principal.may("read:payload")
     job = (await request.admin.job(request.query.like, reveal=reveal)).job
-    params = "" if job.redacted or job.payload is None else pretty(job.payload)  # stars would be enqueued as they stand
-    return await _page(
-        request, Form(type=job.type, queue=job.queue, params=params), "", hidden=job.id if job.redacted else ""
-    )
+    hides = "payload" in job.hidden
+    params = "" if hides or job.payload is None else pretty(job.payload)  # stars would be enqueued as they stand
+    form = Form(type=job.type, queue=job.queue, params=params)
+    return await _page(request, form, "", hidden=job.id if hides else "", revealed=reveal)
 
 
 async def _page(request: Request[Any, Any], form: Form, error: str, *, hidden: str = "", revealed: bool = False) -> Page:

@@ -13,11 +13,12 @@ from windlass.admin.limits import LimitView
 from windlass.admin.overview import QueueTrend
 from windlass.admin.views import JobView
 from windlass.clock import moment
+from windlass.core.limits import limit_key
 from windlass.core.trends import SPANS
 from windlass.errors import InvalidInput, WindlassError
 from windlass.web.answers import Events, Page, Redirect
 from windlass.web.pages.charts import Chart, Series, stacked
-from windlass.web.pages.formats import part
+from windlass.web.pages.formats import part, rate_set
 from windlass.web.pages.live import fragments
 from windlass.web.pages.shell import Sure, Told, ask, done, page, zone_of
 from windlass.web.request import Request
@@ -34,7 +35,10 @@ class Move(Struct, frozen=True, kw_only=True):
 
 
 class LimitForm(Struct, frozen=True, kw_only=True):
+    """`whole`: it showed all that there is, so what is empty is to be gone. Else it stays as it is."""
+
     key: str
+    whole: bool = False
     most: str = ""
     rate: str = ""
 
@@ -141,29 +145,28 @@ async def move(request: Request[None, Move]) -> Redirect:
 
 
 async def set_limit(request: Request[None, LimitForm]) -> Redirect:
-    """Both fields empty: no limit any more."""
-    said = request.body
-    back = f"/queues/{part(said.key.removeprefix('queue:'))}" if said.key.startswith("queue:") else "/queues"
-    if not said.most.strip() and not said.rate.strip():
-        known = {limit.key for limit in (await request.admin.limits()).limits}
-        if said.key in known:
-            await request.admin.remove_limit(said.key)
+    said, key = request.body, limit_key(request.body.key.strip())
+    most, rate = _whole(said.most), said.rate.strip()
+    back = f"/queues/{part(key.removeprefix('queue:'))}" if key.startswith("queue:") else "/queues"
+    if not said.whole:
+        await request.admin.set_limit(key, most, rate or None)
         return done(back, "saved")
-    try:
-        most = int(said.most) if said.most.strip() else None
-    except ValueError:
-        raise InvalidInput("most", f"must be a whole number, got {said.most!r}") from None
-    if most is None:
-        await _without_cap(request, said.key)
-    await request.admin.set_limit(said.key, most=most, rate=said.rate.strip() or "none")
+    before: LimitView | None = next((limit for limit in (await request.admin.limits()).limits if limit.key == key), None)
+    if most is None and not rate:
+        if before is not None:
+            await request.admin.remove_limit(key)
+        return done(back, "saved")
+    as_shown = before is not None and before.per_second is not None and rate == rate_set(before.per_second)
+    pace = None if as_shown else rate or "none"  # one that is said anew has a burst of its own
+    await request.admin.set_limit(key, "none" if most is None else most, pace)
     return done(back, "saved")
 
 
-async def _without_cap(request: Request[Any, Any], key: str) -> None:
-    """What is not said stays as it is, so a cap goes with its limit."""
-    known: dict[str, LimitView] = {limit.key: limit for limit in (await request.admin.limits()).limits}
-    if key in known and known[key].most is not None:
-        await request.admin.remove_limit(key)
+def _whole(text: str) -> int | None:
+    try:
+        return int(text) if text.strip() else None
+    except ValueError:
+        raise InvalidInput("most", f"must be a whole number, got {text[:40]!r}") from None
 
 
 async def pause_limit(request: Request[None, None]) -> Redirect:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.admin.schedules import ScheduleView
 from windlass.admin.views import Filter, JobView
@@ -21,10 +24,15 @@ from windlass.web.pages.formats import part, query
 from windlass.web.pages.live import fragments
 from windlass.web.pages.payloads import pretty
 from windlass.web.pages.shell import Sure, Told, ask, done, page
+from windlass.web.problems import Trouble
 from windlass.web.request import Request
 
 BARS: Final = 16
 NOTED: Final = timedelta(days=14)
+CHANGED: Final = (
+    "somebody has changed this schedule since you opened it. Open it again to see how it is now, or save once more to put "
+    "yours in its place"
+)
 MOST: Final = 50  # schedules whose last runs are drawn
 ZONES: Final = tuple(
     sorted(name for name in available_timezones() if "/" in name and not name.startswith(("Etc/", "SystemV/")))
@@ -43,7 +51,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """As it is typed. `was`: the schedule that is edited; `preview`: only look."""
+    """As it is typed. `was`: the schedule that is edited, and `seen` how it was then; `preview`: only look."""
 
     name: str = ""
     template: str = ""
@@ -54,6 +62,7 @@ class Form(Struct, frozen=True, kw_only=True):
     jitter: str = ""
     params: str = ""
     was: str = ""
+    seen: str = ""
     preview: bool = False
 
 
@@ -88,12 +97,14 @@ async def _page(request: Request[Any, Any], edit: str, form: Form | None, error:
     edited = next((one for one in listed.schedules if one.name == edit), None)
     if form is None and edited is not None:
         form = form_of(edited)
+    if form is not None and form.was and edited is None:  # it was deleted meanwhile, and may be made again
+        form = replace(form, name=form.was, was="", seen="")
     if form is None and (new or (not edit and rows and not new)):
         form = Form(cron="0 9 * * MON-FRI") if new or not rows else form_of(rows[0])
         edited = None if new else rows[0] if rows else None
     shown = {
         "listed": listed, "schedules": rows, "last": {one.name: await last_runs(request, one) for one in rows[:MOST]},
-        "edited": edited, "form": form, "error": error, "zones": ("UTC", *ZONES),
+        "edited": edited, "form": form, "error": error, "seen": seen_in(form, edited), "zones": ("UTC", *ZONES),
         "templates": [one.name for one in await request.admin.templates.list() if one.archived_at is None],
         "preview": None if form is None else await previewed(request, form.cron, form.tz),
         "changes": clock_changes(rows, listed.at), "only": only, "changed_params": form is not None and bool(form.params),
@@ -109,6 +120,15 @@ def form_of(one: ScheduleView) -> Form:
         overlap=one.overlap, jitter=f"{one.jitter:g}s" if one.jitter else "", was=one.name,
         params=pretty(one.param_overrides) if one.param_overrides else "",
     )  # fmt: skip
+
+
+def seen_in(form: Form | None, edited: ScheduleView | None) -> str:
+    """What tells later whether somebody else has changed it. A form that comes back says what it said."""
+    return form.seen if form is not None and form.seen else "" if edited is None else digest_of(edited)
+
+
+def digest_of(one: ScheduleView) -> str:
+    return hashlib.sha256(msgspec.json.encode(form_of(one))).hexdigest()[:16]
 
 
 async def last_runs(request: Request[Any, Any], one: ScheduleView) -> tuple[JobView, ...]:
@@ -175,10 +195,17 @@ async def save(request: Request[None, Form]) -> Page | Redirect:
         name = form.was or form.name.strip()
         if not name:
             raise InvalidInput("name", "give it a name")
-        rule, options = rule_in(form.cron), options_in(request, form, await overrides(request, form.was))
+        stored = next((one for one in (await request.admin.scheduled()).schedules if one.name == form.was), None)
+        if form.seen and stored is not None and form.seen != digest_of(stored):
+            form = replace(form, seen="")  # whoever saves it again knows
+            raise Trouble(409, "changed", CHANGED)
+        shown = stored.param_overrides if stored is not None else None
+        rule, options = rule_in(form.cron), options_in(request, form, shown or {})
         if form.was:
             await request.admin.schedules.update(name, template=form.template or None, **rule, **options)
         else:
+            if any(row.name == name for row in await request.admin.schedules.list()):
+                raise InvalidInput("name", f"there is a schedule {name!r} already; open that one to change it")
             await request.admin.schedules.put(name, form.template, **rule, **options)
     except WindlassError as error:
         return await _page(request, form.was, form, str(error), new=not form.was)
@@ -189,12 +216,6 @@ def rule_in(text: str) -> Mapping[str, Any]:
     """`every 15m`, or a cron expression."""
     words = text.strip()
     return {"every": words[5:].strip()} if words.startswith("every ") else {"cron": words}
-
-
-async def overrides(request: Request[Any, Any], name: str) -> Any:
-    """What the form showed of the arguments of a schedule that is edited."""
-    shown = (one.param_overrides for one in (await request.admin.scheduled()).schedules if one.name == name)
-    return next(shown, None) or {}
 
 
 def options_in(request: Request[Any, Any], form: Form, shown: Any) -> Mapping[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from windlass import __version__
-from windlass.errors import WindlassError
+from windlass.errors import InvalidInput, WindlassError, shown
 from windlass.web.answers import Page, Redirect
 from windlass.web.pages.schedules import ZONES
 from windlass.web.pages.shell import THEME, THEMES, ZONE, Told, done, page, zone_named
 from windlass.web.request import Request
+from windlass.words import did_you_mean
 
 
 class Appearance(Told, frozen=True, kw_only=True):
@@ -33,5 +34,10 @@ async def appearance(request: Request[None, Appearance]) -> Redirect:
     if said.theme in THEMES:
         cookies[THEME] = None if said.theme == "system" else said.theme
     if said.zone is not None:
-        cookies[ZONE] = said.zone if zone_named(said.zone) is not None else None
+        zone, known = said.zone.strip(), ("UTC", *ZONES)
+        found = zone_named(zone)
+        if found is None and zone not in ("", "UTC"):
+            told = f"{shown(zone)} is no time zone{did_you_mean(zone, known)}; write it as in 'Europe/Berlin'"
+            raise InvalidInput("zone", told)
+        cookies[ZONE] = None if found is None else zone
     return Redirect(done("/settings", "saved").path, cookies)
