@@ -97,6 +97,7 @@ TIERS = {
     "leaders": ["tests/drivers/postgres/test_postgres_steps_of_leaders.py"],
     "fences": ["tests/drivers/postgres/test_postgres_fences.py"],
     "people": ["tests/drivers/postgres/test_postgres_steps_of_people.py"],
+    "steps_of_retention": ["tests/drivers/postgres/test_postgres_steps_of_retention.py"],
     "steps_of_schedules": ["tests/drivers/postgres/test_postgres_steps_of_schedules.py"],
     "dependants": ["tests/drivers/postgres/test_postgres_steps_of_groups.py"],
     "holders": ["tests/drivers/postgres/test_postgres_steps_of_holders.py"],

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.soundness import assert_sound
-from postgres.stepping import Stage, transaction
+from postgres.stepping import Stage, before, transaction
 from windlass.core.alterations import (
     Alteration,
     Cancel,
@@ -36,7 +36,7 @@ from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.statement import Block, Op, T
+from windlass.drivers.statement import Op, T
 from windlass.drivers.values import Enqueued, Renewal
 from windlass.errors import InvalidInput
 from windlass.types import NewJob
@@ -57,19 +57,6 @@ def heard(op: Op[T], said: list[str]) -> Op[T]:
         except StopIteration as end:
             return cast("T", end.value)
         said.append(statement.sql)
-        answer = yield statement
-
-
-def before(block: Block, op: Op[T], meanwhile: Callable[[], None]) -> Op[T]:
-    """The same operation; others do something when it comes to a statement."""
-    answer: Any = None
-    while True:
-        try:
-            statement = op.send(answer)
-        except StopIteration as end:
-            return cast("T", end.value)
-        if statement.sql == block.sql:
-            meanwhile()
         answer = yield statement
 
 

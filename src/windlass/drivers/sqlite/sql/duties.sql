@@ -68,8 +68,8 @@ select finished_at, seq, group_id from jobs as head indexed by jobs_finished
  limit :limit;
 
 -- name: group_verdicts
--- How many members these groups began with, and what a bite found of the large ones.
-select group_id, total, kept_by from groups where group_id in (select value from json_each(:groups));
+-- How many members these groups began with, what a bite found of the large ones, and when they have ended.
+select group_id, total, kept_by, finished_at from groups where group_id in (select value from json_each(:groups));
 
 -- name: kept_by_age
 -- Of each of these groups the member that keeps it for the longest time, if one does: it has not ended, or not long ago.
