@@ -220,7 +220,7 @@ def test_it_is_not_remembered_that_a_group_may_go_of_which_one_came_back_meanwhi
     monkeypatch.setattr(retention, "LARGE", 1)
     alter(stage, PutGroup("g", 2))
     jobs = [dead(stage, group_id="g") for _ in range(2)]
-    for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune(NOW + 1)}):
+    for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune(NOW + 1)}, most=1_500):
         assert outcome["one"] in (["applied"], ["not_found"]), outcome
         assert stage.ask("select kept_by from windlass.groups where kept_by < 0") == [], outcome
 
