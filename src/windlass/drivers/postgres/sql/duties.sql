@@ -82,7 +82,7 @@ select windlass.micros(head.finished_at), head.seq, group_id from walk cross joi
    and (retry_of is null or (
      with recursive chain (id, retry_of) as (
        select head.id, head.retry_of
-       union all
+       union
        select link.id, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
      select true from chain cross join lateral (
        select job_seq from windlass.dependencies where parent_id = chain.id offset 0) as edge cross join lateral (
@@ -96,7 +96,7 @@ select windlass.micros(head.finished_at), head.seq, group_id from walk cross joi
      and (retry_of is null or (
        with recursive chain (seq, retry_of) as (
          select head.seq, head.retry_of
-         union all
+         union
          select link.seq, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
        select true from chain cross join lateral (
          select from windlass.runs where job_seq = chain.seq and runs.finished_at > windlass.at(:watermark) offset 0) as late
