@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.soundness import assert_sound
-from postgres.stepping import Stage, before, transaction
+from postgres.stepping import Stage, before, drive, transaction
 from windlass.core.alterations import (
     Alteration,
     Cancel,
@@ -92,6 +92,19 @@ def test_two_who_enqueue_one_key_are_told_one_job(stage: Stage, key: dict[str, A
         assert (first.existed, second.existed) in ((False, True), (True, False)), outcome
         assert stage.ask("select id from windlass.jobs") == [(first.id,)], outcome
         check(stage, outcome)
+
+
+def test_a_key_whose_holder_ends_between_two_looks_is_taken(stage: Stage) -> None:
+    """The first look sees who holds it, the second that nobody does; no id is in use, so it is looked for again."""
+    enqueue(stage, new(dedupe_key="d"))
+    jobs = claimed(stage)
+
+    def end() -> None:
+        with closing(Link(stage.place)) as other:
+            assert drive(settle(jobs), other.execute) == ["applied"]
+
+    fresh = new(dedupe_key="d")
+    assert stage.do(before(SQL.dedupe_holder, keys.enqueue([fresh], NOW), end)) == [Enqueued(fresh.id)]
 
 
 def test_two_who_enqueue_the_same_keys_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
