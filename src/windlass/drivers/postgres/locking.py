@@ -132,6 +132,9 @@ def lock_deliveries(changes: Sequence[Alteration]) -> Op[None]:
     sent = [change for change in ours if isinstance(change, SENT)]
     if sent:
         events, to = {change.event_id for change in sent}, {change.webhook_id for change in sent}
+        again = {change.event_id for change in sent if isinstance(change, ReplayDelivery)}
+        if again:
+            yield SQL.keep_events(ids=Ints(sorted(again)))
         yield SQL.lock_deliveries(events=Ints(sorted(events)), webhooks=Texts(sorted(to)))
 
 
