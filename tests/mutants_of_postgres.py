@@ -198,7 +198,7 @@ POSTGRES: list[Planted] = [
     ("pg people: the other links of a chain are not locked", PG + "locking.py",
      "        if isinstance(change, Delete):\n            seqs.update", "        if change is None:\n            seqs.update", ("people",)),
     ("pg people: everybody loses their lease", PG + "sql/people.sql",
-     "lease_expires_at > windlass.at(:now) and worker_id = :worker_id\n", "lease_expires_at > windlass.at(:now) and :worker_id <> ''\n", ("promises: dead_worker or revok",)),
+     "lease_expires_at > windlass.at(:now) and worker_id = any(:workers::text[])\n", "lease_expires_at > windlass.at(:now) and ':workers' <> all(:workers::text[])\n", ("promises: dead_worker or revok",)),
     ("pg prune: what was brought back meanwhile is deleted", PG + "sql/duties.sql",
      "and finished_at is not null order by seq for update skip locked;", "order by seq for update skip locked;", ("people",)),
     ("pg prune: waits for a person", PG + "sql/duties.sql",
