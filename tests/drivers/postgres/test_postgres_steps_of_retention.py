@@ -63,4 +63,4 @@ def test_a_group_of_which_one_ended_anew_while_another_was_to_go_stays_whole(sta
     bite = duties.maintain(DIALECT, OLD_DEAD, None, SINCE)
     assert stage.do(before(SQL.chains, bite, run_again(stage, jobs[1], end))) == Done(0, more=True)
     assert stage.ask("select executions from windlass.jobs order by seq") == [(1,), (2,)]
-    assert stage.do(duties.maintain(DIALECT, OLD_DEAD, None, ANEW + 49)).rows == 0
+    assert stage.do(duties.maintain(DIALECT, OLD_DEAD, None, ANEW + 49)) == Done(0)
