@@ -45,7 +45,7 @@ ONLY_POSTGRES = set(
     "lock_holders replaceable try_guards limits_there begin_hold be_brief hold_claims undo_hold end_hold "
     "lock_usage share_usage shared_rows_of concerning open_groups reach lock_open stopped_with members_in "
     "doubtful_groups lock_doomed check_at_once "
-    "lock_order lock_hold lock_webhooks share_webhooks lock_waiting_events lock_deliveries lock_open_for_long "
+    "lock_order lock_hold lock_webhooks share_webhooks lock_waiting_events keep_events lock_deliveries lock_open_for_long "
     # claims that are under way while a queue is taken
     "claims_under_way still_under_way pause "
     # whole days and months

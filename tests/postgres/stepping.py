@@ -24,7 +24,7 @@ from windlass.drivers.postgres.faults import Taken
 from windlass.drivers.postgres.link import BEGIN, COMMIT, ROLLBACK, Link, drive
 from windlass.drivers.postgres.place import Place
 from windlass.drivers.postgres.schema import migrate
-from windlass.drivers.statement import Op, Row, Statement, T
+from windlass.drivers.statement import Block, Op, Row, Statement, T
 
 Program = Generator[Statement, list[Row], Any]
 
@@ -50,6 +50,20 @@ def transaction(op: Op[T]) -> Op[T]:
     result = yield from op
     yield COMMIT
     return result
+
+
+def before(block: Block, op: Op[T], meanwhile: Callable[[], None]) -> Op[T]:
+    """The same operation; others do something when it comes to a statement."""
+    answer: Any = None
+    while True:
+        try:
+            statement = op.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if statement.sql == block.sql:
+            meanwhile()
+        answer = yield statement
 
 
 class Side:
@@ -327,4 +341,4 @@ def staged(dsn: str, schema: str) -> Iterator[Stage]:
             stage.close()
 
 
-__all__ = ["Outcome", "Stage", "drive", "staged", "transaction"]
+__all__ = ["Outcome", "Stage", "before", "drive", "staged", "transaction"]

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.programs import claim as claim_jobs
-from postgres.stepping import Outcome, Stage, transaction
+from postgres.stepping import Outcome, Stage, before, transaction
 from windlass.core.alterations import Cancel, CancelGroup, Delete, PutGroup, PutLimit, Replay, RetryGroup
 from windlass.core.changes import Answer
 from windlass.core.dependencies import INLINE
 from windlass.core.settle import Execution, Failed, Rejected, Succeeded
 from windlass.core.settle import settle as decide
+from windlass.drivers.ops import people
 from windlass.drivers.ops.dependencies import pay
-from windlass.drivers.postgres import linking, settlement
+from windlass.drivers.postgres import leases, linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.postgres.link import ROLLBACK
-from windlass.drivers.statement import Op
+from windlass.drivers.postgres.link import BEGIN, ROLLBACK, Link
+from windlass.drivers.postgres.sql import SQL
+from windlass.drivers.statement import Op, Statement
 from windlass.drivers.values import Enqueued
 from windlass.errors import InvalidInput, WrongConnection
 from windlass.types import Claimed, NewGroup, NewJob
@@ -116,6 +120,31 @@ def test_who_took_over_from_a_parent_cannot_end_unseen_by_a_child_that_is_coming
         outcome["one"], outcome["two"]
         assert row(stage, child.id) == ("queued", 1, False), outcome
         nobody_owes(stage, outcome)
+
+
+def test_of_two_parents_that_owe_children_none_tells_one_twice(stage: Stage) -> None:
+    """A sweep tells both of their children at once, one of whom had heard of one parent when it came."""
+    one, two = running(stage, 2)
+    first, second = new(after=(one.id,)), new(after=(one.id, two.id))
+    with closing(Link(stage.place)) as held, closing(Link(stage.place)) as also_held:
+
+        def comes(child: NewJob, link: Link) -> Callable[[], None]:
+            def meanwhile() -> None:
+                link.transact(linking.enqueue([child], NOW))
+                link.execute(BEGIN)
+                link.execute(Statement("select from windlass.jobs where id = $1 for no key update", (child.id,)))
+
+            return meanwhile
+
+        for parent, child, link in ((one, first, held), (two, second, also_held)):
+            unit = decide(parent, Succeeded(), Execution(at=NOW))
+            ending = before(SQL.lock_guards, settlement.settle([unit], NOW), comes(child, link))
+            assert stage.do(ending) == ["applied"]
+        for link in (held, also_held):
+            link.execute(ROLLBACK)
+    assert [row(stage, child.id) for child in (first, second)] == [("queued", 1, False)] * 2
+    assert stage.do(pay(DIALECT, NOW, 100)) == 2
+    assert [row(stage, child.id) for child in (first, second)] == [("queued", 0, True)] * 2
 
 
 def test_two_children_that_come_while_their_parent_ends_are_both_released(stage: Stage) -> None:
@@ -263,6 +292,26 @@ def test_wishes_for_a_group_and_ends_of_its_members_keep_the_order_of_locks(stag
         [(total,)] = stage.ask("select succeeded + failed + cancelled + remaining from windlass.groups")
         assert total == 3, outcome
         nobody_owes(stage, outcome)
+
+
+def test_who_cancels_a_group_passes_a_permit_on_although_others_hold_its_limit(stage: Stage) -> None:
+    """The limits of all members are held before anything is cancelled; afterwards nobody could be waited for."""
+    alter(stage, PutLimit("k", 1), PutGroup("g", 1))
+    enqueue(stage, new(limit_keys=("k",)))
+    [one] = claimed(stage)
+    member, outside = enqueue(stage, new(limit_keys=("k",), group_id="g"), new(limit_keys=("k",)))
+    stage.do(leases.claim(wish("parks"), NOW))
+    stage.do(end(one, Succeeded()))
+    assert [row(stage, job)[2] for job in (member, outside)] == [True, False]
+    with closing(Link(stage.place)) as other:
+
+        def look_in() -> None:
+            other.execute(BEGIN)
+            other.execute(Statement("select from windlass.limits for no key update skip locked", ()))
+
+        change = people.alter(DIALECT, [CancelGroup("g")], NOW)
+        assert stage.do(before(SQL.cancel_members, change, look_in)) == ["applied"]
+    assert row(stage, outside)[2]
 
 
 def test_a_parent_is_not_deleted_under_a_child_that_is_coming(stage: Stage) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from postgres.programs import LEASE, NOW, check, claimed, enqueue, new
+from postgres.programs import LEASE, NOW, check, claimed, enqueue, new, wanted
 from postgres.stepping import Stage, transaction
 from windlass.clock import SECOND
-from windlass.core.alterations import Leave
+from windlass.core.alterations import Cancel, Leave
 from windlass.core.changes import Ack
 from windlass.core.duties import Done, Prune, RemoveDeadWorkers, RollUpUsage
 from windlass.drivers.ops import duties, fleet, people
@@ -116,6 +116,22 @@ def test_a_worker_that_beats_again_while_it_is_buried_is_there_or_gone_as_a_whol
         assert outcome["burial"] == Done(0 if valid else 1), outcome
         assert stage.ask("select from windlass.workers where id = 'dead'") != [], "who beats is registered"
     assert held.lease_expires_at == NOW + LEASE
+
+
+def test_a_burial_of_two_and_a_person_do_not_wait_in_a_ring(stage: Stage) -> None:
+    """Their leases end in the order of the jobs, whoever of them had which."""
+    register(stage, "first", "second", now=LONG_AGO)
+    register(stage, "boss")
+    stage.do(fleet.lead(DIALECT, "boss", TERM, NOW))
+    jobs = enqueue(stage, new(), new())
+    claimed(stage)
+    for job, worker in zip(jobs, ("second", "first"), strict=True):
+        stage.run(f"update windlass.jobs set worker_id = '{worker}' where id = '{job}'")
+    burial = RemoveDeadWorkers(silent_for=60 * SECOND)
+    for outcome in stage.every(lambda: {"burial": duty(burial, 1), "person": wanted(*map(Cancel, jobs))}, most=1_500):
+        assert outcome["burial"] == Done(2), outcome
+        assert outcome["person"] == ["requested"] * 2, outcome
+        check(stage, outcome)
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -9,7 +9,17 @@ import pytest
 
 from postgres.programs import NOW, alter, check, enqueue, held, ids, new, wanted, whole, wish
 from postgres.stepping import Stage, transaction
-from windlass.core.alterations import Alteration, Cancel, Move, MoveBeside, PutQueue, Renormalise, SetPriority, Swap
+from windlass.core.alterations import (
+    Alteration,
+    Cancel,
+    Move,
+    MoveBeside,
+    PutQueue,
+    Renormalise,
+    SetPaused,
+    SetPriority,
+    Swap,
+)
 from windlass.core.duties import TidyPositions
 from windlass.drivers.ops import duties
 from windlass.drivers.postgres import keys
@@ -156,6 +166,16 @@ def test_a_claim_beside_fresh_positions_takes_the_first_it_can_have(stage: Stage
         taken, _ = outcome["two"]
         assert ids(taken) in ([], ["a"]), outcome
         assert "".join(order(stage)) == ("bc" if taken else "abc"), outcome
+        check(stage, outcome)
+
+
+def test_who_changes_two_queues_while_both_are_tidied_waits_in_no_ring(stage: Stage) -> None:
+    alter(stage, PutQueue("p", positions="dense"), PutQueue("q", positions="dense"))
+    enqueue(stage, new(queue="p"), new(id="moved", queue="q"))
+    changes: list[Alteration] = [SetPaused("p", paused=True), Move("moved", "top")]
+    for outcome in stage.every(lambda: {"one": tidy(), "two": wanted(*changes)}):
+        outcome["one"]
+        assert outcome["two"][0] == "applied", outcome
         check(stage, outcome)
 
 

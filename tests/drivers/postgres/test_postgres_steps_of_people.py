@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from postgres.programs import LATER, LEASE, NOW, alter, check, claimed, enqueue, new, settle, sweep, wanted, wish
 from postgres.soundness import assert_sound
-from postgres.stepping import Stage, transaction
+from postgres.stepping import Stage, before, drive, transaction
 from windlass.core.alterations import (
     Alteration,
     Cancel,
@@ -36,7 +36,7 @@ from windlass.drivers.postgres.arrays import Ints, Texts
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.link import Link
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.statement import Block, Op, T
+from windlass.drivers.statement import Op, T
 from windlass.drivers.values import Enqueued, Renewal
 from windlass.errors import InvalidInput
 from windlass.types import NewJob
@@ -57,19 +57,6 @@ def heard(op: Op[T], said: list[str]) -> Op[T]:
         except StopIteration as end:
             return cast("T", end.value)
         said.append(statement.sql)
-        answer = yield statement
-
-
-def before(block: Block, op: Op[T], meanwhile: Callable[[], None]) -> Op[T]:
-    """The same operation; others do something when it comes to a statement."""
-    answer: Any = None
-    while True:
-        try:
-            statement = op.send(answer)
-        except StopIteration as end:
-            return cast("T", end.value)
-        if statement.sql == block.sql:
-            meanwhile()
         answer = yield statement
 
 
@@ -105,6 +92,19 @@ def test_two_who_enqueue_one_key_are_told_one_job(stage: Stage, key: dict[str, A
         assert (first.existed, second.existed) in ((False, True), (True, False)), outcome
         assert stage.ask("select id from windlass.jobs") == [(first.id,)], outcome
         check(stage, outcome)
+
+
+def test_a_key_whose_holder_ends_between_two_looks_is_taken(stage: Stage) -> None:
+    """The first look sees who holds it, the second that nobody does; no id is in use, so it is looked for again."""
+    enqueue(stage, new(dedupe_key="d"))
+    jobs = claimed(stage)
+
+    def end() -> None:
+        with closing(Link(stage.place)) as other:
+            assert drive(settle(jobs), other.execute) == ["applied"]
+
+    fresh = new(dedupe_key="d")
+    assert stage.do(before(SQL.dedupe_holder, keys.enqueue([fresh], NOW), end)) == [Enqueued(fresh.id)]
 
 
 def test_two_who_enqueue_the_same_keys_in_another_order_do_not_wait_in_a_ring(stage: Stage) -> None:
@@ -233,7 +233,7 @@ def test_it_is_not_remembered_that_a_group_may_go_of_which_one_came_back_meanwhi
     monkeypatch.setattr(retention, "LARGE", 1)
     alter(stage, PutGroup("g", 2))
     jobs = [dead(stage, group_id="g") for _ in range(2)]
-    for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune(NOW + 1)}):
+    for outcome in stage.every(lambda: {"one": wanted(Replay(jobs[1], "child")), "two": prune(NOW + 1)}, most=1_500):
         assert outcome["one"] in (["applied"], ["not_found"]), outcome
         assert stage.ask("select kept_by from windlass.groups where kept_by < 0") == [], outcome
 

@@ -215,6 +215,22 @@ def test_what_is_forgotten_is_not_in_the_way_of_who_sends(stage: Stage) -> None:
         check(stage, outcome)
 
 
+def test_a_delivery_that_is_asked_for_again_is_not_forgotten_in_that_moment(stage: Stage) -> None:
+    """Or it is gone, and who asks is told so."""
+    alter(stage, hook())
+    [event] = happened(stage)
+    stage.do(deliveries.fan_out(DIALECT, FanOut(), NOW))
+    alter(stage, take(event))
+    alter(stage, end(event))
+    again = ReplayDelivery(event_id=event, webhook_id="h")
+    for outcome in stage.every(lambda: {"one": wanted(again), "two": forget()}):
+        replayed = outcome["one"] == ["applied"]
+        assert replayed or outcome["one"] == ["not_found"], outcome
+        assert outcome["two"] == Done(0 if replayed else 1), outcome
+        assert rows(stage) == ([(event, "h", "queued", 0, False)] if replayed else []), outcome
+        check(stage, outcome)
+
+
 def test_the_end_of_a_group_is_told_once_by_the_last_two(stage: Stage) -> None:
     """Two members end at the same instant, on two workers: one of them is the last."""
     alter(stage, hook(events=(GROUP_FINISHED,)))

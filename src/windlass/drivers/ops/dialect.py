@@ -69,8 +69,9 @@ class Dialect(ABC):
         """Whether a write was refused because a key, or an id, is in use."""
 
     @abstractmethod
-    def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
-        """Delete whole chains, but for those that are not ended any more, that others hold, and that others refer to."""
+    def delete_ended(self, heads: Mapping[int, Micros], groups: Mapping[str, Micros | None]) -> Op[Gone]:
+        """Delete whole chains, but for those whose last link, or whose group, did not end then, that others hold, and that
+        others refer to."""
 
     @abstractmethod
     def delete_chain(self, seqs: Sequence[int]) -> Op[Gone]:

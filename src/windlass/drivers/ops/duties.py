@@ -95,6 +95,6 @@ def age_jobs(db: Dialect, duty: AgeJobs, now: Micros) -> Op[Done]:
 
 def remove_dead_workers(db: Dialect, duty: RemoveDeadWorkers, now: Micros) -> Op[Done]:
     dead = yield db.sql.remove_workers(silent_for=duty.silent_for, now=now)
-    for (worker_id,) in dead:
-        yield db.sql.revoke(worker_id=worker_id, now=now)
+    if dead:
+        yield db.sql.revoke(workers=db.texts(row[0] for row in dead), now=now)
     return Done(len(dead))

@@ -197,19 +197,20 @@ def come_down(db: Dialect, queue: str) -> Op[list[Spot]]:
 
 
 def tidy(db: Dialect, duty: TidyPositions, now: Micros) -> Op[Done]:
-    changed = 0
-    for queue in [name for name, positions, *_ in (yield db.sql.all_queues()) if positions == "dense"]:
-        yield from db.lock("lock_order", names=db.texts([queue]))
-        yield from db.lock("hold_queues", names=db.texts([queue]))
+    """All queues are held before any job, as everybody does who changes several; then the jobs of all of them."""
+    queues = sorted(name for name, positions, *_ in (yield db.sql.all_queues()) if positions == "dense")
+    yield from db.lock("lock_order", names=db.texts(queues))
+    yield from db.lock("hold_queues", names=db.texts(queues))
+    spots: list[Spot] = []
+    for queue in queues:
         orders = yield from by_priority(db, queue, duty.limit + 1)
         if sum(len(order) for _, order in orders) > duty.limit:  # left to the move that needs the room
             continue
         for priority, order in orders:
             if is_crowded([spot.position or 0 for spot in order]):
-                spots = yield from spread(db, queue, priority, order)
-                yield from write(db, spots, now)
-                changed += len(spots)
-    return Done(changed)
+                spots += yield from spread(db, queue, priority, order)
+    yield from write(db, spots, now)
+    return Done(len(spots))
 
 
 def by_priority(db: Dialect, queue: str, limit: int) -> Op[list[tuple[int, list[Spot]]]]:

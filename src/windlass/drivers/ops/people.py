@@ -91,7 +91,7 @@ def alter_one(db: Dialect, change: Alteration, now: Micros) -> Op[AlterAnswer]:
         case Delete():
             return (yield from delete(db, change))
         case Revoke():
-            return "applied" if (yield db.sql.revoke(worker_id=change.worker_id, now=now)) else "unchanged"
+            return "applied" if (yield db.sql.revoke(workers=db.texts([change.worker_id]), now=now)) else "unchanged"
         case Leave():
             return (yield from leave(db, change, now))
         case SetPaused():

@@ -58,7 +58,7 @@ def prune(db: Dialect, duty: Prune, now: Micros) -> Op[Done]:
     heads = sorted(found)[: duty.limit]
     more = bool(at) or len(heads) == duty.limit
     at = {**before.at, **(at if len(found) <= duty.limit else {})}  # else some of them would be left behind
-    gone = (yield from db.delete_ended([seq for _, seq, _ in heads])) if heads else Gone()
+    gone = (yield from db.delete_ended({seq: ended for ended, seq, _ in heads}, bite.ended)) if heads else Gone()
     if gone.left:  # those would be all that later bites find
         for ended, seq, state in heads:
             at[state] = max(at.get(state, START), (ended, seq))
@@ -84,6 +84,7 @@ class Bite:
         self.cutoffs: dict[State, Micros | None] = {
             state: None if kept is None else now - kept for state, kept in kept_for(duty).items()
         }
+        self.ended: dict[str, Micros | None] = {}  # when the groups did, as it was before their members were looked at
         self.findings: dict[str, int] = {}  # of large groups: who keeps them, or when it was that nobody did
         self._asked: dict[str, Any] = dict(self.cutoffs) | {"watermark": counted}
         self._db = db
@@ -121,7 +122,8 @@ class Bite:
         """Which of these groups may go. Answers those that this bite has no time for."""
         db = self._db
         known = {row[0]: row[1:] for row in (yield db.sql.group_verdicts(groups=db.texts(groups)))}
-        found = {group: found for group, (_, found) in known.items() if found is not None}
+        found = {group: found for group, (_, found, _) in known.items() if found is not None}
+        self.ended |= {group: ended for group, (*_, ended) in known.items()}
         named = sorted(seq for seq in found.values() if seq > 0)
         keepers = {row[0] for row in (yield db.sql.keepers(seqs=db.ints(named), **self._asked))} if named else set()
         walked: list[str] = []

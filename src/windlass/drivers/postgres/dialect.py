@@ -71,8 +71,8 @@ class Postgres(Dialect):
     def is_taken(self, error: Exception) -> bool:
         return isinstance(error, Taken | DuplicateId) and not is_conflict(error)
 
-    def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
-        links = yield from still_ended(heads)
+    def delete_ended(self, heads: Mapping[int, Micros], groups: Mapping[str, Micros | None]) -> Op[Gone]:
+        links = yield from still_ended(heads, groups)
         gone = (yield from delete_briefly(links)) if links else Gone()
         return gone._replace(left={*gone.left, *(set(heads) - {head for head, _, _ in links})})
 

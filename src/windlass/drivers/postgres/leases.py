@@ -146,7 +146,7 @@ def claim_whole(wish: Claim, now: Micros, *, again: bool = False) -> Op[Took]:
     """Claim in a transaction: take back, promote, pick, take permits or park, lease. With `again`, go on where one
     stopped."""
     queues = list(dict.fromkeys(wish.queues))
-    [(lapsed, _, limited, stale)] = yield SQL.glance(queues=Texts(queues), now=now)
+    [(lapsed, limited, stale)] = yield SQL.glance(queues=Texts(queues), now=now)
     locked = Locked()
     if stale and wish.reclaim:
         yield from end_stale(DIALECT, queues, wish.worker_id, now)

@@ -4,7 +4,7 @@ keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from windlass.core.alterations import (
     Alteration,
@@ -132,6 +132,9 @@ def lock_deliveries(changes: Sequence[Alteration]) -> Op[None]:
     sent = [change for change in ours if isinstance(change, SENT)]
     if sent:
         events, to = {change.event_id for change in sent}, {change.webhook_id for change in sent}
+        again = {change.event_id for change in sent if isinstance(change, ReplayDelivery)}
+        if again:
+            yield SQL.keep_events(ids=Ints(sorted(again)))
         yield SQL.lock_deliveries(events=Ints(sorted(events)), webhooks=Texts(sorted(to)))
 
 
@@ -212,16 +215,19 @@ def named(changes: Sequence[Alteration], now: Micros) -> Op[set[int]]:
     return seqs | (yield from linked(changes))
 
 
-def still_ended(heads: Sequence[int]) -> Op[list[Link]]:
-    """Every link of those chains that nobody holds and nobody has brought back since they were read; they are
-    locked. Nobody is waited for: what is left out is found again by a later sweep."""
+def still_ended(heads: Mapping[int, Micros], ended: Mapping[str, Micros | None]) -> Op[list[Link]]:
+    """Every link of those chains that nobody holds and nobody has brought back since it was read when they, and their
+    groups, ended; they are locked. Who was brought back may have ended anew by now. Nobody is waited for: what is left out
+    is found again by a later sweep."""
     links = yield SQL.chains(seqs=Ints(heads))
     groups = {group_id for _, _, group_id in links if group_id is not None}
     waiting: set[str] = set()
     if groups:
         waiting = {row[0] for row in (yield SQL.held_groups(ids=Texts(groups))) if not row[1]}
-        waiting |= {row[0] for row in (yield SQL.open_groups(ids=Texts(groups)))}
-    locked: dict[int, bool] = dict((yield SQL.lock_ended(seqs=Ints(seq for _, seq, _ in links))))
+        names = sorted(groups)
+        rows = yield SQL.open_groups(ids=Texts(names), ended=Ints(ended.get(name) for name in names))
+        waiting |= {row[0] for row in rows}
+    locked = {row[0]: row[1:] for row in (yield SQL.lock_ended(seqs=Ints(seq for _, seq, _ in links)))}
     kept = {head for head, seq, group_id in links if seq not in locked or group_id in waiting}
-    kept |= {head for head in heads if locked.get(head, True)}
+    kept |= {head for head, at in heads.items() if locked.get(head) != (False, at)}
     return [(head, seq, group_id) for head, seq, group_id in links if head not in kept]

@@ -62,7 +62,8 @@ class Sqlite(Dialect):
     def is_taken(self, error: Exception) -> bool:
         return isinstance(error, DuplicateId)
 
-    def delete_ended(self, heads: Sequence[int]) -> Op[Gone]:
+    def delete_ended(self, heads: Mapping[int, Micros], groups: Mapping[str, Micros | None]) -> Op[Gone]:
+        """Nobody else writes between the look and this."""
         links = yield SQL.chains(seqs=self.ints(heads))
         return (yield from delete_unreferred([(head, seq, group) for head, seq, group in links]))
 

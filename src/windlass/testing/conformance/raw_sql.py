@@ -12,8 +12,10 @@ import pytest
 from windlass.core.alterations import PutLimit
 from windlass.core.changes import Report
 from windlass.core.duties import Done, RecountLimits
-from windlass.core.queries import AllLimits
-from windlass.core.settle import Failed
+from windlass.core.queries import AllLimits, DependantsOf, ParentsOf
+from windlass.core.settle import Failed, Rejected
+from windlass.drivers.values import Enqueued
+from windlass.errors import InvalidInput
 from windlass.testing.conformance.hand_made import HandMadePromises
 from windlass.testing.conformance.trial import MINUTE, Trial, promise
 
@@ -29,6 +31,31 @@ class SqlPromises(HandMadePromises):
         assert (first.type, first.payload, second.type) == ("by hand", b"{}", "by hand too")
         assert (await t.job(first.id)).position < (await t.job(second.id)).position < (await t.job(third.id)).position
         assert await t.ack(first) == "applied"
+
+    @promise
+    async def test_a_chain_whose_end_a_hand_tied_to_itself_is_walked_once(self, t: Trial) -> None:
+        """It has no last link: the job that a key names stands for itself, and nobody can wait for it."""
+        key = {"idempotency_scope": "s", "idempotency_key": "k"}
+        first, other = [await t.running(**key), await t.running()]
+        for job in (first, other):
+            await t.end(job, Rejected("no"))
+        self.sql(t.driver, f"update jobs set superseded_by = '{other.id}' where id = '{first.id}'")  # noqa: S608
+        self.sql(t.driver, f"update jobs set superseded_by = '{first.id}' where id = '{other.id}'")  # noqa: S608
+        assert await t.answer(**key) == Enqueued(first.id, existed=True)
+        with pytest.raises(InvalidInput, match="after"):
+            await t.enqueue(after=(first.id,))
+
+    @promise
+    async def test_a_chain_whose_beginning_a_hand_tied_to_itself_is_walked_once(self, t: Trial) -> None:
+        """What it waited for, and who waits for it, is read; and retention deletes it."""
+        self.sql(t.driver, "insert into jobs (id, type, retry_of) values ('ring', 'by hand', 'ring')")
+        behind = await t.enqueue(after=("ring",))
+        assert await t.driver.read(ParentsOf(job_id="ring")) == []
+        assert [edge.job_id for edge in await t.driver.read(DependantsOf(job_id="ring"))] == [behind]
+        [ring] = await t.claim()
+        await t.ack(ring)
+        await t.ack(await t.take())
+        assert await t.prune(succeeded=0) == 2
 
     @promise
     async def test_a_recount_finds_who_waits_for_a_permit_that_is_there(self, t: Trial) -> None:

@@ -5,7 +5,7 @@
 with recursive chain (asked, id, next) as (
   select asked, first.id, first.superseded_by from unnest(:ids::text[]) as asked cross join lateral (
     select id, superseded_by from windlass.jobs where jobs.id = asked offset 0) as first
-  union all
+  union
   select asked, later.id, later.superseded_by from chain cross join lateral (
     select id, superseded_by from windlass.jobs where jobs.id = chain.next offset 0) as later
 )
@@ -49,26 +49,27 @@ select (select seq from windlass.jobs where id = edge ->> 0), edge ->> 1, edge -
 delete from windlass.dependencies where job_seq = any(:seqs::bigint[]);
 
 -- name: edges_before
--- What a job waits for or has waited for: its own edges, or those of the nearest link before it that has any.
-with recursive links (depth, seq, id, retry_of) as (
-  select 0, seq, id, retry_of from windlass.jobs where id = :id
-  union all
-  select depth + 1, jobs.seq, jobs.id, jobs.retry_of from links join windlass.jobs on jobs.id = links.retry_of
+-- What a job waits for or has waited for: its own edges, or those of the nearest link before it that has any. A later link
+-- has the larger number.
+with recursive links (seq, id, retry_of) as (
+  select seq, id, retry_of from windlass.jobs where id = :id
+  union
+  select jobs.seq, jobs.id, jobs.retry_of from links join windlass.jobs on jobs.id = links.retry_of
 ), nearest as (
-  select seq, id from links where exists (select from windlass.dependencies where job_seq = links.seq) order by depth limit 1
+  select seq, id from links where exists (select from windlass.dependencies where job_seq = links.seq) order by seq desc limit 1
 )
 select nearest.id, parent_id, rule, done from nearest join windlass.dependencies on job_seq = nearest.seq order by parent_id;
 
 -- name: dependants_of
 -- The latest link's word on a dependant goes before that of earlier ones.
-with recursive links (depth, id, retry_of) as (
-  select 0, id, retry_of from windlass.jobs where id = :id
-  union all
-  select depth + 1, jobs.id, jobs.retry_of from links join windlass.jobs on jobs.id = links.retry_of
+with recursive links (seq, id, retry_of) as (
+  select seq, id, retry_of from windlass.jobs where id = :id
+  union
+  select jobs.seq, jobs.id, jobs.retry_of from links join windlass.jobs on jobs.id = links.retry_of
 ), found as (
   select distinct on (job_seq) job_seq, parent_id, rule, done
     from links join windlass.dependencies on parent_id = links.id
-   order by job_seq, depth
+   order by job_seq, links.seq desc
    limit :limit
 )
 select jobs.id, parent_id, rule, done from found join windlass.jobs on jobs.seq = job_seq order by job_seq;

@@ -82,7 +82,7 @@ select windlass.micros(head.finished_at), head.seq, group_id from walk cross joi
    and (retry_of is null or (
      with recursive chain (id, retry_of) as (
        select head.id, head.retry_of
-       union all
+       union
        select link.id, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
      select true from chain cross join lateral (
        select job_seq from windlass.dependencies where parent_id = chain.id offset 0) as edge cross join lateral (
@@ -96,7 +96,7 @@ select windlass.micros(head.finished_at), head.seq, group_id from walk cross joi
      and (retry_of is null or (
        with recursive chain (seq, retry_of) as (
          select head.seq, head.retry_of
-         union all
+         union
          select link.seq, link.retry_of from chain join windlass.jobs as link on link.id = chain.retry_of)
        select true from chain cross join lateral (
          select from windlass.runs where job_seq = chain.seq and runs.finished_at > windlass.at(:watermark) offset 0) as late
@@ -104,8 +104,8 @@ select windlass.micros(head.finished_at), head.seq, group_id from walk cross joi
  limit :limit;
 
 -- name: group_verdicts
--- How many members these groups began with, and what a bite found of the large ones.
-select group_id, total, kept_by from windlass.groups where group_id = any(:groups::text[]);
+-- How many members these groups began with, what a bite found of the large ones, and when they have ended.
+select group_id, total, kept_by, windlass.micros(finished_at) from windlass.groups where group_id = any(:groups::text[]);
 
 -- name: kept_by_age
 -- Of each of these groups the member that keeps it for the longest time, if one does: it has not ended, or not long ago.
@@ -168,9 +168,9 @@ with recursive doomed (head, seq, retry_of, group_id) as (
 select head, seq, group_id from doomed;
 
 -- name: lock_ended
--- Those that are ended still and that nobody else holds, and whether another took over. Locked as a delete does it: one that
+-- Those that are ended still and that nobody else holds, whether another took over, and when they ended. Locked as a delete does it: one that
 -- a row of somebody else refers to, in a transaction that stays open, would be waited for when it is deleted.
-select seq, superseded_by is not null from windlass.jobs
+select seq, superseded_by is not null, windlass.micros(finished_at) from windlass.jobs
  where seq = any(:seqs::bigint[]) and finished_at is not null order by seq for update skip locked;
 
 -- name: lock_doomed
@@ -182,13 +182,18 @@ select seq from windlass.jobs where seq = any(:seqs::bigint[]) order by seq for 
 set constraints all immediate;
 
 -- name: open_groups
--- Of these groups, whose locks are held, those that wait for members: one may have been brought back. Who brings one back
+-- Of these groups, whose locks are held, those that wait for members: one may have been brought back. Or that did, and have
+-- ended anew since it was read that they ended at these times. Who brings one back
 -- counts it; of a large group, of which it was found that nothing keeps it, the members are not all asked for each bite.
 select group_id from windlass.groups where group_id = any(:ids::text[]) and remaining > 0
 union
 select group_id from windlass.jobs
  where group_id = any(:ids::text[]) and finished_at is null
-   and group_id not in (select group_id from windlass.groups where group_id = any(:ids::text[]) and kept_by < 0);
+   and group_id not in (select group_id from windlass.groups where group_id = any(:ids::text[]) and kept_by < 0)
+union
+select asked.group_id from unnest(:ids::text[], :ended::bigint[]) as asked (group_id, ended) cross join lateral (
+  select finished_at from windlass.groups where groups.group_id = asked.group_id offset 0) as found
+ where found.finished_at is distinct from windlass.at(asked.ended);
 
 -- name: delete_jobs
 delete from windlass.jobs where seq = any(:seqs::bigint[]) returning group_id;

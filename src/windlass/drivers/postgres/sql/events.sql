@@ -74,6 +74,10 @@ select d.event_id, d.webhook_id, e.event, e.job_id, e.org_id, e.body, windlass.m
   from windlass.deliveries d join windlass.outbox e on e.event_id = d.event_id and e.created_at = d.event_at
  where d.event_id = :event_id and d.webhook_id = :webhook_id;
 
+-- name: keep_events
+-- Who forgets events steps over those that somebody holds: what is asked for again does not go with one at that moment.
+select from windlass.outbox where event_id = any(:ids::bigint[]) order by event_id for share;
+
 -- name: lock_deliveries
 select from windlass.deliveries
  where event_id = any(:events::bigint[]) and webhook_id = any(:webhooks::text[])

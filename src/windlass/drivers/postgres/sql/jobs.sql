@@ -164,13 +164,14 @@ select id from windlass.jobs where schedule_id = :schedule_id and fire_at = wind
    and fire_at is not null and retry_of is null;
 
 -- name: chain_head
--- Follow superseded_by to the end; a job that was pruned stands for itself.
-with recursive chain (id, next, depth) as (
-  select id, superseded_by, 0 from windlass.jobs where id = :id
-  union all
-  select jobs.id, jobs.superseded_by, depth + 1 from windlass.jobs join chain on jobs.id = chain.next
+-- Follow superseded_by to the end; a job that was pruned stands for itself. A chain that somebody tied to itself by SQL has
+-- none, and is walked once: hence `union`, here and wherever chains are walked.
+with recursive chain (id, next) as (
+  select id, superseded_by from windlass.jobs where id = :id
+  union
+  select jobs.id, jobs.superseded_by from windlass.jobs join chain on jobs.id = chain.next
 )
-select coalesce(next, id) from chain order by depth desc limit 1;
+select coalesce(next, id) from chain where (select true from windlass.jobs where jobs.id = chain.next limit 1) is null;
 
 -- name: replaceable
 -- core/uniqueness.py: may_replace, without a lock

@@ -210,12 +210,9 @@ select 0, <claimed>
  order by priority desc, position, created_at, seq;
 
 -- name: glance
--- Which of a claim's steps have anything to do.
+-- Which of a claim's steps have anything to do. What is due is promoted without asking.
 select exists (select from windlass.jobs
                 where state = 'running' and queue = any(:queues::text[]) and lease_expires_at <= windlass.at(:now)),
-       exists (select from windlass.jobs
-                where queue = any(:queues::text[]) and state = 'queued' and not ready and waiting_on = 0
-                  and parked_on is null and run_at <= windlass.at(:now)),
        exists (select from windlass.limits)
        or exists (select from windlass.queues where fairness = 'fair' and name = any(:queues::text[])),
        exists (select from windlass.reservations

@@ -55,10 +55,11 @@ select seq from windlass.jobs where state = 'running' and lease_expires_at > win
 select name from windlass.queues where name = any(:names::text[]) order by name for no key update;
 
 -- name: revoke
--- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.
+-- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom. Those of several at
+-- once, so that they are locked in the order of their numbers.
 update windlass.jobs set lease_expires_at = windlass.at(:now), updated_at = windlass.touched(updated_at, :now)
  where seq = any(array(
-   select seq from windlass.jobs where state = 'running' and lease_expires_at > windlass.at(:now) and worker_id = :worker_id
+   select seq from windlass.jobs where state = 'running' and lease_expires_at > windlass.at(:now) and worker_id = any(:workers::text[])
     order by seq for no key update))
 returning seq;
 

@@ -4,7 +4,7 @@
 -- Follow superseded_by to the last link, for each of these ids that there is.
 with recursive chain (asked, id, next) as (
   select value, jobs.id, superseded_by from json_each(:ids) join jobs on jobs.id = value
-  union all
+  union
   select asked, jobs.id, jobs.superseded_by from chain join jobs on jobs.id = chain.next
 )
 select asked, jobs.id, jobs.seq, state from chain join jobs on jobs.id = chain.id where next is null;
@@ -32,26 +32,27 @@ select (select seq from jobs where jobs.id = value ->> 0), value ->> 1, value ->
 delete from dependencies where job_seq in (select value from json_each(:seqs));
 
 -- name: edges_before
--- What a job waits for or has waited for: its own edges, or those of the nearest link before it that has any.
-with recursive links (depth, seq, retry_of) as (
-  select 0, seq, retry_of from jobs where id = :id
-  union all
-  select depth + 1, jobs.seq, jobs.retry_of from links join jobs on jobs.id = links.retry_of
+-- What a job waits for or has waited for: its own edges, or those of the nearest link before it that has any. A later link
+-- has the larger number.
+with recursive links (seq, retry_of) as (
+  select seq, retry_of from jobs where id = :id
+  union
+  select jobs.seq, jobs.retry_of from links join jobs on jobs.id = links.retry_of
 )
 select jobs.id, parent_id, rule, done
-  from (select seq from links where exists (select 1 from dependencies where job_seq = links.seq) order by depth limit 1) as nearest
+  from (select seq from links where exists (select 1 from dependencies where job_seq = links.seq) order by seq desc limit 1) as nearest
   join dependencies on job_seq = nearest.seq join jobs on jobs.seq = job_seq
  order by parent_id;
 
 -- name: dependants_of
 -- The latest link's word on a dependant goes before that of earlier ones.
-with recursive links (depth, id, retry_of) as (
-  select 0, id, retry_of from jobs where id = :id
-  union all
-  select depth + 1, jobs.id, jobs.retry_of from links join jobs on jobs.id = links.retry_of
+with recursive links (seq, id, retry_of) as (
+  select seq, id, retry_of from jobs where id = :id
+  union
+  select jobs.seq, jobs.id, jobs.retry_of from links join jobs on jobs.id = links.retry_of
 )
 select jobs.id, parent_id, rule, done from (
-  select job_seq, parent_id, rule, done, min(depth) from links join dependencies on parent_id = links.id
+  select job_seq, parent_id, rule, done, max(seq) from links join dependencies on parent_id = links.id
    group by job_seq order by job_seq limit :limit) as found
   join jobs on jobs.seq = found.job_seq
  order by jobs.seq;

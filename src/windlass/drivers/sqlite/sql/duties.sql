@@ -51,7 +51,7 @@ select finished_at, seq, group_id from jobs as head indexed by jobs_finished
    and (retry_of is null or not exists (
      with recursive chain (id, retry_of) as (
        select head.id, head.retry_of
-       union all
+       union
        select link.id, link.retry_of from chain join jobs as link on link.id = chain.retry_of)
      select 1 from chain join dependencies on parent_id = chain.id join jobs as waiting on waiting.seq = job_seq
       where <open>))
@@ -61,15 +61,15 @@ select finished_at, seq, group_id from jobs as head indexed by jobs_finished
    and (retry_of is null or :watermark is null or not exists (
      with recursive chain (seq, retry_of) as (
        select head.seq, head.retry_of
-       union all
+       union
        select link.seq, link.retry_of from chain join jobs as link on link.id = chain.retry_of)
      select 1 from chain join runs on job_seq = chain.seq where runs.finished_at > :watermark))
  order by finished_at, seq
  limit :limit;
 
 -- name: group_verdicts
--- How many members these groups began with, and what a bite found of the large ones.
-select group_id, total, kept_by from groups where group_id in (select value from json_each(:groups));
+-- How many members these groups began with, what a bite found of the large ones, and when they have ended.
+select group_id, total, kept_by, finished_at from groups where group_id in (select value from json_each(:groups));
 
 -- name: kept_by_age
 -- Of each of these groups the member that keeps it for the longest time, if one does: it has not ended, or not long ago.

@@ -51,7 +51,7 @@ select seq, state, awaited from chain;
 -- All running jobs are looked at: they are as few as there are busy workers, and a worker dies seldom.
 update jobs set lease_expires_at = :now, updated_at = max(:now, updated_at + 1)
  where seq in (select seq from jobs indexed by jobs_leased
-                where state = 'running' and lease_expires_at > :now and worker_id = :worker_id)
+                where state = 'running' and lease_expires_at > :now and worker_id in (select value from json_each(:workers)))
 returning seq;
 
 -- name: put_queue
