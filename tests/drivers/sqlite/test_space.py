@@ -135,8 +135,12 @@ def test_a_file_whose_tables_need_functions_of_an_application_is_opened_all_the_
     tmp_path: Path, library: Library, theirs: str
 ) -> None:
     """It cannot be written anew by whoever has no such functions, but for that it can serve."""
+
+    def stem(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
+        return values[0]
+
     connection = apsw.Connection(str(tmp_path / "jobs.db"))
-    connection.create_scalar_function("stem", str, 1, deterministic=True)
+    connection.create_scalar_function("stem", stem, 1, deterministic=True)
     connection.execute(f"create table notes (text); insert into notes values ('walking'); {theirs}")
     connection.close()
 
