@@ -26,20 +26,15 @@ class Parent(Struct, frozen=True, kw_only=True):
 
 async def parents_of(driver: Driver, job_id: str) -> list[Parent]:
     """The parents of a job in the order in which they were enqueued; of a retry chain the last link. Pruned ones are left
-    out."""
-    ids = [edge.parent_id for edge in await driver.read(ParentsOf(job_id=job_id))]
-    found: dict[str, Job] = {}
+    out, and chains without an end: SQL by hand may have made a circle."""
+    ids = {edge.parent_id for edge in await driver.read(ParentsOf(job_id=job_id))}
+    links: dict[str, Job] = {}
     while ids:
-        later: list[str] = []
-        for job in await driver.get(ids):
-            if job is None or job.id in found:
-                continue
-            if job.superseded_by is None:
-                found[job.id] = job
-            else:
-                later.append(job.superseded_by)
-        ids = later
-    return [parent_in(job) for job in sorted(found.values(), key=lambda job: job.seq)]
+        found = [job for job in await driver.get(sorted(ids)) if job is not None]
+        links |= {job.id: job for job in found}
+        ids = {job.superseded_by for job in found if job.superseded_by is not None} - links.keys()
+    last = [job for job in links.values() if job.superseded_by is None]
+    return [parent_in(job) for job in sorted(last, key=lambda job: job.seq)]
 
 
 def parent_in(job: Job) -> Parent:

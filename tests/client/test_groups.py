@@ -11,6 +11,7 @@ import pytest
 from windlass import Context, GroupNotFound, GroupRefused, Parent, Reject, Retry, Windlass
 from windlass.errors import DuplicateJob, InvalidInput
 from windlass.groups import OpenGroup
+from windlass.parents import parents_of
 
 from .conftest import Place, rows
 
@@ -120,6 +121,24 @@ def test_a_job_waits_for_those_it_names_and_reads_their_results(app: Windlass) -
         assert [(parent.id, parent.type, parent.result) for parent in seen] == [(first.id, "step", "A")]
         [result] = [job.result for job in await rows(app) if job.type == "gather"]
         assert result == b'[["succeeded","A"],["succeeded","B"]]'
+
+    asyncio.run(main())
+
+
+def test_parents_whose_chain_a_hand_tied_to_itself_are_left_out(file_place: Place) -> None:
+    """The handler that asks for them is answered."""
+    app = file_place.app()
+    step, gather = tasks(app, [])
+
+    async def main() -> None:
+        first, other = await step.enqueue("a", ok=False), await step.enqueue("b", ok=False)
+        last = await gather.using(after=[first], on_failure="continue", delay="1h").enqueue()
+        await drain(app)
+        with sqlite3.connect(file_place.file) as conn:
+            for job, following in ((first, other), (other, first)):
+                conn.execute("update jobs set superseded_by = ? where id = ?", (following.id, job.id))
+        async with asyncio.timeout(30):
+            assert await parents_of(app.client.driver, last.id) == []
 
     asyncio.run(main())
 
