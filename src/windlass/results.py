@@ -49,6 +49,7 @@ class Waiter(NamedTuple):
     told: asyncio.Future[Job]
     within: Claimed | None  # the job whose handler waits
     around: Around | None  # the transaction that is open meanwhile
+    passed: set[str]  # links of the chain that others have taken over from
 
 
 class ResultWatch:
@@ -64,7 +65,7 @@ class ResultWatch:
         """The job, or the last link of its chain, once it has ended. A handler says `within` which job it waits, and which
         transaction it has `around` it."""
         future: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
-        self._awaited.setdefault(job_id, []).append(Waiter(future, within, around))
+        self._awaited.setdefault(job_id, []).append(Waiter(future, within, around, set()))
         self._told.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -106,8 +107,7 @@ class ResultWatch:
         ended = False
         for job_id, job in zip(ids, await self._driver().get(ids), strict=True):
             if job is not None and job.superseded_by is not None:
-                self._awaited.setdefault(job.superseded_by, []).extend(self._awaited.pop(job_id, []))
-                self._told.set()
+                self._follow(job, job.superseded_by)
             elif job is None or job.state in TERMINAL:
                 ended = True
                 for waiter in self._awaited.pop(job_id, []):
@@ -118,6 +118,16 @@ class ResultWatch:
                     if (why := _in_vain(waiter, job)) is not None and not waiter.told.done():
                         waiter.told.set_exception(WouldHang(why))
         return ended
+
+    def _follow(self, job: Job, following: str) -> None:
+        """To the next link. A chain that somebody's SQL has tied to itself has no last one: the job stands for itself."""
+        for waiter in self._awaited.pop(job.id, []):
+            waiter.passed.add(job.id)
+            if following not in waiter.passed:
+                self._awaited.setdefault(following, []).append(waiter)
+            elif not waiter.told.done():
+                _answer(waiter, job, job.id)
+        self._told.set()
 
     def _fail(self, error: Exception) -> None:
         """Tell all waiters that the store cannot be read, so that they do not wait for ever."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from windlass import Context, GroupNotFound, GroupRefused, Parent, Reject, Retry, Windlass
+from windlass import Context, GroupNotFound, GroupRefused, JobDead, Parent, Reject, Retry, Windlass
+from windlass.admin import Admin
 from windlass.errors import DuplicateJob, InvalidInput
 from windlass.groups import OpenGroup
 from windlass.parents import parents_of
@@ -139,6 +140,27 @@ def test_parents_whose_chain_a_hand_tied_to_itself_are_left_out(file_place: Plac
                 conn.execute("update jobs set superseded_by = ? where id = ?", (following.id, job.id))
         async with asyncio.timeout(30):
             assert await parents_of(app.client.driver, last.id) == []
+            with pytest.raises(JobDead, match=r"a cannot|b cannot"):
+                await first.result()
+
+    asyncio.run(main())
+
+
+def test_the_page_of_a_group_is_made_where_a_hand_tied_a_chain_outside_to_itself(file_place: Place) -> None:
+    app = file_place.app()
+    step, gather = tasks(app, [])
+
+    async def main() -> None:
+        first, other = await step.enqueue("a", ok=False), await step.enqueue("b", ok=False)
+        async with app.group("nightly") as g:
+            member = g.add(gather.using(after=[first], on_failure="continue", delay="1h").job())
+        await drain(app)
+        with sqlite3.connect(file_place.file) as conn:
+            for job, following in ((first, other), (other, first)):
+                conn.execute("update jobs set superseded_by = ? where id = ?", (following.id, job.id))
+        async with asyncio.timeout(30):
+            page = await Admin(app.client, None).group(g.id)
+        assert [job.id for job in page.members] == [member.id]
 
     asyncio.run(main())
 

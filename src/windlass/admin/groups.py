@@ -108,6 +108,7 @@ async def _woven(client: Client, group_id: str, members: Sequence[Job]) -> tuple
     others = dict[str, Job]()
     ends = dict.fromkeys(end for edge in rows for end in (edge.job_id, edge.parent_id) if end not in known)
     asked = {end: end for end in islice(ends, 2 * len(known) + OUTSIDE)}
+    passed = {(end, end) for end in asked}  # SQL by hand may have made a circle
     unasked = ends.keys() - asked.keys()
     while asked:  # one step along every chain at a time
         found = await client.driver.get(tuple(asked.values()))
@@ -115,8 +116,10 @@ async def _woven(client: Client, group_id: str, members: Sequence[Job]) -> tuple
         for first, job in zip(asked, found, strict=True):
             if job is None:
                 continue
-            if job.superseded_by is not None and job.superseded_by not in known:
-                later[first] = job.superseded_by
+            following = job.superseded_by
+            if following is not None and following not in known and (first, following) not in passed:
+                later[first] = following
+                passed.add((first, following))
                 continue
             heads[first] = job.superseded_by or job.id
             if heads[first] not in known and job.group_id != group_id:  # a member that is not shown is no stranger

@@ -10,10 +10,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.rows import dict_row
 
 from postgres.binaries import binaries
-from windlass import Retry, Windlass
+from windlass import Reject, Retry, Windlass
 from windlass.admin import Admin
 from windlass.admin.enqueueing import Wish
 from windlass.core.alterations import PutQueue
@@ -105,6 +106,25 @@ def test_the_rule_for_retries_is_the_usual_one(fresh_schema: tuple[str, str]) ->
         mine, theirs = desk.row(desk.psql("'mail'", "max_attempts => 3")[0]), desk.row((await mail.enqueue()).id)
         for column in ("retry_policy", "max_attempts", "max_lost"):
             assert mine[column] == theirs[column]
+
+    at_a_desk(fresh_schema, story)
+
+
+def test_a_key_names_its_job_where_a_hand_tied_the_chain_to_itself(fresh_schema: tuple[str, str]) -> None:
+    """It has no last link. The statement comes back, in whose transaction it ever was."""
+
+    async def story(desk: Desk) -> None:
+        @desk.app.task(name="mail")
+        async def mail() -> None:
+            raise Reject("no")
+
+        first, other = desk.psql("'mail'", "idempotency_key => 'k'")[0], desk.psql("'mail'")[0]
+        await desk.app.worker().run(drain=True)
+        with psycopg.connect(desk.dsn) as connection:
+            for job, following in ((first, other), (other, first)):
+                query = sql.SQL("update {}.jobs set superseded_by = %s where id = %s").format(sql.Identifier(desk.schema))
+                connection.execute(query, (following, job))
+        assert desk.psql("'mail'", "idempotency_key => 'k'", before="set statement_timeout = '30s';") == (first, False)
 
     at_a_desk(fresh_schema, story)
 

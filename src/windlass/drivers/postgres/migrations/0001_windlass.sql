@@ -758,12 +758,14 @@ create function windlass.new_id(now timestamptz) returns text language sql volat
 $$;
 
 create function windlass.head_of(job_id text) returns text language sql stable as $$
-  with recursive chain (id, next, depth) as (
-    select id, superseded_by, 0 from windlass.jobs where id = job_id
-    union all
-    select jobs.id, jobs.superseded_by, depth + 1 from windlass.jobs join chain on jobs.id = chain.next
+  with recursive chain (id, next) as (
+    select id, superseded_by from windlass.jobs where id = job_id
+    union  -- a chain that somebody tied to itself is walked once, and has no last link
+    select jobs.id, jobs.superseded_by from windlass.jobs join chain on jobs.id = chain.next
   )
-  select coalesce((select coalesce(next, id) from chain order by depth desc limit 1), job_id)
+  select coalesce((
+    select coalesce(next, id) from chain where (select true from windlass.jobs where jobs.id = chain.next limit 1) is null
+  ), job_id)
 $$;
 
 -- Of the queued jobs of a queue and priority: from each partial index, since a plain max() would read every job that ever was.
