@@ -30,7 +30,7 @@ from windlass.drivers.ops.events import webhooks
 from windlass.drivers.postgres import settlement
 from windlass.drivers.postgres.dialect import DIALECT
 from windlass.drivers.postgres.sql import SQL
-from windlass.drivers.statement import Op
+from windlass.drivers.statement import Op, Row
 from windlass.records import Try
 from windlass.types import Claimed, NewGroup
 
@@ -48,6 +48,16 @@ def fan_out(limit: int = 100) -> Op[Done]:
 
 def forget() -> Op[Done]:
     return (yield from transaction(deliveries.forget_events(DIALECT, ForgetEvents(keep=0), NOW)))
+
+
+def resumed(work: Op[Done], answer: list[Row]) -> Op[Done]:
+    """What waits for an answer, with this one."""
+    try:
+        asked = work.send(answer)
+        while True:
+            asked = work.send((yield asked))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 def rejected(jobs: list[Claimed]) -> Op[list[Answer]]:
@@ -229,6 +239,17 @@ def test_a_delivery_that_is_asked_for_again_is_not_forgotten_in_that_moment(stag
         assert outcome["two"] == Done(0 if replayed else 1), outcome
         assert rows(stage) == ([(event, "h", "queued", 0, False)] if replayed else []), outcome
         check(stage, outcome)
+
+
+def test_what_was_asked_for_again_before_its_event_was_held_is_not_forgotten(stage: Stage) -> None:
+    """The look at what may go saw it sent; by the time its event is held, that was long ago."""
+    alter(stage, hook())
+    [event] = happened(stage)
+    stage.do(deliveries.fan_out(DIALECT, FanOut(), NOW))
+    duty = deliveries.forget_events(DIALECT, ForgetEvents(keep=0), NOW)
+    assert next(duty).sql == SQL.forgettable(before=NOW, limit=1).sql
+    assert stage.do(resumed(duty, [(event,)])) == Done(0)
+    assert rows(stage) == [(event, "h", "queued", 0, False)]
 
 
 def test_the_end_of_a_group_is_told_once_by_the_last_two(stage: Stage) -> None:

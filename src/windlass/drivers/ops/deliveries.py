@@ -151,11 +151,12 @@ def fan_out(db: Dialect, duty: FanOut, now: Micros) -> Op[Done]:
 
 
 def forget_events(db: Dialect, duty: ForgetEvents, now: Micros) -> Op[Done]:
-    doomed = [row[0] for row in (yield db.sql.forgettable(before=now - duty.keep, limit=duty.limit))]
-    if doomed:
-        yield db.sql.delete_deliveries(ids=db.ints(doomed))
-        yield db.sql.delete_events(ids=db.ints(doomed))
-    return Done(len(doomed), more=len(doomed) == duty.limit)
+    found = [row[0] for row in (yield db.sql.forgettable(before=now - duty.keep, limit=duty.limit))]
+    held = [row[0] for row in (yield db.sql.forgettable_still(ids=db.ints(found)))] if found else []
+    if held:
+        yield db.sql.delete_deliveries(ids=db.ints(held))
+        yield db.sql.delete_events(ids=db.ints(held))
+    return Done(len(held), more=len(found) == duty.limit)
 
 
 # ------------------------------------------------------------------------------------------------------------- reading

@@ -121,6 +121,13 @@ select e.event_id from windlass.outbox e
  order by e.created_at, e.event_id limit :limit
    for no key update of e skip locked;
 
+-- name: forgettable_still
+-- Of these, which are held now: somebody may have asked for one again between the look and the lock.
+select e.event_id from windlass.outbox e
+ where e.event_id = any(:ids::bigint[]) and not exists (
+       select from windlass.deliveries d join windlass.webhooks w on w.webhook_id = d.webhook_id and w.enabled
+        where d.event_id = e.event_id and d.event_at = e.created_at and d.status = 'queued');
+
 -- name: delete_deliveries
 delete from windlass.deliveries where event_id = any(:ids::bigint[]);
 
