@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -204,6 +205,39 @@ def test_a_worker_that_is_cancelled_begins_nothing_more(url: str, run: str) -> N
         go.set()
         for thread in threads:
             await asyncio.to_thread(thread.join, PATIENCE)
+        assert began == [jobs[0].id]
+
+    on_stage(url, play)
+
+
+@pytest.mark.usefixtures("prefetching")
+def test_threads_begin_nothing_while_async_handlers_resist_the_end_of_their_worker(url: str) -> None:
+    """It was cancelled: its slots are waited for a moment, in which nobody renews what the threads would take up."""
+
+    async def play(stage: Stage) -> None:
+        blocks, go, began = heeding(stage, "thread")
+        resists = asyncio.Event()
+
+        @stage.app.task
+        async def resisting() -> None:
+            try:
+                resists.set()
+                await asyncio.Event().wait()
+            finally:
+                go.set()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await stage.until(lambda: len(began) > 1)
+
+        await resisting.enqueue()
+        jobs = await stage.app.enqueue_many(blocks.job() for _ in range(3))
+        working = asyncio.create_task(stage.app.worker(concurrency=1, threads=1).run())
+        await resists.wait()
+        await stage.until_state(jobs[2].id, "running")
+        await stage.until(lambda: len(began) == 1)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
         assert began == [jobs[0].id]
 
     on_stage(url, play)

@@ -92,7 +92,6 @@ class Threads:
             return unbegun
 
     async def stop(self) -> None:
-        self.take_back()  # of a worker that was cancelled: nobody would renew what begins now
         for _ in self._threads:
             self._queue.put(None)
         self._settler.open.set()

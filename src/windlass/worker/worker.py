@@ -346,8 +346,12 @@ class Worker:
                 task.cancel()
 
     async def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
+        for runner in self._runners:  # nobody renews what would begin from now on
+            runner.take_back()
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
-        for runner in self._runners:
-            await runner.stop()
+        try:
+            await asyncio.wait(tasks)
+        finally:
+            for runner in self._runners:
+                await runner.stop()
