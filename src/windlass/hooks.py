@@ -164,8 +164,10 @@ class HookRunner:
             answer = hook(told) if inspect.iscoroutinefunction(hook) else await asyncio.to_thread(hook, told)
             if inspect.isawaitable(answer):  # also of an object whose call is async, which does not look so
                 await answer
-        except (Exception, SystemExit, asyncio.CancelledError):  # somebody else's code, and the job has ended
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # somebody else's code, and the job has ended
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # it is we who are to stop
-                raise
-            log.exception("%s: a hook of %s failed", told.about, told.event)
+            stopping = task is not None and task.cancelling() > 0  # it is we who are to stop
+            if not stopping or not isinstance(error, asyncio.CancelledError):
+                log.exception("%s: a hook of %s failed", told.about, told.event)
+            if stopping:
+                raise asyncio.CancelledError from None

@@ -11,8 +11,9 @@ import pytest
 from windlass import Reject, Retry, fixed
 from windlass.clock import SECOND
 from windlass.core.events import CANCELLED, DEAD, RETRIED, SUCCEEDED
+from windlass.drivers.memory import MemoryDriver
 from windlass.errors import InvalidInput
-from windlass.hooks import JobEvent, WorkerEvent
+from windlass.hooks import HookRunner, Hooks, JobEvent, WorkerEvent
 from worker.stage import Stage, on_stage
 
 
@@ -148,6 +149,30 @@ def test_a_hook_that_raises_what_is_no_exception_harms_nobody(
         assert caplog.text.count("a hook of job.succeeded failed") == len(jobs)
 
     on_stage("memory://", play)
+
+
+def test_a_hook_that_exits_when_it_is_stopped_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """Its `sys.exit()` went through the event loop, and ended the process."""
+
+    async def main() -> None:
+        hooks, begun = Hooks(), asyncio.Event()
+
+        async def stubborn(told: WorkerEvent) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise SystemExit(3)
+
+        hooks.add("worker.started", stubborn)
+        runner = HookRunner(hooks, MemoryDriver)
+        runner.happened(WorkerEvent(event="worker.started", worker_id="w", queues=()))
+        await begun.wait()
+        runner.stop()
+        await runner.idle()
+
+    asyncio.run(main())
+    assert caplog.text.count("a hook of worker.started failed") == 1
 
 
 def test_an_outcome_that_was_refused_is_not_heard_of(url: str) -> None:
