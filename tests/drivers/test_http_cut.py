@@ -15,6 +15,8 @@ from windlass.clock import SECOND
 from windlass.core.alterations import Cancel
 from windlass.core.changes import Ack
 from windlass.drivers.http import HttpDriver
+from windlass.drivers.http.encoding import decoded
+from windlass.drivers.http.link import is_whole
 from windlass.drivers.sqlite import SqliteDriver
 from windlass.drivers.values import Claim
 from windlass.errors import OutcomeUnknown, StoreError
@@ -39,6 +41,13 @@ class Piece(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._piece
+
+
+def ends_with_its_connection(body: bytes) -> httpx2.Response:
+    """Nobody says how long it is."""
+    response = httpx2.Response(200, content=body)
+    response.headers.pop("content-length", None)
+    return response
 
 
 class Cutting(httpx2.AsyncHTTPTransport):
@@ -89,6 +98,21 @@ def test_an_answer_that_was_cut_is_a_lost_one(url: str, packed: bool) -> None:
         await driver.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("body", [b'{"answer":[1', b'{"answer":-', b'{"answer":1.', b'["a"', b'{"answer":"a', b""])
+def test_what_was_cut_is_known_by_its_end(body: bytes) -> None:
+    assert not is_whole(ends_with_its_connection(body))
+
+
+@pytest.mark.parametrize("body", [b'{"answer":[1]}', b"[]", b"<html>", b"Not found.", b'{"answer":"\xff"}', b"null"])
+def test_what_was_not_cut_is_whole_whoever_says_it(body: bytes) -> None:
+    assert is_whole(ends_with_its_connection(body))
+
+
+def test_an_answer_that_is_no_text_is_told_as_one_of_somebody_else() -> None:
+    with pytest.raises(StoreError, match="not of our protocol"):
+        decoded(b'{"answer":"\xff"}', dict[str, str])
 
 
 def test_an_answer_of_somebody_else_is_not_asked_for_again(url: str) -> None:

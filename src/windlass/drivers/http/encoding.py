@@ -23,7 +23,7 @@ def encoded(value: Any) -> bytes:
 def decoded(raw: bytes, kind: type[T]) -> T:
     try:
         found: T = _decoder(kind).decode(raw)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # of msgspec, or of what is no UTF-8
         raise StoreError(f"the server's answer is not of our protocol: {error}") from None
     return found
 

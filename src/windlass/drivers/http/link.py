@@ -165,9 +165,12 @@ def is_whole(response: httpx2.Response) -> bool:
     """An answer that ends with its connection, and of which nobody says how long it is, tells itself whether it was cut."""
     if "content-length" in response.headers or "transfer-encoding" in response.headers:
         return True  # else there would have been an error
+    body = response.content.strip()
+    if body[:1] in (b"{", b"[") and body[-1:] not in (b"}", b"]"):
+        return False
     try:
-        msgspec.json.decode(response.content)
-    except msgspec.DecodeError as error:
+        msgspec.json.decode(body)
+    except ValueError as error:  # of msgspec, or of what is no UTF-8
         return "truncated" not in str(error)
     return True
 
