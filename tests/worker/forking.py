@@ -1,4 +1,4 @@
-"""A program whose handlers fork, and whose copies come out of the handler: `python -m worker.forking STORE KIND ENDS`."""
+"""A program whose handlers fork, and whose copies come out of the handler: `python forking.py STORE KIND ENDS`."""
 
 from __future__ import annotations
 

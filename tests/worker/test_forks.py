@@ -24,8 +24,8 @@ def test_a_copy_that_a_handler_forks_ends_with_the_handler(tmp_path: Path, store
     told = tmp_path / "told"
     with told.open("wb") as output:
         program = subprocess.Popen(
-            [sys.executable, "-m", "worker.forking", url, kind, ends], stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            [sys.executable, str(Path(__file__).with_name("forking.py")), url, kind, ends], stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
         code = program.wait(60)
