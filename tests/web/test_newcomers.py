@@ -40,6 +40,15 @@ async def test_a_browser_under_a_foreign_name_is_given_a_page(desk: Desk, client
 
 
 @on_a_desk
+async def test_what_is_ready_is_not_said_to_wait_for_nobody(desk: Desk, client: httpx2.AsyncClient) -> None:
+    """No worker has sampled the queue so far."""
+    await desk.add.enqueue(1, 2)
+    page = (await client.get("/", headers=BROWSER)).text
+    assert "age not sampled yet" in page
+    assert "none waits" not in page
+
+
+@on_a_desk
 async def test_a_host_that_is_told_again_is_inert_and_short(desk: Desk, client: httpx2.AsyncClient) -> None:
     for name in ("<script>alert(1)</script>", "x" * 5_000):
         page = await client.get("/", headers={**BROWSER, "Host": name})

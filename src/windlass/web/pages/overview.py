@@ -86,6 +86,14 @@ def address(asked: Looked, path: str = "/", **other: str) -> str:
     return path + query({name: value for name, value in pairs.items() if usual[name] != value})
 
 
+def waited(board: Dashboard) -> str:
+    """For how long the oldest has. Only samples know that, and jobs may be there before the next one."""
+    if board.oldest:
+        return f"oldest {duration(board.oldest)}"
+    ready = board.counts.labels.get("queued")
+    return "age not sampled yet" if ready is not None and ready.jobs else "none waits"
+
+
 def figures(board: Dashboard) -> tuple[Figure, ...]:
     ready = board.counts.labels.get("queued")
     series = board.series
@@ -99,7 +107,7 @@ def figures(board: Dashboard) -> tuple[Figure, ...]:
             "Ready",
             number(ready.jobs if ready else 0),
             "",
-            f"oldest {duration(board.oldest)}" if board.oldest else "none waits",
+            waited(board),
             "is-ready",
             False,
             _levels(series, "queued"),
