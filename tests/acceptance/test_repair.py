@@ -91,6 +91,22 @@ def test_a_run_from_before_says_nothing_of_the_one_that_is_missing(desk: Desk) -
     run(main)
 
 
+def test_a_running_job_whose_success_would_leave_no_row_needs_none(desk: Desk) -> None:
+    """Nothing is missing, and none is written: in its first attempt, and in one that comes after a failed one."""
+
+    async def main() -> None:
+        await desk.enqueue(history="failures", retry_mode="same_job", crash_policy="requeue")
+        for before in range(2):
+            [job] = await desk.dispatch()
+            assert await Admin(desk.app.client).faults() == []
+            assert await desk.app.client.driver.maintain(Mend(), epoch=None, now=desk.now) == Done(0)
+            assert desk.place.sql("select count(*) from runs")[0][0] == before
+            await desk.end(job, Failed("boom"))
+            desk.place.clock.advance(LEASE)
+
+    run(main)
+
+
 def test_a_running_job_made_by_hand_ends_like_any_other(desk: Desk) -> None:
     """JS-143: it never was claimed, so nothing of a claim is known."""
 

@@ -234,6 +234,7 @@ class Loop:
         if not items:
             return Verdict(None, 0, 0.0)
         directory = tempfile.mkdtemp(prefix="windlass-mutation-", dir=PLACE)
+        os.chmod(directory, 0o701)  # a server that a test starts in it may run as somebody else
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -39,6 +39,8 @@ class OneServer:
         patched.Shelf = lambda _: self.shelf
 
     def stop(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
         if self.server is not None:
             self.server.__exit__(None, None, None)
 
@@ -46,14 +48,17 @@ class OneServer:
         assert self.shelf is not None
         assert self.connection is not None
         self.connection.execute(OTHERS)
-        for (name,) in self.connection.execute(SCHEMAS).fetchall():
-            known = self.shelf._shapes.get(str(name))
-            if known is not None and known == _shape(self.connection, str(name)):
-                _empty(self.connection, str(name))
+        there = [str(name) for (name,) in self.connection.execute(SCHEMAS).fetchall()]
+        for name in self.shelf._shapes.keys() - there:  # the child has dropped it itself
+            del self.shelf._shapes[name]
+        for name in there:
+            known = self.shelf._shapes.get(name)
+            if known is not None and known == _shape(self.connection, name):
+                _empty(self.connection, name)
             else:
-                self.connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(str(name))))
-                self.shelf._shapes.pop(str(name), None)
-        self.shelf._ready = list(self.shelf._shapes)
+                self.connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+                self.shelf._shapes.pop(name, None)
+        self.shelf._ready = []  # else those that are missing would be taken from there, and not made
         self._fill()
 
     def _fill(self) -> None:

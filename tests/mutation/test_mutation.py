@@ -25,6 +25,8 @@ from mutation.mutant import PACKAGE, Mutant
 from mutation.page import PAGE, TITLES, concerns, explanations
 from mutation.planting import function_at, plant
 from mutation.reach import Reach
+from mutation.server import READY, OneServer
+from postgres import fixtures
 from windlass.core import guards
 from windlass.drivers.postgres.sql import SQL as POSTGRES
 from windlass.drivers.sqlite.sql import SQL as SQLITE
@@ -232,3 +234,20 @@ def test_where_one_test_hangs_another_may_say_what_is_wrong(monkeypatch: pytest.
     looped.pytest_runtestloop(cast("Any", SimpleNamespace(items=items)))
     assert [(verdict.by, verdict.hung) for verdict in verdicts] == [("fails", False), ("fails", False)]
     assert first == ["hangs", "fails", "fails"]
+
+
+def test_a_store_that_a_child_has_dropped_is_given_to_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Server", "Shelf"):  # whoever starts the one server changes them
+        monkeypatch.setattr(fixtures, name, getattr(fixtures, name))
+    one = OneServer()
+    one.start()
+    try:
+        assert one.shelf is not None
+        assert one.connection is not None
+        gone = one.shelf._ready[0]
+        one.connection.execute(f"drop schema {gone} cascade".encode())
+        one.tidy()
+        assert gone not in one.shelf._ready
+        assert len(one.shelf._ready) == READY
+    finally:
+        one.stop()

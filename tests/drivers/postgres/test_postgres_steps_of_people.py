@@ -299,18 +299,21 @@ def test_who_needs_a_member_while_its_group_goes_is_heard(stage: Stage, monkeypa
     assert 0 in gone
 
 
-def test_a_later_link_that_is_replayed_locks_the_group_of_what_its_chain_has_waited_for(stage: Stage) -> None:
+@pytest.mark.parametrize("later_links", [(), ("second", "third")])
+def test_a_link_that_is_replayed_locks_the_group_of_what_its_chain_has_waited_for(
+    stage: Stage, later_links: tuple[str, ...]
+) -> None:
     """Before any job, as everybody locks: the edges are those of the nearest link before it that has any."""
     alter(stage, PutGroup("g", 1), PutGroup("not doubted", 1))
     parent, other = dead(stage, group_id="g"), dead(stage, group_id="not doubted")
     link = dead(stage, after=(parent, other), after_rule="continue", retry_mode="new_job", crash_policy="fail")
-    for later in ("second", "third"):
+    for later in later_links:
         alter(stage, Replay(link, later))
         link = later
         bury(stage)
     stage.run("update windlass.groups set kept_by = -1 where group_id = 'g'")
     said: list[str] = []
-    stage.do(heard(people.alter(DIALECT, [Replay("third", "fourth")], NOW), said))
+    stage.do(heard(people.alter(DIALECT, [Replay(link, "next")], NOW), said))
     assert stage.ask("select kept_by from windlass.groups where group_id = 'g'") == [(None,)]
     assert said.index(SQL.lock_groups(ids=Texts()).sql) < said.index(SQL.lock_jobs(seqs=Ints()).sql)
 

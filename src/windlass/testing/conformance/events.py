@@ -18,6 +18,7 @@ from windlass.core.alterations import (
     PutSchedule,
     PutTemplate,
     PutWebhook,
+    ReleaseHold,
     SetPaused,
 )
 from windlass.core.changes import AddEvent
@@ -321,6 +322,8 @@ class EventPromises(Suite):
         waits = SampleQueues(keep=60 * MINUTE, waits_over=2 * MINUTE)
         await t.alter(SetPaused("paused", True))
         await t.alter(Acquire("h", "held", "ada", 4 * MINUTE))
+        await t.alter(Acquire("over", "plain", "ada", 60 * MINUTE))
+        await t.alter(ReleaseHold("over"))
         for queue in ("paused", "held", "plain"):
             await t.enqueue(queue=queue)
         for _ in range(3):
