@@ -348,6 +348,15 @@ def test_a_copy_of_the_store_is_not_the_store(postgres_server: Server) -> None:
         postgres_server.drop_database(dsn.rsplit("/", 1)[1])
 
 
+def test_a_store_is_known_by_its_number_whatever_else_it_has_noted(store: tuple[str, str]) -> None:
+    async def scene(driver: PostgresDriver, own: Kind) -> None:
+        await own.execute(f"insert into {store[1]}.meta (key, value) values ('one', '1'), ('two', '2')")
+        assert [answer.id for answer in await own.enqueue(driver, [job("a")])] == ["a"]
+        await own.rollback()
+
+    play(store, Psycopg, scene)
+
+
 def test_a_server_that_was_restarted_is_known_again() -> None:
     with Server() as server:
 

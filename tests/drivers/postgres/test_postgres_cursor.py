@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
@@ -331,9 +332,10 @@ def test_a_short_claim_takes_nothing_from_a_queue_that_may_give_nothing(play: Ca
     async def body(store: Store) -> None:
         await store.enqueue(*(f"j{n}" for n in range(6)))
         assert await store.take(1) + await store.take(1) == ["j0", "j1"]
+        await store.enqueue("above", priority=1)
         with store.elsewhere() as other:
             other.execute(OF_THE_QUEUE[what].format(q="q").encode())
-        assert await store.claim(1, sure=False) == []
+        assert await store.claim(9, sure=False) == []
 
     play(body)
 
@@ -406,6 +408,46 @@ def test_a_short_claim_takes_what_its_worker_knows(play: Callable[[Body], None])
         await store.driver.enqueue([NewJob(id="strange", type="s", queue="q", payload=b"{}")], now=store.now)
         await store.enqueue("j3")
         assert await taken(5) == ["j1", "j2", "j3"]
+
+    play(body)
+
+
+def test_a_short_claim_takes_only_what_was_asked_for_from_the_floor_and_above(play: Callable[[Body], None]) -> None:
+    """Of its queue and types, and of what is to die where it asks for that: wherever the others stand."""
+
+    async def body(store: Store) -> None:
+        wanted: dict[str, Any] = {"type": "t", "queue": "q", "on_unknown": "dead", "payload": b"{}"}
+        others: list[dict[str, Any]] = [{"queue": "r"}, {"type": "s"}, {"on_unknown": "wait"}, {}]
+
+        async def taken() -> list[str]:
+            wish = Claim(
+                queues=("q",), limit=9, lease_for=LEASE, worker_id="w", token=f"token-{store.now}", types=("t",),
+                unhandled=True, sure=False,
+            )  # fmt: skip
+            store.now += 1
+            return [job.id for job in await store.driver.claim(wish, now=store.now)]
+
+        async def enqueue(name: str, priority: int) -> None:
+            new = [NewJob(id=f"{name}-{n}", priority=priority, **{**wanted, **what}) for n, what in enumerate(others)]
+            await store.driver.enqueue(new, now=store.now)
+
+        await enqueue("first", 0)
+        assert await taken() == ["first-3"]
+        for name, priority in (("next", 0), ("above", 1), ("below", -1)):
+            await enqueue(name, priority)
+        assert await taken() == ["above-3", "next-3", "below-3"]
+
+    play(body)
+
+
+def test_who_was_taken_last_and_comes_back_is_found_at_once(play: Callable[[Body], None]) -> None:
+    """The floor is its place."""
+
+    async def body(store: Store) -> None:
+        await store.enqueue("a")
+        [first] = await store.claim(1)
+        await retried(store, first)
+        assert [job.id for job in await store.claim(1, sure=False)] == ["a"]
 
     play(body)
 

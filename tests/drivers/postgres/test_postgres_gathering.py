@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from postgres.calling import line, new
+from postgres.calling import Line, line, new
 from postgres.server import Server
 from windlass.core.alterations import PutQueue
 from windlass.drivers.postgres import PostgresDriver, gathering, jobs
+from windlass.drivers.postgres.link import Link
 from windlass.drivers.values import Enqueued
 from windlass.errors import DuplicateId, WindlassError
 
@@ -128,6 +129,25 @@ def test_those_behind_one_that_is_stuck_go_alone(driver: PostgresDriver) -> None
             await asyncio.gather(*stuck)
 
     asyncio.run(play())
+
+
+def test_what_was_asked_for_before_the_end_is_stored(postgres_server: Server, together: list[int]) -> None:
+    """Also what waits to go with others when the driver is closed."""
+
+    async def play(tried: Line) -> None:
+        await tried.driver.enqueue([new()], now=tried.now())
+        with Link(tried.direct.place).open() as somebody, somebody.transaction():
+            somebody.execute(f"lock table {tried.schema}.jobs in share mode".encode())
+            calls = [asyncio.create_task(tried.driver.enqueue([new()], now=tried.now())) for _ in range(9)]
+            await asyncio.sleep(0)
+            end = asyncio.create_task(tried.driver.close())
+            await asyncio.sleep(0.1)
+        await end
+        assert [len(answer) for answer in await asyncio.gather(*calls)] == [1] * 9
+        assert max(together) > 1
+
+    with line(postgres_server, 5.0) as tried:
+        asyncio.run(play(tried))
 
 
 def test_callers_of_several_event_loops_do_not_meet(driver: PostgresDriver, together: list[int]) -> None:

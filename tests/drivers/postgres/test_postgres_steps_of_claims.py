@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from postgres.programs import NOW, alter, check, claim, claimed, enqueue, ids, new, settle, settled, wanted, wish
-from postgres.stepping import Stage, transaction
+from postgres.programs import (
+    LATER,
+    NOW,
+    alter,
+    check,
+    claim,
+    claimed,
+    enqueue,
+    ids,
+    new,
+    settle,
+    settled,
+    wanted,
+    whole,
+    wish,
+)
+from postgres.stepping import Stage, before, transaction
 from windlass.core.alterations import Cancel, CancelGroup, PutGroup, PutLimit, PutQueue, Revoke
-from windlass.core.changes import Retry
+from windlass.core.changes import Ack, Retry, Settlement
 from windlass.core.settle import Succeeded
 from windlass.drivers.ops import people
-from windlass.drivers.postgres import jobs, leases, linking
+from windlass.drivers.postgres import jobs, leases, linking, settlement
 from windlass.drivers.postgres.dialect import DIALECT
-from windlass.drivers.postgres.link import Link
+from windlass.drivers.postgres.link import Link, drive
+from windlass.drivers.postgres.sql import SQL
 from windlass.drivers.statement import Op, Statement
 from windlass.drivers.values import Claim
 
@@ -123,9 +140,10 @@ def test_a_settlement_that_others_wait_for_waits_for_no_other_job(stage: Stage) 
         check(stage, outcome)
 
 
-def test_a_cancel_and_the_cancel_of_its_group_do_not_wait_in_a_ring(stage: Stage) -> None:
-    alter(stage, PutGroup("g", 2))
-    [first, _] = enqueue(stage, new(group_id="g"), new(group_id="g"))
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_cancel_and_the_cancel_of_its_group_do_not_wait_in_a_ring(stage: Stage, members: int) -> None:
+    alter(stage, PutGroup("g", members))
+    [first, *_] = enqueue(stage, *(new(group_id="g") for _ in range(members)))
     for outcome in stage.every(lambda: {"one": wanted(Cancel(first)), "two": wanted(CancelGroup("g"))}):
         assert [outcome.error(name) for name in ("one", "two")] == [None, None], outcome
         check(stage, outcome)
@@ -202,3 +220,54 @@ def test_what_runs_again_is_what_ran_before(stage: Stage) -> None:
         kept = stage.ask("select payload from windlass.jobs where executions = 1")
         assert [bytes(payload) for (payload,) in kept] == outcome["two"], outcome
         check(stage, outcome)
+
+
+def test_who_is_put_off_after_it_was_picked_is_not_taken_before_its_time(stage: Stage, other: Link) -> None:
+    """A transaction picks without locks, and looks again at what it has locked."""
+    alter(stage, PutLimit("of nobody", 1))
+    [job] = enqueue(stage, new())
+
+    def put_off() -> None:
+        [taken] = drive(whole(wish("two")), other.execute)
+        unit = Retry(handle=taken.handle, token=taken.token, at=NOW, run_at=NOW + 1, attempts=1, error="no")
+        assert drive(settled([unit], NOW), other.execute) == ["applied"]
+
+    assert stage.do(before(SQL.take, leases.claim(wish("one"), NOW), put_off)) == []
+    assert ids(stage.do(leases.claim(wish("three"), NOW + 1))) == [job]
+
+
+def test_what_is_to_be_cancelled_after_it_was_seen_to_have_lapsed_does_not_come_back(stage: Stage, other: Link) -> None:
+    enqueue(stage, new())
+    [job] = claimed(stage)
+
+    def cancel() -> None:
+        assert drive(wanted(Cancel(job.id)), other.execute) == ["requested"]
+
+    count, _, undecided = stage.do(before(SQL.expire, leases.expire(LATER, 100), cancel))
+    assert (count, ids(undecided)) == (0, [job.id])
+
+
+def test_what_is_told_of_a_job_after_an_end_that_others_wait_for_is_left_with_it(stage: Stage) -> None:
+    """To a transaction that may wait: it would come before that end."""
+    enqueue(stage, new())
+    [parent] = claimed(stage)
+    enqueue(stage, new(after=(parent.id,)))
+    told: dict[str, Any] = {"handle": parent.handle, "token": parent.token, "at": NOW}
+    units: list[Settlement] = [Ack(**told), Retry(**told, run_at=None, attempts=1, error="no")]
+    assert stage.do(settlement.settle_free(units, NOW)) == [None, None]
+    assert stage.do(settlement.settle(units, NOW)) == ["applied", "not_inflight"]
+
+
+def test_who_has_run_since_it_was_looked_at_is_not_replaced(stage: Stage, other: Link) -> None:
+    """Though it waits for its next try by then."""
+    enqueue(stage, new(dedupe_key="d", payload=b'"old"'))
+    again = new(dedupe_key="d", payload=b'"new"', on_duplicate="replace")
+
+    def tried() -> None:
+        [taken] = drive(claim(wish("one")), other.execute)
+        unit = Retry(handle=taken.handle, token=taken.token, at=NOW, run_at=None, attempts=1, error="no")
+        assert drive(settled([unit], NOW), other.execute) == ["applied"]
+
+    stage.do(before(SQL.lock_holders, linking.enqueue([again], NOW), tried))
+    [(payload,)] = stage.ask("select payload from windlass.jobs")
+    assert bytes(payload) == b'"old"'

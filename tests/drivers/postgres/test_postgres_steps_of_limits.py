@@ -31,7 +31,9 @@ from windlass.core.limits import LOOK_AGAIN
 from windlass.core.settle import Failed, Succeeded
 from windlass.drivers.ops import duties
 from windlass.drivers.postgres.dialect import DIALECT
+from windlass.drivers.postgres.limits import hold_claims_for_new
 from windlass.drivers.postgres.linking import enqueue as enqueue_op
+from windlass.drivers.statement import Op, Statement
 
 KINDS: list[tuple[str, dict[str, Any]]] = [
     ("type:work", {}), ("org:o", {"org_id": "o"}), ("tag:t", {"tags": ("t",)}), ("queue:default", {}), ("global", {}),
@@ -199,3 +201,16 @@ def test_a_queue_that_becomes_fair_and_a_permit_that_is_given_back_do_not_wait_i
         stage.do(duties.maintain(DIALECT, RecountLimits(), None, NOW))
         assert [one.id for one in stage.do(claim(wish("next"), NOW + LOOK_AGAIN))] == ["parks"], outcome
         check(stage, outcome)
+
+
+def test_who_makes_a_limit_waits_for_everything_else_as_long_as_ever(stage: Stage) -> None:
+    """Only while it keeps everybody from claiming it is brief."""
+    patience = Statement("select current_setting('lock_timeout')", ())
+
+    def told() -> Op[tuple[object, object]]:
+        before = yield patience
+        yield from hold_claims_for_new(["k"])
+        return before, (yield patience)
+
+    before, after = stage.do(told())
+    assert before == after

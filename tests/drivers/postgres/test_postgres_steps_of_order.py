@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postgres.programs import NOW, alter, check, enqueue, held, ids, new, wanted, whole, wish
+from postgres.programs import NOW, alter, check, claimed, enqueue, held, ids, new, settle, wanted, whole, wish
 from postgres.stepping import Stage, transaction
 from windlass.core.alterations import (
     Alteration,
@@ -21,6 +21,7 @@ from windlass.core.alterations import (
     Swap,
 )
 from windlass.core.duties import TidyPositions
+from windlass.core.settle import Failed
 from windlass.drivers.ops import duties
 from windlass.drivers.postgres import keys
 from windlass.drivers.postgres.dialect import DIALECT
@@ -206,4 +207,16 @@ def test_cancelling_many_while_a_dense_queue_settles_down_waits_in_no_ring(stage
         assert (outcome["one"][1], outcome["two"][0]) == ("applied", "applied"), outcome
         assert {outcome["one"][0], outcome["two"][1]} == {"applied", "unchanged"}, outcome
         assert "".join(order(stage)) == "bd", outcome
+        check(stage, outcome)
+
+
+def test_who_goes_on_in_a_dense_queue_that_is_just_paused_waits_in_no_ring(stage: Stage) -> None:
+    """The next link of a chain has its place under the lock of the queue, which comes before that of the job."""
+    alter(stage, PutQueue("default", positions="dense"))
+    enqueue(stage, new(retry_mode="new_job", crash_policy="fail", max_attempts=3))
+    [job] = claimed(stage)
+    changes = (SetPaused("default", paused=True), Cancel(job.id))
+    for outcome in stage.every(lambda: {"one": settle([job], Failed("no")), "two": wanted(*changes)}):
+        assert outcome["one"] == ["applied"], outcome
+        assert outcome["two"][0] == "applied", outcome
         check(stage, outcome)

@@ -6,7 +6,7 @@ from typing import Any
 
 from windlass.clock import SECOND
 from windlass.core.alterations import Cancel, PutLimit, PutQueue, Replay, Revoke, RunNow, SetPaused, SetPriority
-from windlass.core.changes import Release
+from windlass.core.changes import Release, Retry
 from windlass.core.positions import GAP
 from windlass.core.queries import AllLimits, AllQueues
 from windlass.core.settle import Failed, Released, Snoozed, Succeeded
@@ -38,6 +38,17 @@ class GuardPromises(Suite):
             await t.end(job, back)
             assert (await t.job(job.id)).worker_id is None
             await t.alter(Cancel(job.id))
+
+    @promise
+    async def test_of_a_batch_each_keeps_its_own_end_in_whatever_order_they_are_told(self, t: Trial) -> None:
+        """Also where one claim took them all."""
+        ids = await t.enqueue_all(3)
+        retries = [
+            Retry(handle=job.handle, token=job.token, at=t.now, run_at=None, attempts=n, error=f"no {n}")
+            for n, job in enumerate(await t.claim(), 1)
+        ]
+        assert await t.settle(*retries[::-1]) == ["applied"] * 3
+        assert [(job.attempts, job.last_error) for job in await t.jobs(ids)] == [(n, f"no {n}") for n in (1, 2, 3)]
 
     @promise
     async def test_a_job_that_is_given_back_before_its_time_waits_for_it(self, t: Trial) -> None:

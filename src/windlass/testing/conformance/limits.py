@@ -315,9 +315,10 @@ class LimitPromises(Suite):
 
     @promise
     async def test_everything_can_be_paused(self, t: Trial) -> None:
-        """Pausing `global` stops every claim."""
+        """Pausing `global` stops every claim, of one queue and of several."""
         await t.alter(PauseLimit("global", True))
         job = await t.enqueue()
+        assert await t.claim("default", "other") == []
         assert await t.claim() == []
         await t.alter(PauseLimit("global", False))
         assert [one.id for one in await t.claim()] == [job]

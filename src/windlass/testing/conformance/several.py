@@ -46,13 +46,19 @@ class SeveralQueuesPromises(Suite):
     @promise
     async def test_a_queue_that_gives_nothing_keeps_no_other_from_giving(self, t: Trial) -> None:
         """Paused, held, or with turns: a claim from another queue finds what is there, in the order of that queue. Nor
-        does a hold that has ended keep its queue."""
+        does a hold that has ended keep its queue. With and without limits."""
         await t.alter(SetPaused("paused", True))
         await t.alter(Acquire("hold", "held", "ada", MINUTE))
         await t.alter(Acquire("over", "a", "ada", MINUTE))
         await t.alter(ReleaseHold("over", by="ada"))
         await t.alter(PutQueue("fair", order="fair"))
-        for queues in (("a",), ("a", "b")):
+        for queue in ("paused", "held"):
+            await t.enqueue(queue=queue)
+        for number, queues in enumerate((("a",), ("a", "b"), ("a",), ("a", "paused", "held"))):
+            if number == 2:
+                for queue in ("a", "paused", "held"):
+                    await t.alter(PutLimit(f"queue:{queue}", 99))
+                assert await t.claim("paused") == await t.claim("held") == []
             ids = [await t.enqueue(queue="a", org_id=org) for org in ("x", "x", "y")]
             assert [job.id for job in await t.claim(*queues)] == ids
 
@@ -65,10 +71,11 @@ class SeveralQueuesPromises(Suite):
             t.clock.advance(MINUTE - 1)
             assert await t.claim(*queues) == []
             t.clock.advance(1)
-            [job] = await t.claim(*queues)
-            assert job.id == due
-            await t.ack(job)
-            await t.alter(Cancel(later))
+            for wanted in (due, later):
+                [job] = await t.claim(*queues)
+                assert job.id == wanted
+                await t.ack(job)
+                t.clock.advance(1)
 
     @promise
     async def test_a_claim_over_several_queues_takes_back_what_has_lapsed(self, t: Trial) -> None:
