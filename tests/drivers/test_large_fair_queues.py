@@ -212,7 +212,8 @@ def test_who_comes_while_the_leader_looks_has_a_turn_the_next_time(store: Store)
 
 @pytest.mark.usefixtures("small")
 def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None:
-    """However they wait, and whoever else does: with a time, for others and for permits, here and in other queues."""
+    """However they wait, and whoever else does: with a time, for others and for permits, before them, here and in other
+    queues."""
     driver = store.driver
 
     async def go() -> None:
@@ -225,6 +226,7 @@ def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None
         for fields in ({}, {"run_at": NOW + 2 * SECOND}, {"after": (parent,)}):
             for queue in ("a", "default", "z"):
                 await enqueue(driver, 9, queue=queue, after=(parent,), run_at=NOW + SECOND)
+                await enqueue(driver, 9, queue=queue, priority=5)
                 many = await enqueue(driver, 20, queue=queue, **fields)
                 last += [many[0], many[-1]] if queue == "default" else []
         for job_id in last:

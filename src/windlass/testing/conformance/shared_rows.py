@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.core.alterations import Cancel, PutGroup, PutLimit, Replay, SetPaused
+from windlass.core.alterations import Cancel, PutGroup, PutLimit, RemoveLimit, Replay, SetPaused
 from windlass.core.changes import Ack, AddEvent, CountMember
 from windlass.core.queries import AllEvents, AllGroups, AllLimits
 from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded, WasCancelled
@@ -200,6 +200,16 @@ class SharedRowPromises(Suite):
         assert [job.id for job in await t.claim()] == ids[:1]
         await t.alter(PutLimit("a", None))
         assert [job.id for job in await t.claim()] == ids[1:]
+
+    @promise
+    async def test_a_limit_that_is_set_again_counts_each_holder_once(self, t: Trial) -> None:
+        """Those who held a permit of the one that was removed go on holding it, and give one back."""
+        await t.alter(PutLimit("a", 2))
+        holder, _ = [await t.running(limit_keys=("a",)) for _ in range(2)]
+        await t.alter(RemoveLimit("a"))
+        await t.alter(PutLimit("a", 2))
+        await t.ack(holder)
+        assert [limit.used for limit in await t.driver.read(AllLimits())] == [1]
 
     @promise
     async def test_what_a_claim_has_taken_counts_when_it_passes_a_permit_on(self, t: Trial) -> None:
