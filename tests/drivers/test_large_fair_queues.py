@@ -212,8 +212,7 @@ def test_who_comes_while_the_leader_looks_has_a_turn_the_next_time(store: Store)
 
 @pytest.mark.usefixtures("small")
 def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None:
-    """However they wait, and whoever else does: with a time, for others and for permits, before them, here and in other
-    queues."""
+    """However they wait, and whoever else does: with a time, for others and for permits, here and in other queues."""
     driver = store.driver
 
     async def go() -> None:
@@ -226,7 +225,6 @@ def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None
         for fields in ({}, {"run_at": NOW + 2 * SECOND}, {"after": (parent,)}):
             for queue in ("a", "default", "z"):
                 await enqueue(driver, 9, queue=queue, after=(parent,), run_at=NOW + SECOND)
-                await enqueue(driver, 9, queue=queue, priority=5)
                 many = await enqueue(driver, 20, queue=queue, **fields)
                 last += [many[0], many[-1]] if queue == "default" else []
         for job_id in last:
@@ -234,6 +232,24 @@ def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None
         before = store.without_turn()
         await recounts(driver)
         assert store.without_turn() == before - len(last)
+
+    asyncio.run(go())
+
+
+@pytest.mark.usefixtures("small")
+def test_who_has_no_turn_is_found_behind_those_of_another_priority(store: Store) -> None:
+    """One that is neither at the end of a bite over his own nor behind the last one over theirs."""
+    driver = store.driver
+
+    async def go() -> None:
+        await driver.alter([PutQueue("default", order="fair")], now=NOW)
+        ids: list[str] = []
+        for theirs in (11, 1):
+            ids += await enqueue(driver, 9)
+            await enqueue(driver, theirs, priority=-5)
+        store.take_turn(ids[10])
+        await recounts(driver)
+        assert store.without_turn() == 0
 
     asyncio.run(go())
 

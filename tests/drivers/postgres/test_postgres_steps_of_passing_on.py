@@ -133,16 +133,6 @@ def test_a_permit_goes_to_the_next_when_somebody_holds_the_first(stage: Stage) -
     assert ids(stage.do(claim(wish("one")))) == ["next"]
 
 
-def test_nobody_is_told_to_come_back_at_once_for_a_permit_that_others_took(stage: Stage) -> None:
-    """Where it was to be looked at again soon, because somebody held who waits, and there is none by then."""
-    alter(stage, PutLimit("key:k", 1))
-    enqueue(stage, new(limit_keys=("key:k",)), new(limit_keys=("key:k",)))
-    assert len(claimed(stage, limit=2)) == 1
-    stage.run(f"update windlass.limits set wake_at = windlass.at({NOW})")
-    assert stage.do(whole(wish("one"))) == []
-    assert stage.ask("select windlass.micros(wake_at) from windlass.limits") == [(None,)]
-
-
 def test_a_queue_becomes_fair_without_waiting_for_a_job_that_somebody_holds(stage: Stage) -> None:
     """Its turn comes when a recount has seen it."""
     enqueue(stage, new(id="held"), new(id="free"))
