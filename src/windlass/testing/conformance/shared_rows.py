@@ -212,7 +212,8 @@ class SharedRowPromises(Suite):
         for unhandled in (True, False):
             queue = await self._fair_queue_of_busy_orgs(t)
             await t.enqueue(queue=queue, org_id="a", limit_keys=("key:full",), on_unknown="dead")
-            waits, dies = await t.enqueue(queue=queue, org_id="b"), await t.enqueue(queue=queue, org_id="c", on_unknown="dead")
+            waits = await t.enqueue(queue=queue, org_id="b")
+            dies = await t.enqueue(queue=queue, org_id="c", on_unknown="dead")
             for org, priority in (("d", 0), ("e", 9)):
                 await t.enqueue(queue=queue, org_id=org, priority=priority)
             assert (await t.take(queue, unhandled=unhandled)).id == (dies if unhandled else waits)
