@@ -237,6 +237,24 @@ def test_who_has_no_turn_is_found_behind_many_who_have_one(store: Store) -> None
 
 
 @pytest.mark.usefixtures("small")
+def test_who_has_no_turn_is_found_behind_those_of_another_priority(store: Store) -> None:
+    """One that is neither at the end of a bite over his own nor behind the last one over theirs."""
+    driver = store.driver
+
+    async def go() -> None:
+        await driver.alter([PutQueue("default", order="fair")], now=NOW)
+        ids: list[str] = []
+        for theirs in (11, 1):
+            ids += await enqueue(driver, 9)
+            await enqueue(driver, theirs, priority=-5)
+        store.take_turn(ids[10])
+        await recounts(driver)
+        assert store.without_turn() == 0
+
+    asyncio.run(go())
+
+
+@pytest.mark.usefixtures("small")
 def test_who_lost_a_turn_behind_the_leader_is_found_when_it_has_been_everywhere(store: Store) -> None:
     driver = store.driver
 

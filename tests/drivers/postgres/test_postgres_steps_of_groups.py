@@ -147,6 +147,19 @@ def test_of_two_parents_that_owe_children_none_tells_one_twice(stage: Stage) -> 
     assert [row(stage, child.id) for child in (first, second)] == [("queued", 0, True)] * 2
 
 
+def test_a_parent_that_nobody_waited_for_any_more_is_not_forgotten_by_ends_of_others(stage: Stage) -> None:
+    """Its only child was cancelled and deleted, and another one comes while a stranger tells his own."""
+    parent, stranger = running(stage, 2)
+    gone, _ = enqueue(stage, new(after=(parent.id,)), new(after=(stranger.id,)))
+    alter(stage, Cancel(gone), Delete(gone))
+    child = new(after=(parent.id,))
+    for outcome in stage.every(lambda: {"one": end(stranger, Succeeded()), "two": ask_for(child)}, most=1_500):
+        assert outcome["one"] == ["applied"], outcome
+        assert stage.do(end(parent, Succeeded())) == ["applied"], outcome
+        assert row(stage, child.id) == ("queued", 0, True), outcome
+        nobody_owes(stage, outcome)
+
+
 def test_two_children_that_come_while_their_parent_ends_are_both_released(stage: Stage) -> None:
     [parent] = running(stage, 1)
     one, two = new(after=(parent.id,)), new(after=(parent.id,))

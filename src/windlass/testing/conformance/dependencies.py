@@ -79,7 +79,8 @@ class DependencyPromises(Suite):
 
     @promise
     async def test_those_who_were_not_told_yet_wait_for_the_job_that_takes_over(self, t: Trial) -> None:
-        """A person brings back a job that died before all who wait for it heard of that."""
+        """A person brings back a job that died before all who wait for it heard of that. To the others it is
+        still the dead one that they waited for."""
         parent = await t.running(**CHAIN, max_attempts=1)
         fields = {"after": (parent.id,), "queue": "other"}
         ids = await t.enqueue_all(INLINE + 2, **fields)
@@ -88,6 +89,8 @@ class DependencyPromises(Suite):
         assert len(left) == 2
         assert await t.alter(Replay(parent.id, "again")) == "applied"
         assert [edge.parent_id for id_ in left for edge in await t.driver.read(ParentsOf(job_id=id_))] == ["again"] * 2
+        told = next(id_ for id_ in ids if id_ not in left)
+        assert [edge.parent_id for edge in await t.driver.read(ParentsOf(job_id=told))] == [parent.id]
         await t.driver.expire(now=t.now, limit=100)
         assert await t.claim("other") == []
         await t.end(await t.take(), Succeeded())

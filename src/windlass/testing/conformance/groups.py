@@ -112,11 +112,13 @@ class GroupPromises(Suite):
 
     @promise
     async def test_side_by_side_a_failure_stops_those_that_have_not_begun(self, t: Trial) -> None:
-        """Running members go on; a group ends only when all of them have ended."""
+        """Running members go on, and other groups too; a group ends only when all of them have ended."""
+        stranger = await t.enqueue(queue="other", group_id="h", opens=NewGroup(group_id="h"))
         await start(t, "parallel", "stop", count=4)
         bad, good = await t.claim(limit=2)
         await t.end(bad, NO)
         assert await claimable(t) == []
+        assert (await t.job(stranger)).state == "queued"
         assert (await progress(t)).status == "running"
         await t.end(good, Succeeded())
         done = await progress(t)

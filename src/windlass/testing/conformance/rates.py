@@ -54,6 +54,28 @@ class RatePromises(Suite):
         assert [job.id for job in await t.claim()] == [second]
 
     @promise
+    async def test_who_finds_a_slot_without_a_token_waits_for_that_of_its_limit(self, t: Trial) -> None:
+        """Whether an end makes the slot, of several limits at once, or a person who raises the maximum."""
+        rates = {"key:api": 1.0, "key:slow": 0.25, "key:more": 0.5}
+        for key, rate in rates.items():
+            await t.alter(PutLimit(key, 1, per_second=rate, burst=1))
+        holder = await t.running(limit_keys=("key:api", "key:slow"))
+        await t.running(limit_keys=("key:more",))
+        for key in rates:
+            await t.enqueue(limit_keys=(key,))
+        assert await t.claim() == []
+
+        async def wakes() -> dict[str, int | None]:
+            return {limit.key: limit.wake_at for limit in await t.driver.read(AllLimits())}
+
+        assert await wakes() == dict.fromkeys(rates)
+        await t.ack(holder)
+        ends = {"key:api": t.now + SECOND, "key:slow": t.now + 4 * SECOND}
+        assert await wakes() == {**ends, "key:more": None}
+        await t.alter(PutLimit("key:more", 2, per_second=0.5, burst=1))
+        assert await wakes() == {**ends, "key:more": t.now + 2 * SECOND}
+
+    @promise
     async def test_the_store_tells_when_there_is_a_token(self, t: Trial) -> None:
         """`NextRefill` names the instant for which those who are parked wait, or at which a queue may give again."""
         assert await t.driver.read(NextRefill(queues=("default",), now=t.now)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from windlass.core.alterations import Cancel, PutGroup, PutLimit, Replay, SetPaused
+from windlass.core.alterations import Cancel, PutGroup, PutLimit, PutQueue, RemoveLimit, Replay, SetPaused
 from windlass.core.changes import Ack, AddEvent, CountMember
 from windlass.core.queries import AllEvents, AllGroups, AllLimits
 from windlass.core.settle import Failed, Rejected, Released, Snoozed, Succeeded, WasCancelled
@@ -200,6 +200,41 @@ class SharedRowPromises(Suite):
         assert [job.id for job in await t.claim()] == ids[:1]
         await t.alter(PutLimit("a", None))
         assert [job.id for job in await t.claim()] == ids[1:]
+
+    @promise
+    async def test_who_waits_for_a_worker_that_knows_him_is_left_alone_beside_limits(self, t: Trial) -> None:
+        """By who takes unhandled jobs: in strict queues and in fair ones, also behind those who find no permit."""
+        await t.alter(PutLimit("key:full", 0))
+        await t.alter(PutLimit("type:work", 99))
+        waits, dies = await t.enqueue(), await t.enqueue(on_unknown="dead")
+        assert [job.id for job in await t.claim(unhandled=True)] == [dies]
+        assert [job.id for job in await t.claim()] == [waits]
+        for unhandled in (True, False):
+            queue = await self._fair_queue_of_busy_orgs(t)
+            await t.enqueue(queue=queue, org_id="a", limit_keys=("key:full",), on_unknown="dead")
+            waits = await t.enqueue(queue=queue, org_id="b")
+            dies = await t.enqueue(queue=queue, org_id="c", on_unknown="dead")
+            for org, priority in (("d", 0), ("e", 9)):
+                await t.enqueue(queue=queue, org_id=org, priority=priority)
+            assert (await t.take(queue, unhandled=unhandled)).id == (dies if unhandled else waits)
+
+    async def _fair_queue_of_busy_orgs(self, t: Trial) -> str:
+        queue = t.name("queue")
+        await t.alter(PutQueue(queue, order="fair"))
+        for org in "bcde":
+            await t.enqueue(queue=queue, org_id=org, priority=5)
+        assert len(await t.claim(queue)) == 4
+        return queue
+
+    @promise
+    async def test_a_limit_that_is_set_again_counts_each_holder_once(self, t: Trial) -> None:
+        """Those who held a permit of the one that was removed go on holding it, and give one back."""
+        await t.alter(PutLimit("a", 2))
+        holder, _ = [await t.running(limit_keys=("a",)) for _ in range(2)]
+        await t.alter(RemoveLimit("a"))
+        await t.alter(PutLimit("a", 2))
+        await t.ack(holder)
+        assert [limit.used for limit in await t.driver.read(AllLimits())] == [1]
 
     @promise
     async def test_what_a_claim_has_taken_counts_when_it_passes_a_permit_on(self, t: Trial) -> None:
