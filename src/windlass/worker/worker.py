@@ -350,8 +350,6 @@ class Worker:
             runner.take_back()
         for task in tasks:
             task.cancel()
-        try:
-            await asyncio.wait(tasks)
-        finally:
-            for runner in self._runners:
-                await runner.stop()
+        await asyncio.wait(tasks)
+        for runner in self._runners:
+            await runner.stop()

@@ -101,6 +101,20 @@ class RecoveryPromises(Suite):
                 await t.ack(job)
 
     @promise
+    async def test_what_needs_no_decision_is_taken_back_behind_what_does(self, t: Trial) -> None:
+        """However few at a time: what core decides stands in nobody's way."""
+        for bounds in (CHAIN, {"max_lost": 1}, {"max_attempts": 1}):
+            first = await t.running(**bounds)
+            t.clock.advance(1)
+            await t.running()
+            t.clock.advance(LEASE)
+            taken_back, undecided = await t.driver.expire(now=t.now, limit=1)
+            assert (taken_back, [job.id for job in undecided]) == (1, [first.id]), bounds
+            await sweep(t)
+            for job in await t.claim(limit=9):
+                await t.ack(job)
+
+    @promise
     async def test_a_bare_job_is_reclaimed_for_ever(self, t: Trial) -> None:
         """Without max_attempts and max_lost a job is taken back however often it is lost."""
         job_id = await t.enqueue()
